@@ -17,7 +17,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
-from data_modules.choices.benchmarks import LAYOUTS
 from data_modules.schema import ChoiceQuestion, Group, QAExample, ScoredGroup
 from storage.errors import DataError, as_data_error
 from storage.files import open_file
@@ -42,8 +41,15 @@ class Format(NamedTuple):
     """By which it is told: the first records have all of them, or all after the semicolon. Those inside
     `data` and its `paragraphs` have these names before theirs."""
 
+    @property
+    def known_by(self) -> str:
+        """The fields; of multiple choice those of every benchmark."""
+        if self.fields:
+            return self.fields
+        from data_modules.choices.benchmarks import LAYOUTS
 
-_BENCHMARKS = "; ".join(layout.fields for layout in LAYOUTS)
+        return "; ".join(layout.fields for layout in LAYOUTS)
+
 
 FORMATS = (
     Format("groups", "groups", "records:read_groups", "subjects variants; group base_scores"),
@@ -54,7 +60,7 @@ FORMATS = (
     Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
     Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
     Format("rows", "questions", "records:read_questions", "answer_type; variant kept"),
-    Format("choices", "choices", "choices.benchmarks:read_rows", _BENCHMARKS),
+    Format("choices", "choices", "choices.benchmarks:read_rows", ""),
     Format("squad", "questions", "questions.squad:read_rows", "context question"),
 )
 """In the order in which they are tried."""
@@ -126,10 +132,10 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
     (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
     name, table = source.removeprefix("hub:"), _table(source)
     fields = _first_fields(source) if table is None else {*next(iter(table), ())}
-    known = dict.fromkeys(f"{row.name} ({row.fields})" for row in FORMATS if kind in (None, row.kind))
+    known = dict.fromkeys(f"{row.name} ({row.known_by})" for row in FORMATS if kind in (None, row.kind))
     expected = f"known by their fields are {', '.join(known)}"
     for found in FORMATS:
-        if any(fields.issuperset(group.split()) for group in found.fields.split(";")):
+        if any(fields.issuperset(group.split()) for group in found.known_by.split(";")):
             if (found.kind, kind) == ("groups", "questions"):
                 return found._replace(reader=DECIDED), (source,)
             if kind not in (None, found.kind):

@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import DataLoader, Dataset
 
+from data_modules.batching.batches import TrainBatch
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.samplers import (
     BatchIndex,
@@ -23,7 +24,7 @@ from data_modules.batching.samplers import (
     outlive_signal,
     process_rank,
 )
-from data_modules.batching.sets import PairSet, QASet, TrainBatch
+from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.sources import split_labels
 from storage.errors import DataError

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.sets import PAD_TO, GroupBatch, Inputs, pad_rows, sorted_batches
+from data_modules.batching.batches import PAD_TO, GroupBatch, Inputs, pad_rows, sorted_batches
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
 from data_modules.schema import ADVICE_CLASSES, Group, Span, query_text
 from storage.errors import DataError

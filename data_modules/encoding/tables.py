@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from filelock import FileLock
 
 from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.encoding.windows import CHUNK
 from storage.errors import DataError
 from storage.files import file_digest
 
@@ -25,9 +26,6 @@ Encode = Callable[[Sequence[Any]], pa.Table]
 
 INTS, BYTES, MASK, TEXTS = (pa.list_(kind) for kind in (pa.int32(), pa.uint8(), pa.bool_(), pa.string()))
 """Types of columns of lists."""
-
-CHUNK = 512
-"""Records or texts that are encoded together: tokenizers are busy, and memory holds little else."""
 
 
 class Tables:

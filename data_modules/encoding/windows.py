@@ -13,8 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data_modules.encoding.tables import CHUNK
-from data_modules.questions.answer_spans import answer_type
 from data_modules.schema import DECODERS, QAExample, Span, query_text
 from storage.errors import DataError
 
@@ -26,6 +24,9 @@ CHOICE = "Text: {context}\n\nQuestion: {advice} {question}\nReply with {options}
 
 UNKNOWN = "unknown"
 """What a decoder writes where there is no answer."""
+
+CHUNK = 512
+"""Records or texts that are encoded together: tokenizers are busy, and memory holds little else."""
 
 HISTORY_TURNS = 2
 """Earlier turns of a conversation that stand before the question, as in the papers."""
@@ -138,6 +139,8 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     if not turns and example.dataset in ("", "squad", "stories"):
         return query  # not of a conversation: nothing to mark
     if encoding.architecture == "xlnet":
+        from data_modules.questions.answer_spans import answer_type
+
         known = [turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown"]
         bos, eos = tokenizer.bos_token, tokenizer.eos_token
         earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:])

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from data_modules.interventions.deletion import delete, sentence_spans, trim, truncate
 from data_modules.schema import REFORMATTED, QAExample, Rejected, Span, Variant
 from storage.errors import DataError
 
@@ -41,6 +40,8 @@ def perturb(
         return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
     if example.variant != "os":
         raise DataError(f"question {example.id!r}: is a variant already ({example.variant}); name originals")
+    from data_modules.interventions.deletion import delete, truncate
+
     if variant in REFORMATTED:
         from data_modules.interventions.reformatting import reformat
 
@@ -74,6 +75,8 @@ def with_rationale(example: QAExample) -> QAExample:
         return example
     if not example.answers or not example.answers[0].text.strip():
         return example
+    from data_modules.interventions.deletion import sentence_spans, trim
+
     first, last = trim(example.context, example.answers[0].start, example.answers[0].end)
     spans = [(start, end) for start, end in sentence_spans(example.context) if first < end and start < last]
     start, end = spans[0][0], spans[-1][1]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from data_modules.batching.batches import sorted_batches
 from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
-from data_modules.batching.sets import sorted_batches
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.checkpoint import Checkpoint
 from evaluation.processes import kept, shared

@@ -15,9 +15,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
+from data_modules.batching.batches import pad_rows, sorted_batches
 from data_modules.batching.decoding import Answer as Span
 from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
-from data_modules.batching.sets import QASet, pad_rows, sorted_batches
+from data_modules.batching.sets import QASet
 from data_modules.encoding.prompts import around_answer
 from data_modules.encoding.questions import encode_examples
 from data_modules.encoding.windows import token_span

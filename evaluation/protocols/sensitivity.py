@@ -110,7 +110,7 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
     from torch.nn.functional import cosine_similarity
     from tqdm.auto import tqdm
 
-    from data_modules.batching.sets import pad_rows
+    from data_modules.batching.batches import pad_rows
     from data_modules.encoding.questions import encode_examples
 
     for start in tqdm(range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None):

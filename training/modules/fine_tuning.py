@@ -15,7 +15,6 @@ from models.backbones import EncoderModel
 from models.checkpoint import KEY, describe
 from storage.errors import DataError
 from training.callbacks.eval_sets import EvalSetMetrics
-from training.callbacks.predictions import PredictionWriter
 from training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
@@ -81,6 +80,10 @@ class FineTuning(pl.LightningModule):
         """ValueError for data that this module cannot use."""
 
     def configure_callbacks(self) -> list[pl.Callback]:
+        if not self.trainer.predicting:
+            return [EvalSetMetrics()]
+        from training.callbacks.predictions import PredictionWriter
+
         return [EvalSetMetrics(), PredictionWriter()]
 
     def test_step(self, *batch: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.sets import TrainBatch
+from data_modules.batching.batches import TrainBatch
 from data_modules.groups.advice import Scope, preferred_subject
 from losses.group import planted_cross_entropy
 from models.backbones import Backbone

@@ -13,8 +13,9 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor
 
+from data_modules.batching.batches import GroupBatch, PairBatch, QABatch, TrainBatch
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import GroupBatch, PairBatch, QABatch, QASet, TrainBatch
+from data_modules.batching.sets import QASet
 from losses.answers import span_cross_entropy, written_answer_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.sets import PAD_TO, pad_rows
+from data_modules.batching.batches import PAD_TO, pad_rows
 from data_modules.encoding.windows import EncodedRow
 
 

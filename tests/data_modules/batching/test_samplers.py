@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching import data_module
+from data_modules.batching.batches import sorted_batches
 from data_modules.batching.samplers import BatchIndex, EpochSampler, group_batches, question_batches
-from data_modules.batching.sets import QASet, sorted_batches
+from data_modules.batching.sets import QASet
 from storage.errors import DataError
 
 
