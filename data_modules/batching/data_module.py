@@ -24,16 +24,11 @@ from data_modules.batching.samplers import (
     outlive_signal,
     process_rank,
 )
-from data_modules.batching.sets import PairSet, QASet
+from data_modules.batching.sets import QASet
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.sources import split_labels
 from storage.errors import DataError
 from storage.files import file_digest
-
-# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
-MYPY = False
-if MYPY:
-    from data_modules.batching.choice_set import ChoiceSet
 
 MAIN = "main"
 """The name of a set whose metric keys carry no set name."""
@@ -43,7 +38,8 @@ class EvalSet(NamedTuple):
     """A named set to evaluate on, in the order of its data loader."""
 
     name: str
-    data: QASet | GroupSet | PairSet | ChoiceSet
+    data: Any
+    """A QASet, GroupSet, PairSet or ChoiceSet."""
 
 
 @dataclass

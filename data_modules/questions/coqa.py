@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from data_modules.questions.answer_spans import answer_span, answer_type
-from data_modules.questions.columns import Listed
+from data_modules.questions.squad import Listed
 from data_modules.schema import QAExample, Span, Turn
 from storage.errors import DataError
 from storage.json_files import check, load_json

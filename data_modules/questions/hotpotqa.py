@@ -18,7 +18,7 @@ from pydantic import AliasChoices, Field, StrictInt
 from pydantic.dataclasses import dataclass
 
 from data_modules.questions.answer_spans import answer_span, answer_type
-from data_modules.questions.columns import Listed
+from data_modules.questions.squad import Listed
 from data_modules.schema import QAExample, Span
 from storage.errors import DataError
 from storage.json_files import check

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
-from pydantic import StrictInt
+from pydantic import BeforeValidator, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.questions.columns import Listed
 from data_modules.schema import QAExample, Span
 from storage.errors import DataError
 from storage.json_files import check, load_json
+
+T = TypeVar("T")
+
+
+def _rows(value: Any) -> Any:
+    if not isinstance(value, dict) or not all(isinstance(column, list) for column in value.values()):
+        return value
+    return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
+
+
+Listed = Annotated[list[T], BeforeValidator(_rows)]
+"""A list of T, or what `{"name": [N], ...}`, as the Hub may keep it, says of N of them."""
 
 
 class _Answer(TypedDict):

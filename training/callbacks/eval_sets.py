@@ -129,13 +129,7 @@ class EvalSetMetrics(pl.Callback):
                     rank_zero_warn(f"{metric_key(stage, data.family, name, 'f1')}: {note}")
 
     def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         self.metrics[dataloader_idx].update(batch, outputs)
 

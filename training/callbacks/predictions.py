@@ -37,13 +37,7 @@ class PredictionWriter(pl.Callback):
         self.predictions = [{} for _ in trainer.datamodule.eval_sets["predict"]]
 
     def on_predict_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Take in one batch: texts of answers, or boundary probabilities of subjects."""
         data = trainer.datamodule.eval_sets["predict"][dataloader_idx].data

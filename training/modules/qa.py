@@ -22,11 +22,6 @@ from models.checkpoint import heads_class, start
 from models.heads.span import QAModel, QAOutput, SpanModel
 from training.modules.fine_tuning import FineTuning
 
-# mypy takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.
-MYPY = False
-if MYPY:
-    from data_modules.batching.decoding import Answer
-
 
 class QAModule(FineTuning):
     """Extractive question answering with start and end cross-entropy.
@@ -105,8 +100,8 @@ class QAModule(FineTuning):
         and E is 1."""
         return self.model.group_log_probs(batch.inputs, batch.context_BT, batch.candidate_BVSE)
 
-    def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
-        """The answers of a batch, from what `validation_step` returned for it."""
+    def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Any]:
+        """Each `decoding.Answer` of a batch, from what `validation_step` returned for it."""
         from data_modules.batching.decoding import decode_answers, written_answers
 
         if "texts" in outputs:
