@@ -1,5 +1,4 @@
-"""Questions put to a fine-tuned checkpoint: spans with scores, what a decoder writes, scores of given spans.
-The model is a `QuestionCheckpoint`.
+"""Questions put to a `QuestionCheckpoint`: spans with scores, a decoder's words, scores of given spans.
 
 Shape letters: S candidates of a row, M given spans of a question, E the two boundaries (start, end), B rows,
 C types of answers, T tokens.
