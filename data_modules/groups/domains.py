@@ -141,7 +141,7 @@ def _cells(library: _Library, domain: _Domain) -> list[Cell]:
         for topic, attributes in domain.get("attributes", library["attributes"]).items():
             for text, negation in attributes.items():
                 attribute = Attribute("p_act", topic, text, text, negation)
-                cells.append(Cell(number, ("", ""), attribute, f"{context}\tWho {text}?\tWho {negation}?"))
+                cells.append(Cell(number, attribute, f"{context}\tWho {text}?\tWho {negation}?"))
     return cells
 
 

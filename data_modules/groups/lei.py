@@ -24,7 +24,7 @@ from data_modules.schema import (
     UnderspecifiedQuestion,
 )
 from storage.errors import DataError
-from storage.json_files import check, load_json
+from storage.json_files import load_json
 
 Record = TypeVar("Record")
 GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
@@ -61,7 +61,7 @@ class _Paragraph(TypedDict):
 
 
 class _Article(TypedDict):
-    paragraphs: list[Any]  # each is checked on its own, so that it can be skipped
+    paragraphs: list[_Paragraph]
 
 
 class _Document(TypedDict):
@@ -70,7 +70,7 @@ class _Document(TypedDict):
 
 def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
     """The groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError names
-    the file, the place and the key."""
+    the file and the place."""
     paragraphs = (
         (f"{path}: data[{i}].paragraphs[{j}]", paragraph)
         for i, article in enumerate(load_json(path, _Document)["data"])
@@ -80,7 +80,7 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
 
 
 def pair_halves(
-    records: Iterable[tuple[str, Record]], half_of: Callable[[str, Record], Half]
+    records: Iterable[tuple[str, Record]], half_of: Callable[[Record], Half]
 ) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only halves without a partner are held. The
     two may carry different advice of one class: LEI draws it for each record, or mends a sentence in one
@@ -88,7 +88,10 @@ def pair_halves(
     waiting: dict[GroupKey, tuple[str, Half]] = {}
     done: set[int] = set()  # hashes: a set of the keys themselves would double the memory of a large file
     for where, record in records:
-        half = half_of(where, record)
+        try:
+            half = half_of(record)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
         other_where, other = waiting.get(half.key, ("", None))
         if hash(half.key) in done or (other and other.swapped == half.swapped):
             raise DataError(f"{where}: the same key and context order occur a second time")
@@ -100,11 +103,11 @@ def pair_halves(
         if [q.question for q in other.questions] != [q.question for q in half.questions]:
             raise DataError(f"{other_where} and {where}: one key, but not the same question")
         forward, swapped = (other, half) if half.swapped else (half, other)
-        one, two, three, four = (*forward.questions, *swapped.questions)
+        variants: Any = (*forward.questions, *swapped.questions)
         scores: Any = tuple(tuple(pair) for pair in (*forward.scores, *swapped.scores))
         targets: Any = (*forward.targets, *swapped.targets)
         yield ScoredGroup(
-            Group(*forward.key, (one, two, three, four)),
+            Group(*forward.key, variants),
             None if None in sum(scores, ()) else scores,
             None if None in targets else targets,
             forward.clusters,
@@ -115,7 +118,7 @@ def pair_halves(
         raise DataError(f"{where}: no record with the subjects in the order {first}, {second}")
 
 
-def parse_key(key: str, where: str) -> tuple[GroupKey, bool]:
+def parse_key(key: str) -> tuple[GroupKey, bool]:
     """x1|x2|template|category|attribute|attribute|advice id -> the key, and whether the subjects are in the
     other order. An advice id as `adversarial_poverty-1` tells the class; "" or `none`: no advice."""
     parts = [part.strip() for part in key.split("|")]
@@ -123,8 +126,8 @@ def parse_key(key: str, where: str) -> tuple[GroupKey, bool]:
     named = [name for name in ADVICE_CLASSES if re.fullmatch(rf"{name}_.+-\d+", advice_id)]
     if len(parts) != 7 or parts[4] != parts[5] or not all(parts[:6]) or (advice_id and not named):
         raise DataError(
-            f"{where}: the key needs x1|x2|template|category|attribute|same attribute|CLASS_CATEGORY-NUMBER "
-            f"of the advice, with CLASS one of {', '.join(ADVICE_CLASSES)}; found {key}"
+            "the key needs x1|x2|template|category|attribute|same attribute|CLASS_CATEGORY-NUMBER of the "
+            f"advice, with CLASS one of {', '.join(ADVICE_CLASSES)}; found {key}"
         )
     one, two, template, category, attribute = parts[0].lower(), parts[1].lower(), *parts[2:5]
     subjects = (min(one, two), max(one, two))
@@ -132,32 +135,28 @@ def parse_key(key: str, where: str) -> tuple[GroupKey, bool]:
     return (subjects, template, category.lower(), attribute.lower(), advice_class, advice_id), one > two
 
 
-def split_advice(text: str, key: GroupKey, where: str) -> tuple[str, str]:
+def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
     """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full stop; where
     the key names no advice there is none. Some shipped files carry two blanks before the question (LEI spec
     3.2)."""
     advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
     if key[-1] and not (advice.strip() and question.strip()):
-        raise DataError(f"{where}: no advice with a full stop before the question {text!r}")
+        raise DataError(f"no advice with a full stop before the question {text!r}")
     return question.strip(), advice.lstrip() + stop
 
 
-def _half(place: str, record: Any) -> Half:
-    paragraph = check(record, _Paragraph, place)
-    where, context = f"{place} (key {paragraph['key']})", paragraph["context"]
-    key, _ = parse_key(paragraph["key"], where)
+def _half(paragraph: _Paragraph) -> Half:
+    key, _ = parse_key(paragraph["key"])
     order = tuple(answer["text"].lower() for answer in paragraph["qas"][0]["answers"])
     if order not in (key[0], key[0][::-1]):
-        raise DataError(f"{where}: the answers {order} are not the key's subjects {key[0]}")
+        raise DataError(f"the answers {order} are not the subjects of the key {paragraph['key']}")
     swapped, questions, scores, targets = order != key[0], [], [], list[int | None]()
-    for i, qa in enumerate(paragraph["qas"]):
+    for qa in paragraph["qas"]:
         answers = qa["answers"][:: -1 if swapped else 1]
         starts = [(answer["answer_start"], answer["text"]) for answer in answers]
         first, second = (Span(start, start + len(text), text) for start, text in starts)
-        for span in (first, second):
-            span.check(context, f"{where}.qas[{i}]")
-        question, advice = split_advice(qa["question"], key, where)
-        questions.append(UnderspecifiedQuestion(context, question, (first, second), advice))
+        question, advice = split_advice(qa["question"], key)
+        questions.append(UnderspecifiedQuestion(paragraph["context"], question, (first, second), advice))
         scores.append([answer.get("start-end-score") for answer in answers])
         target = qa.get("tomax", -1)
         targets.append(None if target < 0 else abs(target - swapped))

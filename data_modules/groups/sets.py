@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from data_modules.groups.advice import Advice, category_name, read_advice
 from data_modules.groups.unqover import Expansion, listed, read_expansion, repair_articles
@@ -35,22 +35,18 @@ class Parts(NamedTuple):
 
     subjects: set[str]
     attributes: set[str]
-    advice_ids: set[str] | None
-    """None restricts nothing."""
-    sentences: set[str]
-    """Advice as it stands before the question."""
+    advice: set[str] | None
+    """Ids, and sentences as they stand before the question; None restricts nothing."""
 
 
 def parts_of(groups: Iterable[Group]) -> Parts:
-    """Everything that occurs in `groups`; `advice_ids` is None where none has advice."""
-    parts, ids = Parts(set(), set(), None, set()), set[str]()
+    """Everything that occurs in `groups`; `advice` is None where none has any."""
+    subjects, attributes, advice = set[str](), set[str](), set[str]()
     for group in groups:
-        parts.subjects.update(group.subjects)
-        parts.attributes.add(group.attribute)
-        if group.advice_id:
-            ids.add(group.advice_id)
-            parts.sentences.update(variant.advice for variant in group.variants)
-    return parts._replace(advice_ids=ids or None)
+        subjects.update(group.subjects)
+        attributes.add(group.attribute)
+        advice.update((group.advice_id, *(variant.advice for variant in group.variants)))
+    return Parts(subjects, attributes, advice - {""} or None)
 
 
 def restrict(
@@ -59,29 +55,25 @@ def restrict(
     """Only the subjects, attributes and advice in `parts`; or, `without`, none of them, nor their sentences
     under another id."""
 
-    def kept(names: set[str] | None, name: str) -> bool:
-        return names is None or (name in names) != without
+    def kept(names: set[str] | None, *called: str) -> bool:
+        return names is None or names.isdisjoint(called) == without
 
     pairs = [pair for pair in expansion.pairs if all(kept(parts.subjects, one.name.lower()) for one in pair)]
     cells = [cell for cell in expansion.cells if kept(parts.attributes, cell.attribute.name.lower())]
-    barred = parts.sentences if without else ()
-    rest = (item for item in advice if kept(parts.advice_ids, item.id) and item.text not in barred)
+    rest = (item for item in advice if kept(parts.advice, item.id, *([item.text] if without else [])))
     return Expansion(pairs, cells), tuple(rest)
 
 
-Pools = Mapping[AdviceClass, Sequence[Group]]
-
-
-def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> Pools:
+def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> dict[AdviceClass, Expansion]:
     """Class -> its pool, for the classes that `advice` has, in the papers' order; `none` without advice."""
     of_class = {name: [item for item in advice if item.advice_class == name] for name in ADVICE_CLASSES}
-    pools: Pools = {
-        name: Expansion(expansion.pairs, expansion.cells, items) for name, items in of_class.items() if items
-    }
+    pools = {name: Expansion(expansion.pairs, expansion.cells, x) for name, x in of_class.items() if x}
     return pools or {"none": expansion}
 
 
-def sample(pools: Pools, per_class: int | None, *, seed: int) -> Iterator[Group]:
+def sample(
+    pools: Mapping[AdviceClass, Sequence[Group]], per_class: int | None, *, seed: int
+) -> Iterator[Group]:
     """`per_class` groups of each pool, drawn without replacement, by the seed and this pool alone; None takes
     everything in order. DataError when a pool is too small."""
     for name, pool in pools.items():
@@ -107,18 +99,17 @@ def split_parts(expansion: Expansion, advice: Sequence[Advice], *, seed: int = 0
         attributes[f"attributes/{category_name(cell.attribute.category)}"].append(cell.attribute.name.lower())
     for item in advice:
         sentences[f"advice/{item.advice_class}/{item.category}"].append(item.text)
-    splits = {split: Parts(set(), set(), None, set()) for split in SPLITS}
-    strata_of = {"subjects": {f"subjects/{i}": names for i, names in enumerate(lists)}}
-    for kind, strata in (strata_of | {"attributes": attributes, "sentences": sentences}).items():
+    kinds = []
+    for strata in ({f"subjects/{i}": names for i, names in enumerate(lists)}, attributes, sentences):
         placed: dict[str, Split] = {}
         for stratum, names in strata.items():
             fresh = [name for name in dict.fromkeys(names) if name not in placed]
             placed |= apportion(fresh, WEIGHTS, Random(f"{seed}/{stratum}"))
-        for name, split in placed.items():
-            getattr(splits[split], kind).add(name)
+        kinds.append(placed)
+    kinds[2] = {item.id: kinds[2][item.text] for item in advice}
     return {
-        split: parts._replace(advice_ids={item.id for item in advice if item.text in parts.sentences})
-        for split, parts in splits.items()
+        split: Parts(*({name for name, place in placed.items() if place == split} for placed in kinds))
+        for split in SPLITS
     }
 
 
@@ -151,12 +142,11 @@ def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
     context calls it; `gold` is its index, by default drawn by a hash of the group without its advice."""
     if gold is None:
         gold = zlib.crc32(group.unadvised_key.encode()) % 2
-    variants = []
+    variants: Any = []
     for variant in group.variants:
         decisive = repair_articles(sentence.replace("[subj]", variant.candidates[gold].text))
         variants.append(replace(variant, context=f"{variant.context} {decisive}"))
-    one, two, three, four = variants
-    return replace(group, variants=(one, two, three, four))
+    return replace(group, variants=tuple(variants))
 
 
 File = Annotated[str, "FILE"]

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from pathlib import Path
+from typing import Any
 
 from data_modules.groups.advice import Advice, category_name, with_advice
 from data_modules.schema import NO_CLUSTER, Group, Span, UnderspecifiedQuestion
-from storage.errors import DataError
+from storage.errors import DataError, as_data_error
 from storage.files import read_text
 
 _SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
@@ -58,8 +59,6 @@ class Cell:
 
     template: int
     """Counts the kept lines of the file from 0."""
-    forms: tuple[str, str]
-    """Which form of each subject the context takes: "" or a suffix such as ":dem"."""
     attribute: Attribute
     line: str
 
@@ -67,15 +66,14 @@ class Cell:
         """[context, question, negated question], articles repaired, and where the template put the subjects
         (counted: a search would find one inside another word)."""
         line, *rest = _SLOT.split(self.line)
-        places: dict[int, tuple[int, str]] = {}
-        for side, text in zip(rest[::3], rest[2::3], strict=True):
-            index = int(side) - 1
-            name = pair[index].forms[self.forms[index]]
-            places.setdefault(index, (len(line), name))
+        places: dict[str, tuple[int, str]] = {}
+        for side, form, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+            name = pair[int(side) - 1].forms[form or ""]
+            places.setdefault(side, (len(line), name))
             line += name + text
         articles = [match.end() for match in _ARTICLE.finditer(line)]
         spans = []
-        for start, name in (places[0], places[1]):
+        for start, name in (places["1"], places["2"]):
             start += sum(end <= start for end in articles)
             spans.append(Span(start, start + len(name), name))
         return repair_articles(line).split("\t"), spans
@@ -111,15 +109,14 @@ class Expansion(Sequence[Group]):
         pair_index, rest = divmod(range(len(self))[index], len(self._advised))
         pair, (cell, advice) = self.pairs[pair_index], self._advised[rest]
         one, two = sorted(pair, key=lambda subject: subject.name.lower())
-        variants = []
+        variants: Any = []
         for order, step in (((one, two), 1), ((two, one), -1)):
             (context, *questions), spans = cell.fill(order)
             first, second = spans[::step]
-            variants += [UnderspecifiedQuestion(context, question, (first, second)) for question in questions]
-        asked, negated, asked_again, negated_again = variants
+            variants += (UnderspecifiedQuestion(context, text, (first, second)) for text in questions)
         names, attribute = (one.name.lower(), two.name.lower()), cell.attribute
         parts = (str(cell.template), attribute.category.lower(), attribute.name.lower())
-        group = Group(names, *parts, "none", "", (asked, negated, asked_again, negated_again))
+        group = Group(names, *parts, "none", "", tuple(variants))
         return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group
 
     def records(self) -> Iterator[tuple[SubjectPair, Cell]]:
@@ -151,13 +148,12 @@ def read_expansion(
         fitting = [row for row in rows if f"[{row.kind}]" in line]
         if not fitting:
             raise DataError(f"{where}: no head of {attributes}")
-        forms = (used[0][1], used[1][1])
-        for form, subject in product(forms, chain(*lists)):
-            if form not in subject.forms:
-                raise DataError(f"{where}: {subject.name!r} has no row [subj{form}]")
+        for match, subject in product(_SLOT.finditer(line), chain(*lists)):
+            if (match[2] or "") not in subject.forms:
+                raise DataError(f"{where}: {subject.name!r} has no row [subj{match[2] or ''}]")
         for row in fitting:
             filled = line.replace(f"[{row.kind}]", row.text).replace(f"[{row.kind}:neg]", row.negation)
-            cells.append(Cell(number, forms, row, filled))
+            cells.append(Cell(number, row, filled))
     if not pairs or not cells:
         raise DataError(f"{subjects[-1]}, {templates}: needs two subjects and a template")
     return Expansion(pairs, cells)
@@ -165,16 +161,13 @@ def read_expansion(
 
 def read_subjects(path: str | Path) -> tuple[Subject, ...]:
     """The subjects of a list, rows of different heads aligned by order; the last head's cluster counts."""
-    by_head = _by_head(path)
-    plain = by_head.get("subj", [])
-    for head, rows in by_head.items():
-        if len(rows) != len(plain):
-            raise DataError(f"{path}: {len(rows)} rows [{head}], but {len(plain)} rows [subj]")
+    by_head = {"subj": list[tuple[str, str]](), **_by_head(path)}
     suffixes = [head.removeprefix("subj") for head in by_head]
-    return tuple(
-        Subject(rows[-1][0], dict(zip(suffixes, (text for _, text in rows), strict=True)))
-        for rows in zip(*by_head.values(), strict=True)
-    )
+    with as_data_error(f"{path}: each subject needs a row of every head"):
+        return tuple(
+            Subject(rows[-1][0], dict(zip(suffixes, (text for _, text in rows), strict=True)))
+            for rows in zip(*by_head.values(), strict=True)
+        )
 
 
 def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:

@@ -69,14 +69,14 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
         logger.warning("%s %r: taken as ethical, as in LEI's specified set", begin, LEAD_IN.strip())
 
 
-def _half(where: str, record: tuple[str, Any]) -> Half:
-    one, two, *parts = (*record[0].split("|"), "")[:9]
-    key, swapped = parse_key("|".join(parts), where)
-    clusters = (two, one) if swapped else (one, two)
-    content = record[1]
+def _half(record: tuple[str, Any]) -> Half:
+    named, content = record
+    one, two, *parts = (*named.split("|"), "")[:9]
+    key, swapped = parse_key("|".join(parts))
+    clusters = None if NO_CLUSTER in (one, two) else (two, one) if swapped else (one, two)
     if apart := isinstance(content, list):  # one id for both orders, in each question and negation apart
-        content = dict(ChainMap(*check(content, list[dict[str, Any]], where)))
-    value = check(content, _Record, where)
+        content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
+    value = check(content, _Record, "its record")
     context, both = value["context"], (value["q0"], value["q1"])
     texts = both[0]["ans0"]["text"], both[0]["ans1"]["text"]
     if apart:
@@ -84,12 +84,11 @@ def _half(where: str, record: tuple[str, Any]) -> Half:
     if not key[-1] and all(entry["question"].startswith(LEAD_IN) for entry in both):
         key = (*key[:4], "ethical", UNNAMED)
     step = -1 if swapped else 1
-    first, second = locate_pair(context, *texts, where)[::step]
-    split = [split_advice(entry["question"], key, where) for entry in both]
+    first, second = locate_pair(context, *texts)[::step]
+    split = [split_advice(entry["question"], key) for entry in both]
     questions = [UnderspecifiedQuestion(context, text, (first, second), advice) for text, advice in split]
     scores = [[_score(entry["ans0"]), _score(entry["ans1"])][::step] for entry in both]
-    named = None if NO_CLUSTER in clusters else clusters
-    return Half(key, swapped, questions, scores, clusters=named, answer=both[0].get("pred", ""))
+    return Half(key, swapped, questions, scores, clusters=clusters, answer=both[0].get("pred", ""))
 
 
 def _score(answer: _Answer) -> Boundaries | None:
@@ -98,7 +97,7 @@ def _score(answer: _Answer) -> Boundaries | None:
     return None if isinstance(start, str) or isinstance(end, str) else (start, end)
 
 
-def locate_pair(context: str, first: str, second: str, where: str) -> tuple[Span, Span]:
+def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
     """The spans of the two subjects when the file gives only their texts; they never overlap.
 
     `first` is taken at its first occurrence and `second` after it, or the other way round if that fails;
@@ -111,7 +110,7 @@ def locate_pair(context: str, first: str, second: str, where: str) -> tuple[Span
             if head and tail:
                 spans = (Span(*head.span(), one), Span(*tail.span(), two))
                 return spans[::-1] if flip else spans
-    raise DataError(f"{where}: {first!r} and {second!r} do not both occur in the context {context!r}")
+    raise DataError(f"{first!r} and {second!r} do not both occur in the context {context!r}")
 
 
 def write_source(expansion: Expansion, path: str | Path) -> int:

@@ -59,7 +59,7 @@ def test_read_scored_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path:
 BAD: list[tuple[str, Any, str]] = [
     ("key", KEY.replace("|was loud|was loud", "|was loud|was odd"), "same attribute"),
     ("key", KEY.replace("ulban", "tarn"), "subjects"),
-    ("answer_start", 7, r"qas\[0\].*offset 7"),
+    ("answer_start", 7, r"offset 7"),
     ("question", "Note that, x. Who was odd?", "not the same question"),
 ]
 
@@ -91,9 +91,9 @@ def test_locate_pair_finds_whole_words_that_never_overlap() -> None:
         ("Also Al met Bo. Bo ran.", "Al", "Bo", [5, 12]),
         ("xAl, xBo", "Al", "Bo", [1, 6]),
     ):
-        assert [span.start for span in locate_pair(context, first, second, "here")] == starts
-    with pytest.raises(DataError, match="here: 'Al' and 'Alan' do not both occur"):
-        locate_pair("Alan left.", "Al", "Alan", "here")
+        assert [span.start for span in locate_pair(context, first, second)] == starts
+    with pytest.raises(DataError, match="'Al' and 'Alan' do not both occur"):
+        locate_pair("Alan left.", "Al", "Alan")
 
 
 def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:

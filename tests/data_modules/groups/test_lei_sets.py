@@ -103,10 +103,10 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 def test_splits_never_leak_and_cover_everything(long: Tiny, seed: int) -> None:
     parts = split_parts(*long, seed=seed)
     text = {item.id: item.text for item in long[1]}
-    for kind, total in (("subjects", 11), ("attributes", 14), ("advice_ids", 48)):
+    for kind, total in (("subjects", 11), ("attributes", 14), ("advice", 48)):
         names = [getattr(parts[split], kind) for split in SPLITS]
         assert sum(map(len, names)) == len(frozenset().union(*names)) == total
-    words = [{text[name] for name in parts[split].advice_ids or ()} for split in SPLITS]
+    words = [{text[name] for name in parts[split].advice or ()} for split in SPLITS]
     assert not words[0] & words[1] | words[0] & words[2] | words[1] & words[2]
     assert [len(parts[split].subjects or ()) for split in SPLITS] == [4, 3, 4]
     for category in "uv":  # 7 x (4, 3, 4) / 11 = 2.5, 1.9, 2.5
