@@ -23,18 +23,13 @@ def no_repetitions_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_answers_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = [f"prompt {i}" for i in range(20)]
-    with serve(
-        lambda prompt, _: Reply(f" {prompt}! ", delay_s=0.1 if prompt == "prompt 0" else 0)
-    ) as endpoint:
+    late = {prompts[0]: 0.1}
+    with serve(lambda prompt, _: Reply(f" {prompt}! ", delay_s=late.get(prompt, 0))) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}/")
         monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
         model = EndpointTextModel("publisher@v2", max_new_tokens=7)  # an @ of the model's own
         assert list(model.complete(prompts)) == [f"{prompt}!" for prompt in prompts]
-        assert model.identity == {
-            "name": f"openai:publisher@v2@{endpoint.url}",
-            "max_new_tokens": 7,
-            "temperature": 0,
-        }
+        assert model.identity["name"] == f"openai:publisher@v2@{endpoint.url}"
     sent = endpoint.requests[0]
     assert (sent["model"], sent["max_tokens"], sent["temperature"]) == ("publisher@v2", 7, 0)
     assert set(endpoint.authorizations) == {f"Bearer {KEY}"}
@@ -59,8 +54,8 @@ def test_answers_that_do_not_come_are_failures() -> None:
 
 
 def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 1.0)
-    with serve(lambda prompt, _: Reply("yes", delay_s=2 if prompt == "late" else 0)) as endpoint:
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
+    with serve(lambda prompt, _: Reply("yes", delay_s=1 if prompt == "late" else 0)) as endpoint:
         model, hung = (EndpointTextModel(f"m@{endpoint.url}", parallel=1) for _ in range(2))
         assert list(model.complete(["a", "late"])) == ["yes", TextFailure("the endpoint timed out")]
         with pytest.raises(ValueError, match=f"m@{endpoint.url} answers nothing: the endpoint timed out"):
@@ -102,7 +97,6 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     ("spec", "key", "word"),
     [
         ("gpt", "", "OPENAI_API_KEY"),
-        ("gpt@https://eu.api.openai.com/v1", "", "OPENAI_API_KEY"),
         ("m@localhost:8000/v1", KEY, "base URL"),
         ("@http://host/v1", KEY, "MODEL"),
         ("m@http://me:pass@host/v1", KEY, "password"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import pairwise
 from pathlib import Path
 
@@ -56,20 +55,13 @@ def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path])
     assert model.identity != declined.identity
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bart"])
-def test_prompts_that_do_not_fit_fail(
-    folders: dict[str, Path], name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize(("name", "room"), [("gpt2", CONTEXT - NEW), ("bart", CONTEXT - 1), ("t5", 999)])
+def test_prompts_that_do_not_fit_fail(folders: dict[str, Path], name: str, room: int) -> None:
+    """BART's </s> takes a place; T5's positions are relative: all fit."""
     model = load_text_model(str(folders[name]), max_new_tokens=NEW, batch_size=2)
-    room = CONTEXT - NEW if name == "gpt2" else CONTEXT - 1  # </s> takes one
     answers = model.complete(["the " * room, "the " * (room + 1), "a"])
-    with caplog.at_level(logging.WARNING):
-        next(answers)
-    assert "1 of 3 prompts do not fit" in caplog.text  # before anything is generated
-    assert [str(answer).startswith("longer than the model's context") for answer in answers] == [True, False]
-    unbound = load_text_model(str(folders["t5"]), max_new_tokens=2)  # positions are relative
-    (text,) = unbound.complete(["the cat " * 600])
-    assert not isinstance(text, TextFailure) or text.reason == "empty answer"
+    too_long = [str(answer).startswith("longer than the model's context") for answer in answers]
+    assert too_long == [False, name != "t5", False]
 
 
 def test_a_prompt_is_read_once_for_all_its_continuations(folders: dict[str, Path]) -> None:
@@ -147,8 +139,6 @@ def test_mistakes_are_told(folders: dict[str, Path], tmp_path: Path) -> None:
     for name in ("nowhere", "pickled"):
         with pytest.raises(ValueError, match=f"{name}' cannot be loaded"):
             load_text_model(str(tmp_path / name))
-    with pytest.raises(ValueError, match="gpu0"):
-        load_text_model(str(folders["gpt2"]), device="gpu0")
     model = load_text_model(str(folders["gpt2"]))
     assert model.log_likelihoods([])[0].shape == (0,)
     for pairs, word in (([("a", "cat"), ("a", "")], "pair 1"), ([("the " * CONTEXT, "cat")], "pair 0")):
