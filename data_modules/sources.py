@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
@@ -39,16 +40,7 @@ class Format(NamedTuple):
     (place, record) and the source's name."""
     fields: str
     """By which it is told: the first records have all of them, or all after the semicolon. Those inside
-    `data` and its `paragraphs` have these names before theirs."""
-
-    @property
-    def known_by(self) -> str:
-        """The fields; of multiple choice those of every benchmark."""
-        if self.fields:
-            return self.fields
-        from data_modules.choices.benchmarks import LAYOUTS
-
-        return "; ".join(layout.fields for layout in LAYOUTS)
+    `data` and its `paragraphs` have these names before theirs. Of multiple choice: see `choice_fields`."""
 
 
 FORMATS = (
@@ -119,99 +111,69 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
     else:
         found, arguments = _opened(source, kind)
         reader = found.reader
-    read, empty = resolve_name(f"data_modules.{reader}"), True  # loaded where it is needed
+    read, record = resolve_name(f"data_modules.{reader}"), None  # loaded where it is needed
     for record in read(*arguments, **options):
-        empty = False
         yield record
-    if empty:
+    if record is None:
         raise DataError(f"{source}: holds no {kind}")
 
 
 def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
     """The format of a source, which must hold what is asked for, and what its reader takes: the path, or
     (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
-    name, table = source.removeprefix("hub:"), _table(source)
-    fields = _first_fields(source) if table is None else {*next(iter(table), ())}
-    known = dict.fromkeys(f"{row.name} ({row.known_by})" for row in FORMATS if kind in (None, row.kind))
-    expected = f"known by their fields are {', '.join(known)}"
+    name, (head, table) = source.removeprefix("hub:"), _begun(source)
+    fields, wrong = _first_fields(head) if table is None else {*next(iter(table), ())}, "unknown format"
     for found in FORMATS:
-        if any(fields.issuperset(group.split()) for group in found.known_by.split(";")):
+        if any(fields.issuperset(group.split()) for group in (found.fields or choice_fields()).split(";")):
             if (found.kind, kind) == ("groups", "questions"):
                 return found._replace(reader=DECIDED), (source,)
             if kind not in (None, found.kind):
-                raise DataError(f"{name}: holds {found.kind}; {kind} are needed; {expected}")
-            if found.reader.endswith((":read_file", ":read_scored")):
-                return found, (source,)
-            return found, (_rows(source, table), name)
-    raise DataError(f"{name}: unknown format; {expected}")
+                wrong = f"holds {found.kind}; {kind} are needed"
+                break
+            whole = found.reader.endswith((":read_file", ":read_scored"))
+            return found, (source,) if whole else (_rows(source, head, table), name)
+    wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind in (None, row.kind))
+    raise DataError(f"{name}: {wrong}; known by their fields are {', '.join(dict.fromkeys(wanted))}")
 
 
-def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(place, row) of a table of any fields: from the Hub, a folder, parquet, JSON Lines, a JSON list, or CSV
-    (with tabs too). DataError as in `_table`, and for a file without rows."""
-    return _rows(source, _table(source))
+def choice_fields() -> str:
+    """By which the benchmarks of multiple choice are known."""
+    from data_modules.choices.benchmarks import LAYOUTS
+
+    return "; ".join(layout.fields for layout in LAYOUTS)
 
 
-def _rows(source: str, table: Iterable[Mapping[str, Any]] | None) -> Iterator[tuple[str, Any]]:
-    if table is None:
-        head = _head(source)
-        if head[:1] == "[":
-            yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(source, list[Any])))
-            return
-        if head[:1] == "{":
-            yield from json_lines(source, dict[str, Any])
-            return
-        import pandas as pd
-
-        tabs = "\t" in head.partition("\n")[0]
-        how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
-        try:
-            frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
-        except ValueError as error:  # of pandas, and of texts that are not UTF-8
-            raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
-        table = frame.to_dict("records")
-    yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(table))
-
-
-def _head(path: str | Path) -> str:
-    with open_file(path) as file:
-        return file.read(_HEAD).decode("utf-8-sig", errors="ignore").lstrip()
-
-
-def _table(source: str) -> Iterable[Mapping[str, Any]] | None:
-    """The rows of a dataset of the Hub, a folder or a parquet file; None for another file. DataError where
-    there is none."""
+def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
+    """How a file of text begins; or "" and the rows of a dataset of the Hub, a folder or a parquet file.
+    DataError where there is none."""
     name, path = source.removeprefix("hub:"), Path(source)
     folder, colon, _ = source.rpartition(":")
     if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
-        return table_rows(name)
+        return "", table_rows(name)
     if not path.exists():
         raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
     with open_file(path) as file:
-        magic = file.read(4)
-    if magic != b"PAR1":
-        return None
+        head = file.read(_HEAD)
+    if head[:4] != b"PAR1":
+        return head.decode("utf-8-sig", errors="ignore").lstrip(), None
     import datasets  # slow to import, and only tables need it
     from pyarrow.parquet import read_table
 
-    parquet: Iterable[Mapping[str, Any]] = datasets.Dataset(read_table(source))
-    return parquet
+    return "", datasets.Dataset(read_table(source))
 
 
-def _first_fields(path: str) -> set[str]:
+def _first_fields(head: str) -> set[str]:
     """The fields of the first records of a JSON file; those inside `data` and its `paragraphs` have these
     names before theirs."""
     from pydantic_core import from_json
 
     # Half of a surrogate pair is refused by the reader of the record, who can name it.
-    head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", _head(path))
+    head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", head)
     found: Any = None
     for text in (head, head.partition("\n")[0]):  # a whole document, or the first of many lines
-        try:
+        with suppress(ValueError):
             found = from_json(text, allow_partial="trailing-strings")
             break
-        except ValueError:
-            continue
     if isinstance(found, dict) and next(iter(found), "").count("|") >= 7:
         return {"x1|x2"}
     fields: set[str] = set()
@@ -222,6 +184,32 @@ def _first_fields(path: str) -> set[str]:
         fields |= {prefix + name for record in records for name in record}
         records = [record.get(inner) for record in records]
     return fields
+
+
+def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(place, row) of a table of any fields: from the Hub, a folder, parquet, JSON Lines, a JSON list, or CSV
+    (with tabs too). DataError where there is none, and for a file without rows."""
+    return _rows(source, *_begun(source))
+
+
+def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> Iterator[tuple[str, Any]]:
+    if table is None and head[:1] == "[":
+        yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(source, list[Any])))
+        return
+    if table is None and head[:1] == "{":
+        yield from json_lines(source, dict[str, Any])
+        return
+    if table is None:
+        import pandas as pd
+
+        tabs = "\t" in head.partition("\n")[0]
+        how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+        try:
+            frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
+        except ValueError as error:  # of pandas, and of texts that are not UTF-8
+            raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
+        table = frame.to_dict("records")
+    yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(table))
 
 
 def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
