@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from data_modules.encoding.tables import BYTES, INTS, MASK, TEXTS
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
-from data_modules.questions.answer_spans import answer_classes
+from data_modules.questions.answer_spans import answer_type
 from data_modules.schema import AnswerType, QAExample
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
@@ -81,8 +81,8 @@ def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
     if row.spans:
         return (*row.spans[0], WINDOW_TYPES.index(kind if kind in WINDOW_TYPES else "span"), 0, 0)
     if kind in ("number", "option"):
-        classes = answer_classes(example.gold[0], example.question)
-        number, option = (classes[0], 0) if kind == "number" else (0, classes[1])
+        found, place = answer_type(example.gold[0], example.question)
+        number, option = (place, 0) if found == "number" else (0, place)
     span = token_span(row.offsets_TE, example.answers[0]) if example.answers else None
     if span is not None:
         return (*span, WINDOW_TYPES.index("span"), number, option)

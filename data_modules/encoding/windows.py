@@ -141,7 +141,7 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     if encoding.architecture == "xlnet":
         from data_modules.questions.answer_spans import answer_type
 
-        known = [turn for turn in turns if answer_type(turn.answer, turn.question) != "unknown"]
+        known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
         bos, eos = tokenizer.bos_token, tokenizer.eos_token
         earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:])
         return f"{earlier}{bos} {query}"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from random import Random
 
+from data_modules.questions.answer_spans import occurs
 from data_modules.schema import QAExample, Rejected
 
 FRAMES = (
@@ -43,8 +44,6 @@ def template_sentence(example: QAExample) -> str:
 
 def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Rejected:
     """The sentence that a mapping has for an example's id, if it can stand for the first gold answer."""
-    from data_modules.interventions.deletion import occurs
-
     sentence, answer = sentences.get(example.id, "").strip(), bare_answer(example.gold[0])
     plain, phrase, *rationale = (
         " ".join(text.lower().split()) for text in (sentence, answer, *(s.text for s in example.rationale))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from tqdm.auto import tqdm
 
-from data_modules.interventions.variants import listed, made_of, report_rejected, usual_variants
+from data_modules.interventions.variants import made_of, report_rejected, usual_variants
 from data_modules.records import write_records
 from data_modules.schema import ANSWER_TYPES, Variant
 from data_modules.sources import read_questions
@@ -59,13 +59,13 @@ def perturb_file(
     given = load_json(sentences, dict[str, str]) if sentences else None
     examples = tqdm(read_questions(input), "perturbing", unit="q", disable=None)
     made, rejected = made_of(examples, variant, given)
-    report_rejected(len(made), rejected, variant, input)
+    why = report_rejected(len(made), rejected, variant, input)
     with atomic_text(summary_file) as summary:
         kept = write_records(made, output)
         about = {"input": input, "variant": variant, "sentences": str(sentences or "frames")}
         about |= {"sentence_library": f"sentencex {version('sentencex')}"}
         json.dump({**about, "kept": kept, "rejected": dict(rejected.most_common())}, summary, indent=2)
-    return f"{output}: {kept} questions in {variant}; {rejected.total()} rejected{listed(rejected)}"
+    return f"{output}: {kept} questions in {variant}; {rejected.total()} rejected{why}"
 
 
 def count_questions(
@@ -99,7 +99,7 @@ def count_questions(
         for variant in variants or usual_variants(dataset):
             bar = tqdm(originals.values(), f"counting {variant} in {source}", unit="q", disable=None)
             made, rejected = made_of(bar, variant)
-            report_rejected(len(made), rejected, variant, source)
+            why = report_rejected(len(made), rejected, variant, source)
             kept, total = [originals[one.id] for one in made], len(made)
             counts = Counter(one.answer_type for one in kept)
             numbers = {"stories": len({one.context for one in kept}), "questions": total}
@@ -107,7 +107,7 @@ def count_questions(
             for measure, count in numbers.items():
                 table.append((name, variant, measure, *[count] * 3, total + rejected.total()))
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
-            left = f"{rejected.total()}{listed(rejected)}"
+            left = f"{rejected.total()}{why}"
             lines.append([name, variant, f"{numbers['stories']}", f"{total}", *shares, left])
     if output is not None:
         with atomic_text(output) as file:

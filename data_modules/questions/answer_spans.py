@@ -1,7 +1,8 @@
 """Where a free-form answer lies in a text, and of which kind it is (faithfulness spec 1.1, 1.4).
 
-    from data_modules.questions.answer_spans import answer_type, locate_answer
-    span = locate_answer("A red car", context, rationale)
+    from data_modules.questions.answer_spans import answer_span, answer_type
+    kind, _ = answer_type("A red car", question)
+    (span,) = answer_span("A red car", kind, context, rationale)
 
 Answers that people wrote need not stand in the text word for word. The span that stands for one is its
 verbatim place in the rationale, else the piece of the text that shares most words with it.
@@ -32,29 +33,20 @@ _WORD = re.compile(r"\d+(?:[.,]\d+)+|['’]s\b|\w+(?:['’](?!s\b)\w+)*|[^\w\s]"
 _SIGNS = re.compile(r"[\W_]+")
 
 
-def answer_type(answer: str, question: str) -> AnswerType:
-    """The kind of an answer: yes, no and unknown, with or without a full stop, in any case; a number from
-    none to ten in letters; one of the two words around "or" in the question; else a span.
+def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
+    """The kind of an answer, and which of its kind it is: yes, no and unknown, with or without a full stop,
+    in any case; a number in letters, none to ten (1 to 11); the word before (1) or after (2) "or" in the
+    question; else a span. Of a kind without numbers 0.
 
-    Spec 1.1.5 for the first three ("Yes, it is" is a span) and 1.4 for the others.
+    Spec 1.1.5 for the first three ("Yes, it is" is a span) and, after normalisation, 1.4 for the others.
     """
-    plain = answer.strip().lower()
     for kind in _SPOKEN:
-        if plain in (kind, f"{kind}."):
-            return kind
-    number, option = answer_classes(answer, question)
-    return "number" if number else "option" if option else "span"
-
-
-def answer_classes(answer: str, question: str) -> tuple[int, int]:
-    """The number and the option that an answer names, after normalisation (1.4).
-
-    Numbers: 0 for none, 1 to 11 for none, one ... ten; digits are not numbers. Options: 0 for none, 1 for the
-    word before "or" in the question, 2 for the word after it.
-    """
+        if answer.strip().lower() in (kind, f"{kind}."):
+            return kind, 0
     normalised, words = _normalised(answer), option_words(question)
-    number = NUMBER_WORDS.index(normalised) + 1 if normalised in NUMBER_WORDS else 0
-    return number, words.index(normalised) + 1 if words and normalised in words else 0
+    if normalised in NUMBER_WORDS:
+        return "number", NUMBER_WORDS.index(normalised) + 1
+    return ("option", words.index(normalised) + 1) if words and normalised in words else ("span", 0)
 
 
 def option_words(question: str) -> tuple[str, str] | None:
@@ -69,43 +61,45 @@ def _normalised(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def locate_answer(
-    answer: str, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
-) -> Span | None:
-    """The piece of `context` that stands for `answer` (spec 1.1.6), or None if they share no word.
+def answer_span(
+    answer: str, kind: AnswerType, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
+) -> tuple[Span, ...]:
+    """The one piece of `context` that stands for an answer (spec 1.1.6); none for yes, no and unknown.
 
     First choice: where the stripped answer stands in the rationale, whatever its case; the first place
     between word boundaries, or else the first inside a longer word. Otherwise the piece of
     `context[:scope_end]`, from one word of the answer to another, that has the highest F1 with it as a bag
     of words; the earliest of equals, then the shortest. Case, punctuation, articles and possessive endings
     do not count in a bag.
-    """
-    limit = len(context) if scope_end is None else scope_end
-    return _verbatim(answer, context, rationale, limit) or _best_overlap(answer, context, limit)
 
-
-def last_word(rationale: Sequence[Span]) -> Span | None:
-    """The last word of the last rationale, or its last sign if it has no word; None without a rationale."""
-    if not rationale:
-        return None
-    last = rationale[-1]
-    found = list(_WORD.finditer(last.text))
-    words = [match for match in found if match[0][0].isalnum()] or found
-    if not words:
-        return None
-    return Span(last.start + words[-1].start(), last.start + words[-1].end(), words[-1][0])
-
-
-def answer_span(answer: str, kind: AnswerType, context: str, rationale: Sequence[Span]) -> tuple[Span, ...]:
-    """The one span of an answer; none for yes, no and unknown.
-
-    An answer that shares no word with its text is stood for by the last word of its rationale, as the
-    authors take the last word of the text that they search; without a rationale by none.
+    An answer that shares no word with its text is stood for by the last word of its rationale (its last sign
+    if it has no word), as the authors take the last word of the text that they search; without a rationale
+    by none.
     """
     if kind in _SPOKEN:
         return ()
-    span = locate_answer(answer, context, rationale) or last_word(rationale)
-    return (span,) if span else ()
+    limit = len(context) if scope_end is None else scope_end
+    wanted, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
+    before, after = (r"(?<![^\W_])" * wanted[:1].isalnum(), r"(?![^\W_])" * wanted[-1:].isalnum())
+    for pattern in (before + re.escape(wanted) + after, re.escape(wanted)) if wanted else ():
+        for piece in rationale:
+            found = re.compile(pattern).search(lowered, piece.start)
+            if found and found.end() <= min(piece.end, limit):
+                return (Span(*found.span(), context[slice(*found.span())]),)
+    if place := _best_overlap(answer, context, limit):
+        return (Span(*place, context[slice(*place)]),)
+    signs = [*_WORD.finditer(rationale[-1].text)] if rationale else []
+    last = ([match for match in signs if match[0][0].isalnum()] or signs)[-1:]
+    return tuple(Span(*(rationale[-1].start + at for at in match.span()), match[0]) for match in last)
+
+
+def occurs(text: str, context: str) -> bool:
+    """Whether `text` stands in `context`, case and all, cutting no word in two; white space counts as one."""
+    text, context = " ".join(text.split()), " ".join(context.split())
+    if text not in context:
+        return False
+    before, after = r"(?<!\w)" * bool(re.match(r"\w", text)), r"(?!\w)" * bool(re.match(r"\w", text[-1:]))
+    return re.search(before + re.escape(text) + after, context) is not None
 
 
 class _Indexed(NamedTuple):
@@ -137,19 +131,7 @@ def _indexed(text: str) -> _Indexed:
     return _Indexed(lowered, [m.start() for m in found], [m.end() for m in found], keys, counted)
 
 
-def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Span | None:
-    wanted, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
-    inside = re.escape(wanted)
-    before, after = (r"(?<![^\W_])" * wanted[:1].isalnum(), r"(?![^\W_])" * wanted[-1:].isalnum())
-    for pattern in (before + inside + after, inside) if wanted else ():
-        for piece in rationale:
-            found = re.compile(pattern).search(lowered, piece.start)
-            if found and found.end() <= min(piece.end, limit):
-                return Span(*found.span(), context[slice(*found.span())])
-    return None
-
-
-def _best_overlap(answer: str, context: str, limit: int) -> Span | None:
+def _best_overlap(answer: str, context: str, limit: int) -> tuple[int, int] | None:
     words, wanted = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
     size = wanted.total()
     candidates = [i for i, key in enumerate(words.keys) if key in wanted and words.ends[i] <= limit]
@@ -165,4 +147,4 @@ def _best_overlap(answer: str, context: str, limit: int) -> Span | None:
                 shared += 1
             if 2 * shared / total > best:
                 best, found = 2 * shared / total, (words.starts[first], words.ends[last])
-    return Span(*found, context[found[0] : found[1]]) if found else None
+    return found

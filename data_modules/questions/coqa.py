@@ -8,13 +8,11 @@ the additional answers, so each question has one reference, where the official d
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, NotRequired
 
-from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
-from pydantic.dataclasses import dataclass
+from pydantic import StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.questions.answer_spans import answer_span, answer_type
@@ -26,37 +24,40 @@ from storage.json_files import check, load_json
 logger = logging.getLogger(__name__)
 
 
-def _spoken(question: Any) -> Any:
-    return {"input_text": question} if isinstance(question, str) else question
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Said:
+class _Said(TypedDict):
+    turn_id: int
     input_text: str
-    turn_id: StrictInt | None = None  # of the Hub's rows, their order
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Answer(_Said):
-    start: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_start", "answer_start"))]
-    end: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_end", "answer_end"))]
+    span_start: int
+    span_end: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Story:
-    id: str | StrictInt = ""
+class _Story(TypedDict):
+    id: str | int
     source: str
     story: str
-    questions: list[Annotated[_Said, BeforeValidator(_spoken)]]
-    answers: Listed[_Answer]
-    additional_answers: dict[str, list[_Said]] = field(default_factory=dict)
-
-
-S = TypeVar("S", bound=_Said)
+    questions: list[_Said]
+    answers: list[_Answer]
+    additional_answers: NotRequired[dict[str, list[_Said]]]
 
 
 class _Document(TypedDict):
     data: list[_Story]
+
+
+class _HubAnswer(TypedDict):
+    input_text: str
+    answer_start: StrictInt
+    answer_end: StrictInt
+
+
+class _Row(TypedDict):
+    source: str
+    story: str
+    questions: list[str]
+    answers: Listed[_HubAnswer]
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
@@ -71,7 +72,7 @@ def read_file(path: str | Path) -> Iterator[QAExample]:
             without answer or the reverse.
     """
     for index, story in enumerate(load_json(path, _Document)["data"]):
-        yield from _examples(story, story.id, f"{path}: data[{index}] (story {story.id})")
+        yield from _examples(story, f"{path}: data[{index}] (story {story['id']})")
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
@@ -79,27 +80,33 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     [Q], answer_end [Q]}) -> examples. A story's id is the number of its row.
     """
     logger.warning("%s: CoQA from the Hub has one reference a question; scores are lower than usual", source)
-    for index, (where, row) in enumerate(rows):
-        yield from _examples(check(row, _Story, where), index, where)
+    for index, (where, value) in enumerate(rows):
+        row = check(value, _Row, where)
+        questions = [_Said(turn_id=n, input_text=text) for n, text in enumerate(row["questions"], 1)]
+        answers = [
+            _Answer(
+                turn_id=n, input_text=a["input_text"], span_start=a["answer_start"], span_end=a["answer_end"]
+            )
+            for n, a in enumerate(row["answers"], 1)
+        ]
+        parts: Any = {"source": row["source"], "story": row["story"], "questions": questions}
+        yield from _examples(_Story(id=index, answers=answers, **parts), where)
 
 
-def _by_turn(said: Sequence[S]) -> dict[int, S]:
-    return {n if one.turn_id is None else one.turn_id: one for n, one in enumerate(said, 1)}
-
-
-def _examples(told: _Story, name: str | int, where: str) -> Iterator[QAExample]:
+def _examples(told: _Story, where: str) -> Iterator[QAExample]:
     """The turns of one story."""
-    text, questions, answers = told.story, _by_turn(told.questions), _by_turn(told.answers)
-    others = [_by_turn(turns) for turns in told.additional_answers.values()]
-    history: tuple[Turn, ...] = ()
+    text, history = told["story"], list[Turn]()
+    questions = {said["turn_id"]: said["input_text"] for said in told["questions"]}
+    answers = {said["turn_id"]: said for said in told["answers"]}
+    more = told.get("additional_answers", {}).values()
+    others = [{said["turn_id"]: said["input_text"] for said in turns} for turns in more]
     for number in sorted(questions.keys() | answers.keys()):
         place = f"{where}: turn {number}"
         if number not in questions or number not in answers:
             lacks = "answer" if number in questions else "question"
             raise DataError(f"{place} has no {lacks}; each needs both")
-        question, answer = questions[number].input_text, answers[number].input_text
-        earlier, history = history, (*history, Turn(question, answer))
-        start, end = answers[number].start, answers[number].end
+        question, answer = questions[number], answers[number]["input_text"]
+        start, end = answers[number]["span_start"], answers[number]["span_end"]
         if (start, end) == (-1, -1):
             start = end = 0
         if not 0 <= start <= end <= len(text):
@@ -107,16 +114,17 @@ def _examples(told: _Story, name: str | int, where: str) -> Iterator[QAExample]:
         why = text[start:end].strip()
         start = text.find(why, start)
         rationale = (Span(start, start + len(why), why),) if why else ()
-        kind = answer_type(answer, question)
+        kind, _ = answer_type(answer, question)
         yield QAExample(
-            f"{name} {number}",
+            f"{told['id']} {number}",
             text,
             question,
             answer_span(answer, kind, text, rationale),
             answer_type=kind,
-            history=earlier,
+            history=tuple(history),
             rationale=rationale,
-            references=(answer, *(other[number].input_text for other in others if number in other)),
+            references=(answer, *(other[number] for other in others if number in other)),
             dataset="coqa",
-            domain=told.source,
+            domain=told["source"],
         )
+        history.append(Turn(question, answer))

@@ -67,7 +67,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
         where = f"{place} (id {record.id})"
         story, rationale, missed = _story(record, where)
         left_out += missed
-        kind = answer_type(record.answer, record.question)
+        kind, _ = answer_type(record.answer, record.question)
         yield QAExample(
             str(record.id),
             story,

@@ -9,10 +9,9 @@ from pathlib import Path
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_modules.interventions import deletion as p
-from data_modules.interventions.deletion import sentence_spans
 from data_modules.interventions.reformatting import straight_quotes
-from data_modules.interventions.variants import perturb
+from data_modules.interventions.variants import delete_rationale, perturb, sentence_spans
+from data_modules.questions.answer_spans import occurs
 from data_modules.schema import DELETED, REFORMATTED, VARIANTS, QAExample, Span, Variant
 
 
@@ -113,7 +112,7 @@ def test_no_rationale_is_left_and_the_answer_is_there(original: QAExample, varia
 
 @given(st.text("ab. '\n", max_size=4), st.text("ab. '\n", max_size=12))
 def test_occurrence_equals_a_search_word_by_word(text: str, context: str) -> None:
-    assert p.occurs(text, context) == naive_occurs(text, context)
+    assert occurs(text, context) == naive_occurs(text, context)
 
 
 @given(examples())
@@ -123,7 +122,7 @@ def test_os_r_keeps_every_other_character(original: QAExample) -> None:
     for span in original.rationale:
         mask[span.start : span.end] = [False] * (span.end - span.start)
     naive = "".join(c for c, keep in zip(original.context, mask, strict=True) if keep)
-    pieces = p.delete_rationale(original.context, original.rationale)
+    pieces = delete_rationale(original.context, original.rationale)
     assert squeezed(naive) == squeezed("".join(original.context[a:b] for a, b in pieces))
     for start, end in pieces:
         assert not any(not original.context[i].isspace() and not mask[i] for i in range(start, end))

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.questions.answer_spans import (
-    NUMBER_WORDS,
-    answer_classes,
-    answer_span,
-    answer_type,
-    locate_answer,
-)
+from data_modules.questions.answer_spans import NUMBER_WORDS, answer_span, answer_type
 from data_modules.schema import Span
 
 STORY = (
@@ -40,7 +34,7 @@ def piece(text: str, of: str = STORY) -> Span:
 def test_an_answer_in_the_rationale_is_cut_from_there(
     answer: str, rationale: str, expected: tuple[int, str]
 ) -> None:
-    found = locate_answer(answer, STORY, [piece(rationale)])
+    (found,) = answer_span(answer, "span", STORY, [piece(rationale)])
     assert found == Span(expected[0], expected[0] + len(expected[1]), expected[1])
 
 
@@ -69,15 +63,14 @@ _TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
 
 @given(answer=_TEXTS, text=_TEXTS)
 def test_the_search_by_words_equals_a_naive_loop(answer: str, text: str) -> None:
-    found = locate_answer(answer, text, [])
-    assert (found and (found.start, found.end)) == _naive_best(answer, text)
+    found = [(span.start, span.end) for span in answer_span(answer, "span", text, [])]
+    assert found == [best for best in [_naive_best(answer, text)] if best]
 
 
 @given(answer=st.text(max_size=12), text=st.text(max_size=60), end=st.integers(0, 60))
 def test_located_spans_cut_what_they_claim(answer: str, text: str, end: int) -> None:
     for scope in (None, end):
-        found = locate_answer(answer, text, [Span(0, len(text), text)], scope_end=scope)
-        if found:
+        for found in answer_span(answer, "span", text, [Span(0, end, text[:end])], scope_end=scope):
             found.check(text, "test")
             assert found.end <= (len(text) if scope is None else scope)
 
@@ -90,7 +83,7 @@ def test_located_spans_cut_what_they_claim(answer: str, text: str, end: int) -> 
 def test_a_planted_answer_is_always_found(before: str, answer: str, after: str) -> None:
     text = f"{before}{answer}{after}"
     start = len(text) - len(text.lstrip())
-    found = locate_answer(answer, text, [Span(start, len(text.rstrip()), text.strip())])
+    (found, *_) = answer_span(answer, "span", text, [Span(start, len(text.rstrip()), text.strip())]) or [None]
     if answer.strip():
         assert found
         assert found.text.lower() == answer.strip().lower()
@@ -98,8 +91,8 @@ def test_a_planted_answer_is_always_found(before: str, answer: str, after: str) 
 
 def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
     text = "İİİ went to İzmir with ULLA."
-    assert locate_answer("ulla", text, [Span(0, len(text), text)]) == piece("ULLA", text)
-    assert locate_answer("Ulla and İzmir", text, []) == piece("İzmir with ULLA", text)
+    assert answer_span("ulla", "span", text, [Span(0, len(text), text)]) == (piece("ULLA", text),)
+    assert answer_span("Ulla and İzmir", "span", text, []) == (piece("İzmir with ULLA", text),)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +107,9 @@ def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
     ],
 )  # fmt: skip
 def test_the_kinds_of_answers(answer: str, question: str, expected: str) -> None:
-    assert answer_type(answer, question) == expected
-    assert [answer_classes(word, "") for word in NUMBER_WORDS] == [(n, 0) for n in range(1, 12)]
+    assert answer_type(answer, question)[0] == expected
+    assert [answer_type(word, "") for word in NUMBER_WORDS] == [("number", n) for n in range(1, 12)]
+    assert [answer_type(word, "Red or blue?")[1] for word in ("red", "blue")] == [1, 2]
 
 
 def test_an_answer_that_is_nowhere_is_the_last_word_of_its_rationale() -> None:
