@@ -57,7 +57,7 @@ class Scorer:
 
         from data_modules.encoding.tokenizers import tokenizer_id
         from models.backbones import pick_device
-        from models.pretrained import fingerprint, refuse_nonfinite
+        from models.build import fingerprint, refuse_nonfinite
 
         path, _, revision = name.removeprefix("hf:").partition("@")
         how: dict[str, Any] = {"dtype": torch.float64, "model_kwargs": {"use_safetensors": True}}

@@ -1,18 +1,16 @@
-"""Models of transformers as a backbone asks for them: from files that are checked, or random."""
+"""Models of a Hugging Face folder, of peft too, or of a name on the Hub: from files that are checked."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import xxhash
-from torch import Tensor, nn
 
 from models.backbones import ARCHITECTURES, RANDOM, Backbone
+from models.build import build, configured, model_class, prepared, refuse_nonfinite
 from storage.errors import DataError, as_data_error
 from storage.json_files import load_json
 
@@ -20,36 +18,6 @@ if TYPE_CHECKING:  # transformers is imported where a model is built
     from transformers import PreTrainedConfig, PreTrainedModel
 
 log = logging.getLogger(__name__)
-
-
-def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
-    """Names of the tensors that hold NaN or infinity."""
-    return [
-        name
-        for name, weight in weights.items()
-        if weight.is_floating_point()
-        and weight.numel()
-        and not torch.stack(weight.aminmax()).isfinite().all()
-    ]
-
-
-def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
-    """DataError for weights of `path` that are NaN or infinite: the answers of such a model look like
-    "unknown"."""
-    if wrong := nonfinite(weights):
-        raise DataError(
-            f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: {wrong[0]}): its "
-            "training diverged; choose an earlier checkpoint, or train again with a smaller learning rate"
-        )
-
-
-def fingerprint(model: nn.Module) -> str:
-    """A digest of the names, shapes, dtypes and values of all weights: equal exactly when the model is."""
-    digest = xxhash.xxh3_128()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
 
 
 def peft_base(path: str) -> str:
@@ -86,20 +54,6 @@ def folder_architecture(path: str) -> str:
     if str((config.architectures or [""])[0]).endswith(("ForCausalLM", "LMHeadModel")):
         return "causal"
     raise DataError(f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}")
-
-
-def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
-    """transformers' configuration of these values, with the architecture's and the user's over them;
-    DataError for a key or a value in `backbone.config` that the architecture does not take."""
-    from transformers import AutoConfig
-
-    known = AutoConfig.for_model(values["model_type"])
-    for key in backbone.config:
-        if not hasattr(known, key):
-            raise DataError(f"backbone.config: {known.model_type!r} has no setting {key!r}")
-    settings = ARCHITECTURES[backbone.architecture].settings
-    with as_data_error("backbone.config"):
-        return AutoConfig.for_model(**{**values, **settings, **backbone.config})
 
 
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:
@@ -145,7 +99,7 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     set_verbosity_error()  # which weights are absent or do not fit is said below
     try:
         with as_data_error(f"backbone.checkpoint {path!r}"):
-            model, info = _model_class(backbone).from_pretrained(
+            model, info = model_class(backbone).from_pretrained(
                 base,
                 config=config,
                 output_loading_info=True,
@@ -177,30 +131,4 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     refuse_nonfinite(model.state_dict(), path)
     if any(not key.startswith(prefix) for key in missing):
         log.log(new_head, "%s: span head starts random; answers and scores by it mean nothing yet", path)
-    return _prepared(model, backbone).train()
-
-
-def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:
-    """A model of this configuration with random weights; DataError where the configuration contradicts
-    itself."""
-    with as_data_error("backbone"):
-        model = _model_class(backbone).from_config(config, dtype=torch.float32)
-    return _prepared(model, backbone)
-
-
-def _prepared(model: PreTrainedModel, backbone: Backbone) -> PreTrainedModel:
-    """The same with gradient checkpointing, if it is wanted, and our kernels where there is no GPU."""
-    if backbone.gradient_checkpointing:
-        with as_data_error("backbone.gradient_checkpointing"):
-            model.gradient_checkpointing_enable()
-    if not torch.cuda.is_available() and not backbone.causal:  # torch's own are made for causal attention
-        from models.cpu_kernels import use_kernels
-
-        use_kernels(model)
-    return model
-
-
-def _model_class(backbone: Backbone) -> Any:
-    from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
-
-    return AutoModelForCausalLM if backbone.causal else AutoModelForQuestionAnswering
+    return prepared(model, backbone).train()

@@ -24,9 +24,9 @@ from data_modules.schema import Group, QAExample
 from evaluation.answering.interface import Answer, Answerer, Asking, Compute
 from evaluation.processes import shared
 from models.backbones import EncoderModel, pick_device
+from models.build import fingerprint
 from models.checkpoint import load
 from models.heads.span import QAModel
-from models.pretrained import fingerprint
 from models.row_scores import score_rows
 
 GROUPS_AT_ONCE = 8192

@@ -17,12 +17,12 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.backbones import pick_device
+from models.build import fingerprint, refuse_nonfinite
 from models.cpu_kernels import use_linear_kernels
 from models.language.likelihood import float32_logits, log_likelihoods, padded, reads_side_by_side
 from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, continued
 from models.language.text_models import PairError, TextFailure, TextModel
-from models.pretrained import fingerprint, refuse_nonfinite
 from storage.errors import as_data_error
 
 logger = logging.getLogger(__name__)

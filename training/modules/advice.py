@@ -33,10 +33,11 @@ from losses.group import ADVERSARIAL, GroupLoss
 from metrics.bias import group_scores
 from metrics.bias.readings import dominant_subject, pushed_subject
 from models.backbones import Backbone
-from models.checkpoint import load, reading_order
+from models.build import fingerprint
+from models.checkpoint import load
 from models.heads.span import QAModel
-from models.pretrained import fingerprint
 from models.row_scores import score_rows
+from models.start import reading_order
 from storage.files import read_archive
 from training.modules.qa import QAModule
 from training.stopping.last_checkpoint import AtomicCheckpointIO

@@ -1,0 +1,81 @@
+"""Models of transformers with random weights, and checks of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+import xxhash
+from torch import Tensor, nn
+
+from models.backbones import ARCHITECTURES, Backbone
+from storage.errors import DataError, as_data_error
+
+if TYPE_CHECKING:  # transformers is imported where a model is built
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+
+def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
+    """transformers' configuration of these values, with the architecture's and the user's over them;
+    DataError for a key or a value in `backbone.config` that the architecture does not take."""
+    from transformers import AutoConfig
+
+    known = AutoConfig.for_model(values["model_type"])
+    for key in backbone.config:
+        if not hasattr(known, key):
+            raise DataError(f"backbone.config: {known.model_type!r} has no setting {key!r}")
+    settings = ARCHITECTURES[backbone.architecture].settings
+    with as_data_error("backbone.config"):
+        return AutoConfig.for_model(**{**values, **settings, **backbone.config})
+
+
+def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:
+    """A model of this configuration with random weights; DataError where the configuration contradicts
+    itself."""
+    with as_data_error("backbone"):
+        model = model_class(backbone).from_config(config, dtype=torch.float32)
+    return prepared(model, backbone)
+
+
+def prepared(model: PreTrainedModel, backbone: Backbone) -> PreTrainedModel:
+    """The same with gradient checkpointing, if it is wanted, and our kernels where there is no GPU."""
+    if backbone.gradient_checkpointing:
+        with as_data_error("backbone.gradient_checkpointing"):
+            model.gradient_checkpointing_enable()
+    if not torch.cuda.is_available() and not backbone.causal:  # torch's own are made for causal attention
+        from models.cpu_kernels import use_kernels
+
+        use_kernels(model)
+    return model
+
+
+def model_class(backbone: Backbone) -> Any:
+    from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
+
+    return AutoModelForCausalLM if backbone.causal else AutoModelForQuestionAnswering
+
+
+def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
+    """Names of the tensors that hold NaN or infinity."""
+    floats = ((name, weight) for name, weight in weights.items() if weight.is_floating_point())
+    return [name for name, weight in floats if not weight.isfinite().all()]
+
+
+def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
+    """DataError for weights of `path` that are NaN or infinite: the answers of such a model look like
+    "unknown"."""
+    if wrong := nonfinite(weights):
+        raise DataError(
+            f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: {wrong[0]}): its "
+            "training diverged; choose an earlier checkpoint, or train again with a smaller learning rate"
+        )
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A digest of the names, shapes, dtypes and values of all weights: equal exactly when the model is."""
+    digest = xxhash.xxh3_128()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
