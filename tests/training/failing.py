@@ -14,25 +14,20 @@ class Failing(pl.Callback):
     """Fails, or is signalled, where it is told to.
 
     Args:
-        where: In the setup, or before a batch of training or of validation.
-        rank: On which process; -1 on all.
-        kind: What a user got wrong, a bug, or a signal to the process itself.
+        where: Before a batch of training or of validation.
+        rank: On which process.
+        kind: A bug, or a signal to the process itself.
         batch: Before which batch of the run, from 1.
     """
 
     def __init__(
         self,
-        where: Literal["setup", "batch", "validation"] = "batch",
+        where: Literal["batch", "validation"] = "batch",
         rank: int = 0,
-        kind: Literal["mistake", "bug", "SIGTERM", "SIGINT", "SIGKILL"] = "bug",
+        kind: Literal["bug", "SIGTERM", "SIGINT", "SIGKILL"] = "bug",
         batch: int = 3,
     ) -> None:
         self.where, self.rank, self.kind, self.left = where, rank, kind, batch
-
-    def setup(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
-        if self.where == "setup":
-            self.left = 1
-        self._come_to("setup", trainer)
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         self._come_to("batch", trainer)
@@ -42,11 +37,10 @@ class Failing(pl.Callback):
 
     def _come_to(self, where: str, trainer: pl.Trainer) -> None:
         self.left -= where == self.where
-        if self.left or where != self.where or self.rank not in (-1, trainer.global_rank):
+        if self.left or where != self.where or self.rank != trainer.global_rank:
             return
-        message = f"no luck in {where} on process {trainer.global_rank}"
-        if self.kind in ("mistake", "bug"):
-            raise {"mistake": ValueError, "bug": KeyError}[self.kind](message)
+        if self.kind == "bug":
+            raise KeyError(f"no luck in {where}")
         os.kill(os.getpid(), signal.Signals[self.kind])
 
 

@@ -19,10 +19,10 @@ def _claim(root: str, name: str, times: int) -> list[str]:
 
 
 def test_no_version_is_given_twice(tmp_path: Path) -> None:
-    with multiprocessing.get_context("fork").Pool(8) as pool:
-        claimed = pool.starmap(_claim, [(str(tmp_path), "run", 20)] * 8)
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        claimed = pool.starmap(_claim, [(str(tmp_path), "run", 20)] * 4)
     versions = [version for one in claimed for version in one]
-    assert sorted(versions) == sorted(f"version_{n}" for n in range(160))
+    assert sorted(versions) == sorted(f"version_{n}" for n in range(80))
 
 
 def test_a_run_that_is_still_training_is_not_gone_on_with(

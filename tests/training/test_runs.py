@@ -17,8 +17,9 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main as evaluate
 from models.__main__ import main as models
 from models.backbones import Backbone
-from models.checkpoint import inspect, start
+from models.checkpoint import inspect
 from models.heads.causal import CausalModel
+from models.start import start
 from tests.evaluation.conftest import undrawn
 from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
 from training.cli import main as train
@@ -116,14 +117,12 @@ NAMES = {"bias": "val/bias/{}/{}", "shift": "val/shift/cls/{}/mean", "faithfulne
     ("experiment", "architecture", "lora"),
     [
         ("lei_few_shot", "roberta", 0),
-        ("lei_few_shot", "xlnet", 0),
         ("stories_ibt", "bert", 0),
         ("stories_ibt", "xlnet", 0),
         ("lei_few_shot", "gpt2", 4),
         ("lei_few_shot", "llama", 0),
         ("lei_planted", "qwen3", 0),
         ("squad_ot", "llama", 4),
-        ("squad_ot", "gpt2", 0),
         ("squad_ibt", "gpt2", 4),
     ],
 )

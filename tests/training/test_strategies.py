@@ -1,4 +1,4 @@
-"""DDP and FSDP on two gloo processes: fit, stop, go on, validate; and how a failure of one of them ends.
+"""DDP and FSDP on two gloo processes: fit, stop, go on, validate.
 
 One process trains on what two train on when it accumulates two batches, but not in the same order, so that
 runs are compared among those of two processes, and metrics with those of one process on the same
@@ -15,9 +15,9 @@ import torch
 import yaml
 
 from models.backbones import Backbone
-from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.span import SpanModel
+from models.start import start
 from tests.training.conftest import SMALL, Commands, SmallData, failing, launch, metrics_of
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 from training.cli import main as train
@@ -119,20 +119,6 @@ def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_pa
     for name, weight in saved[0].items():
         assert "lora_" in name
         torch.testing.assert_close(saved[1][name], weight, atol=1e-4, rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "architecture", "where", "rank"),
-    [("ddp", "xlnet", "batch", 1), ("fsdp", "bert", "setup", -1)],
-)
-def test_a_failing_process_ends_the_run_with_its_message(
-    strategy: str, architecture: str, where: str, rank: int, commands: Commands
-) -> None:
-    flags = commands.of("fit", "squad", architecture, *TWO, "--data.qa_batch_size=4")
-    flags += [f"--trainer.strategy={strategy}", failing(where=where, rank=rank, kind="mistake", batch=3)]
-    code, said = launch(flags, processes=2)
-    assert code != 0, said[-2000:]
-    assert f"error: no luck in {where} on process {max(rank, 0)}" in said.splitlines()
 
 
 def test_the_layers_of_every_encoder_are_found() -> None:

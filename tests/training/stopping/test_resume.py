@@ -64,7 +64,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Ca
     ("batch", "flags"),
     [
         (4, ()),
-        (5, (*UNWATCHED, "--trainer.max_steps=7")),
         (8, (*UNWATCHED, "--trainer.max_steps=9", "--trainer.limit_train_batches=3")),
         (7, HALVES),
     ],
@@ -94,7 +93,6 @@ def test_the_best_checkpoint_of_before_is_kept(
     [
         ("SIGTERM", "batch", 1, ()),
         ("SIGTERM", "batch", 6, ("--data.num_workers=2",)),
-        ("SIGTERM", "validation", 2, ()),
         ("SIGINT", "validation", 5, HALVES),
     ],
 )
