@@ -7,11 +7,11 @@ file tells by its smallest and largest label; a part that holds neither is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from data_modules.schema import ChoiceQuestion, ChoiceTarget
-from storage.errors import DataError
+from storage.errors import DataError, as_data_error
 from storage.files import read_text
 from storage.json_files import check, field
 
@@ -64,15 +64,17 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         lines = read_text(labels).rstrip().splitlines()
         if len(lines) != len(records):
             raise DataError(f"{labels}: {len(lines)} labels, but {source} has {len(records)} questions")
-        records = [
-            (f"{where} ({labels}, line {i})", {**row, "label": line})
-            for i, (line, (where, row)) in enumerate(zip(lines, records, strict=True), 1)
-        ]
+        for i, (where, row) in enumerate(records):
+            records[i] = f"{where} ({labels}, line {i + 1})", {**row, "label": lines[i]}
     if layout.benchmark == "rows":
         yield from (check(row, ChoiceQuestion, where) for where, row in records)
         return
-    choices = [_choices(row, layout.choices.split(), where) for where, row in records]
-    stated = [_label(row, where) for where, row in records]
+    choices, stated, names = list[tuple[str, ...]](), list[int](), layout.choices.split()
+    for where, row in records:
+        found = [field(row, name, str if len(names) > 1 else list[str], where) for name in names]
+        choices.append(tuple(found if len(names) > 1 else found[0]))
+        with as_data_error(f"{where}: needs a whole number as 'label', inside or in a file (PATH+LABELS)"):
+            stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub has text at times
     counts_from_1 = any(value == len(texts) for value, texts in zip(stated, choices, strict=True))
     lowest = 0 if 0 in stated else 1 if counts_from_1 else layout.first_label
     ids = [str(row.get("id", row.get("uid", ""))) for _, row in records]
@@ -87,18 +89,3 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
         target: ChoiceTarget = "unknown" if ambiguous else "label"
         yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)
-
-
-def _choices(row: Mapping[str, Any], names: list[str], where: str) -> tuple[str, ...]:
-    if len(names) == 1:
-        return tuple(field(row, names[0], list[str], where))
-    return tuple(field(row, name, str, where) for name in names)
-
-
-def _label(row: Mapping[str, Any], where: str) -> int:
-    if "label" not in row:
-        raise DataError(f"{where}: the field 'label' is missing; a file of labels is named by PATH+LABELS")
-    try:
-        return int(str(row["label"]))  # neither True nor 1.0; the Hub has text at times
-    except ValueError:
-        raise DataError(f"{where}: a label must be a whole number, found {row['label']!r}") from None

@@ -118,10 +118,8 @@ def right_choice(example: ChoiceQuestion) -> str:
 def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) -> list[int]:
     """`count` different indices in ascending order (all where there are no more): the questions of a trial of
     choice paralysis, the same for every n and sampling."""
-    if count >= len(examples):
-        return list(range(len(examples)))
     rng = probe_rng(examples, "instances", seed)
-    return sorted(int(i) for i in rng.choice(len(examples), size=count, replace=False))
+    return sorted(rng.choice(len(examples), size=min(count, len(examples)), replace=False).tolist())
 
 
 def probe_rng(examples: Sequence[ChoiceQuestion], probe: str, seed: int) -> np.random.Generator:
@@ -132,16 +130,14 @@ def probe_rng(examples: Sequence[ChoiceQuestion], probe: str, seed: int) -> np.r
 
 def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list[int]], np.ndarray]:
     """Prompts, choices and right choices as numbers, the same for the same text."""
-    flat = iter(_numbers(text for example in examples for text in example.choices))
-    choices = [[next(flat) for _ in example.choices] for example in examples]
-    right_N = np.array([row[example.label] for row, example in zip(choices, examples, strict=True)])
-    return np.array(_numbers(example.prompt for example in examples)), choices, right_N
-
-
-def _numbers(texts: Iterable[str]) -> list[int]:
-    """A number for each text, in the order in which they first appear."""
     known: dict[str, int] = {}
-    return [known.setdefault(" ".join(text.split()).casefold(), len(known)) for text in texts]
+
+    def number(text: str) -> int:
+        return known.setdefault(" ".join(text.split()).casefold(), len(known))
+
+    choices = [[number(text) for text in example.choices] for example in examples]
+    right_N = np.array([row[example.label] for row, example in zip(choices, examples, strict=True)])
+    return np.array([number(example.prompt) for example in examples]), choices, right_N
 
 
 def _draw(
@@ -157,10 +153,10 @@ def _draw(
     rng, every = probe_rng(examples, probe, seed), np.arange(len(examples))
     for i in targets:
         few = rng.integers(len(examples), size=_TRIES)
-        fitting = few[fits(i, few)]
+        fitting, place = few[fits(i, few)], 0
         if not len(fitting):
             fitting = every[fits(i, every)]
             if not len(fitting):
                 raise DataError(f"question {examples[i].id}: no text for {probe} fits; give more questions")
-            fitting = fitting[[rng.integers(len(fitting))]]
-        yield i, int(fitting[0])
+            place = rng.integers(len(fitting))
+        yield i, int(fitting[place])
