@@ -125,26 +125,18 @@ def build_task(
     Raises:
         DataError: the feature needs a second text or a column that is not there, or a cell is empty.
     """
-    texts, seen = dict[str, list[str]]({cell: [] for cell in CELLS}), set[str]()
-    counts = Counter(texts=0, on_neither_side=0, repeated=0)
+    cell_of, count = dict[str, str](), 0
     for row in labelled_texts:
-        counts["texts"] += 1
-        text = row.part()
-        if text in seen:
-            counts["repeated"] += 1
-            continue
-        seen.add(text)
-        side = recipe.side(row)
-        if side is None:
-            counts["on_neither_side"] += 1
-        else:
-            texts[f"{row.label}_{side}"].append(text)
+        count += 1
+        if (text := row.part()) not in cell_of:
+            cell_of[text] = f"{row.label}_{recipe.side(row)}"
+    sizes = Counter(cell_of.values())
     parts: dict[str, Examples] = {}
-    for cell, found in texts.items():
-        drawn = sorted(found)
+    for cell in CELLS:
+        drawn = sorted(text for text, place in cell_of.items() if place == cell)
         Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(drawn)
         if not drawn:
-            counted = ", ".join(f"{len(texts[c])} in {c}" for c in CELLS)
+            counted = ", ".join(f"{sizes[c]} in {c}" for c in CELLS)
             raise DataError(f"{name}: no text in cell {cell} (label_feature) of {recipe.feature}: {counted}")
         spare = len(drawn) - min_demos if cell in AGREEING else cap
         most = min(cap, max(0, spare))
@@ -152,7 +144,8 @@ def build_task(
         parts[f"testset_{cell}"] = examples[:most]
         if cell in AGREEING:
             parts[f"demos_{cell}"] = examples[most : most + max_demos]
-    about = {"feature": recipe.feature, "options": recipe.options, "seed": seed, **counts}
+    about = {"feature": recipe.feature, "options": recipe.options, "seed": seed, "texts": count}
+    about |= {"on_neither_side": sizes["0_None"] + sizes["1_None"], "repeated": count - len(cell_of)}
     made_from = {**(made_from or {}), **about}
     return FeatureTask(dataset=name, features=recipe.wordings, made_from=made_from, **parts)
 
@@ -164,17 +157,6 @@ def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[Choi
         ChoiceQuestion(f"{name}/{x.name}", x.question, digits, int(x.answer), f"{name}/{x.split}")
         for x in examples
     ]
-
-
-def training_examples(task: FeatureTask) -> list[TaskExample]:
-    """Demonstrations to train on, both labels equally often; DataError where a label has none."""
-    rng = Random(f"feature-bias/{task.dataset}/train/0")
-    each = min(len(task.demos[cell]) for cell in AGREEING)
-    if not each:
-        raise DataError(f"{task.dataset}: a label has no demonstration to train on")
-    chosen = [example for cell in AGREEING for example in rng.sample(task.demos[cell], each)]
-    rng.shuffle(chosen)
-    return chosen
 
 
 def open_task(source: str | Path) -> FeatureTask:
@@ -275,6 +257,12 @@ def write_feature_rows(
     """
     refuse_existing(output, dev_output, overwrite=overwrite)
     whole = open_task(task)
-    trained = write_records(choice_rows(whole, training_examples(whole)), output)
+    rng = Random(f"feature-bias/{whole.dataset}/train/0")
+    each = min(map(len, whole.demos.values()))
+    if not each:
+        raise DataError(f"{task}: a label has no demonstration to train on")
+    drawn = [example for demos in whole.demos.values() for example in rng.sample(demos, each)]
+    rng.shuffle(drawn)
+    trained = write_records(choice_rows(whole, drawn), output)
     tests = [example for cell in AGREEING for example in whole.tests[cell]]
     return f"{output}: {trained} rows; {dev_output}: {write_records(choice_rows(whole, tests), dev_output)}"

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, SkipValidation, ValidationError, validate_call, with_config
+from pydantic import Field, SkipValidation, validate_call, with_config
 
 from data_modules.sources import labelled_rows
-from storage.errors import DataError
+from storage.errors import DataError, as_data_error
 from storage.json_files import check, load_yaml
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
@@ -139,8 +139,8 @@ class Wording:
     @property
     def explained(self) -> tuple[str, str] | None:
         """The explanations, or ours."""
-        zero, one = (f"Here, {fact}, so the {ANSWER}{i}." for i, fact in enumerate((self.zero, self.one)))
-        return self.explanation or ((zero, one) if self.one and self.zero else None)
+        ours = (f"Here, {self.zero}, so the {ANSWER}0.", f"Here, {self.one}, so the {ANSWER}1.")
+        return self.explanation or (ours if self.one and self.zero else None)
 
 
 Wordings = dict[str, dict[Hypothesis, Wording]]
@@ -177,14 +177,8 @@ class Recipe:
     def side(self, x: LabelledText) -> int | None:
         """The feature of a text: 1, 0, or None. DataError for options that do not fit, and where the feature
         needs a second text or a column that is not there."""
-        try:
+        with as_data_error(f"{x.id}: the feature {self.feature} needs other options, a text or a column"):
             return PREDICATES[self.feature](x, **self.options)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise DataError(f"feature {self.feature}, {first['loc'][-1]}: {first['msg']}") from None
-        except (LookupError, ValueError) as error:
-            lacks = f"needs a second text, or a column that is not there ({error})"
-            raise DataError(f"{x.id}: the feature {self.feature} {lacks}") from None
 
     def read(self, sources: Sequence[str]) -> Iterator[LabelledText]:
         """The texts of tables; DataError names place and field."""
@@ -207,13 +201,10 @@ class Recipe:
         """1 or 0 for a label; DataError where it is neither."""
         if self.positive:
             return int(value in self.positive)
-        try:
+        with as_data_error(f"{where}: the label must be 0 or 1 (or name positive ones, or a threshold)"):
             if self.threshold is not None:
                 return int(float(value) >= self.threshold)
             return {"0": 0, "1": 1, "false": 0, "true": 1}[value.lower()]
-        except (KeyError, ValueError):
-            wanted = "0 or 1 (or name positive ones, or a threshold of numbers)"
-            raise DataError(f"{where}: the label must be {wanted}, found {value!r}") from None
 
 
 @cache

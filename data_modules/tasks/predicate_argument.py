@@ -8,9 +8,8 @@ Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 quest
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import permutations
-from typing import Literal, NamedTuple
+from itertools import count, permutations, product
+from typing import Literal, NamedTuple, get_args
 
 from data_modules.schema import QAExample
 
@@ -54,18 +53,12 @@ COLOUR_PAIRS = tuple((a, b) for a, b in permutations(COLOURS, 2) if {a, b} not i
 def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
     """(number of the schema from 1 on, wording, question) for every schema with every pair of colours: four
     questions a story, two of them yes, in every wording. Ids: number (from 1 on) and wording."""
-    number = 0
-    for schema_number, schema in enumerate(SCHEMAS, 1):
-        for first, second in COLOUR_PAIRS:
-            text = schema.story.format(col1=first, col2=second)
-            story = QAExample("", text, "", dataset="predicate-argument")
-            colours: dict[YesNo, tuple[str, str]] = {"yes": (first, second), "no": (second, first)}
-            for answer, pair in colours.items():
-                for thing, colour in zip((schema.first, schema.second), pair, strict=True):
-                    number += 1
-                    for wording, form in WORDINGS.items():
-                        asked = replace(
-                            story, id=f"{number} {wording}", answer_type=answer, references=(answer,)
-                        )
-                        question = form.format(thing=thing, colour=colour)
-                        yield schema_number, wording, replace(asked, question=question)
+    numbers, answers = count(1), get_args(YesNo)
+    for (schema_number, schema), pair in product(enumerate(SCHEMAS, 1), COLOUR_PAIRS):
+        story = schema.story.format(col1=pair[0], col2=pair[1])
+        for answer, colours in zip(answers, (pair, pair[::-1]), strict=True):
+            for thing, colour in zip((schema.first, schema.second), colours, strict=True):
+                number, said = next(numbers), {"answer_type": answer, "references": (answer,)}
+                for wording, form in WORDINGS.items():
+                    asked = (f"{number} {wording}", story, form.format(thing=thing, colour=colour))
+                    yield schema_number, wording, QAExample(*asked, dataset="predicate-argument", **said)

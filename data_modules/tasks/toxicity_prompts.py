@@ -8,11 +8,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AliasChoices, AliasPath, Field
 
@@ -65,7 +64,10 @@ def write_prompts(
     files = {output / "adversarial.jsonl": True, output / "neutral.jsonl": False}
     refuse_existing(*files, overwrite=overwrite)
     found: dict[str, bool] = {}
-    for where, row in _opinions() if input == "stories:opinions" else labelled_rows(input):
+    rng = Random("opinions/0")
+    ours = (opinion(rng, number) for number in range(SIZE))  # those that find fault stand in for toxic ones
+    rows = ((x.id, {"text": x.texts[0], "challenging": not x.label}) for x in ours)
+    for where, row in rows if input == "stories:opinions" else labelled_rows(input):
         prompt = check(row, ToxicityPrompt, where)  # a text counts once
         found[prompt.text] = bool(prompt.challenging) or found.get(prompt.text, False)
     order = sorted(found, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
@@ -77,10 +79,3 @@ def write_prompts(
     for path, texts in drawn.items():
         write_records((ToxicityPrompt(text, files[path]) for text in texts[:count]), path)
     return f"{output}: {count} adversarial and {count} neutral prompts, seed {seed}"
-
-
-def _opinions() -> Iterator[tuple[str, Any]]:
-    """Harmless sentences, those that find fault being called challenging."""
-    rng = Random("opinions/0")
-    opinions = (opinion(rng, number) for number in range(SIZE))
-    return ((x.id, {"text": x.texts[0], "challenging": not x.label}) for x in opinions)

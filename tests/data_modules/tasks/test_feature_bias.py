@@ -1,10 +1,10 @@
-"""Tasks: the released schema, the four cells of a labelled set, and the two commands."""
+"""Features and tasks: sides, the released schema, the cells of a labelled set, and the two commands."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,77 @@ from hypothesis import strategies as st
 from data_modules.__main__ import main
 from data_modules.sources import read_choices
 from data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task, write_task
-from data_modules.tasks.features import LabelledText, Recipe, recipes
+from data_modules.tasks.features import HYPOTHESES, FeatureName, LabelledText, Recipe, recipes, wordings_of
 from storage.errors import DataError
 
-UPPERCASE = Recipe(feature="uppercase")
+
+def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:
+    chosen = recipes()[recipe] if isinstance(recipe, str) else recipe
+    return chosen.side(LabelledText("1", texts, 0, columns))
+
+
+def of(feature: FeatureName, **options: Any) -> Recipe:
+    return Recipe(feature=feature, options=options)
+
+
+CASES: list[tuple[Recipe | str, str, int | None]] = [
+    ("sa_sentiment_punctuation", "Great! ", 1),
+    ("sa_sentiment_punctuation", "Great. Really.", 0),
+    ("sa_sentiment_punctuation", "Great?", None),
+    ("sa_sentiment_lexicon_food", "The FOOD was cold.", 1),
+    ("sa_sentiment_lexicon_food", "A foodie wrote it.", 0),
+    (of("uppercase"), "I said NO", 1),
+    (of("uppercase"), "I said no", 0),  # a single letter does not count
+    (of("shorter"), "a b c|a b", 1),
+    (of("shorter"), "a b|c d", None),
+    (of("overlap"), "Anna left the ball, and went.|Anna left.", 1),
+    (of("overlap"), "Anna left the ball.|Ben left.", 0),
+    ("nli_entailment_negation", "It rained.|It didn't rain.", 1),
+    ("nli_entailment_negation", "It rained.|Nothing was noted.", 0),
+    ("boolq_answer_qword", "A text.|was it", 1),
+    ("boolq_answer_qword", "A text.|Does it", 0),
+    ("boolq_answer_overlap", "The zebra sleeps.|is the zebra ever there", 1),
+    ("boolq_answer_overlap", "The zebra sleeps.|is the lion there", 0),
+    ("boolq_answer_length", "word " * 66 + "|is it", 1),
+    ("boolq_answer_length", "word " * 36 + "|is it", 0),
+    ("boolq_answer_length", "word " * 65 + "|is it", None),
+]
+
+
+@pytest.mark.parametrize(("recipe", "texts", "expected"), CASES)
+def test_predicate_sides(recipe: Recipe | str, texts: str, expected: int | None) -> None:
+    assert side(recipe, *texts.split("|")) == expected
+
+
+def test_columns_name_the_side_and_identities_exclude_texts_about_both() -> None:
+    genres = ("government", "telephone", "travel")
+    assert [side("nli_entailment_genre_gov_tele", "x", "y", genre=g) for g in genres] == [1, 0, None]
+    recipe = of("identity", one="muslim", zero="christian,jewish")
+    rows = [(0.9, 0, 0), (0, 0.5, 0), (0, 0, 0.7), (0.6, 0.6, 0), (0.4, "", None), ("", "", "")]
+    found = [side(recipe, "x", muslim=m, christian=c, jewish=j) for m, c, j in rows]
+    assert found == [1, 0, 0, None, None, None]
+    assert side(of("identity", one="gay"), "x", gay=0.1) == 0  # nobody is the other side
+
+
+def test_recipes_have_predicates_and_wordings() -> None:
+    families = Counter(recipe.family for recipe in recipes().values())
+    assert families == {"NLI": 5, "SA": 6, "TC": 7, "QA": 4, "stories": 4}
+    for name, recipe in recipes().items():
+        recipe.side(LabelledText("", ("a", "b"), 0, defaultdict(str)))  # its options fit
+        wordings = wordings_of(name, {}, {})
+        assert all(wordings[h].key and wordings[h].instructed and wordings[h].explained for h in HYPOTHESES)
+
+
+def test_predicates_on_the_released_cells(shared: Path) -> None:
+    """`same as` is exact; content words come near it, all of them where a question lacks some."""
+    for task, least in (("boolq_answer_structure", 1.0), ("boolq_answer_overlap", 0.94)):
+        document = json.loads((shared / f"data/ambigprompt/{task}.json").read_text())
+        said: dict[str, list[int | None]] = {"0": [], "1": []}
+        for key, examples in document.items():
+            for example in examples if isinstance(examples, list) else ():
+                said[key[-1]].append(side(task, *example["question"].split("\n")))
+        assert not any(said["0"])
+        assert sum(map(bool, said["1"])) / len(said["1"]) >= least
 
 
 def examples_of(task: FeatureTask) -> list[tuple[str, str]]:
@@ -49,13 +116,13 @@ def test_build_task_puts_every_text_into_one_cell(texts: list[tuple[str, bool, i
     distinct = {row.texts[0] for row in rows}
     if {f"{text[-1]}_{int('LOUD' in text)}" for text in distinct} != set(CELLS):
         with pytest.raises(DataError, match="no text in cell"):
-            build_task("t", rows, UPPERCASE)
+            build_task("t", rows, of("uppercase"))
         return
-    task = build_task("t", rows, UPPERCASE, seed=seed, min_demos=1)
+    task = build_task("t", rows, of("uppercase"), seed=seed, min_demos=1)
     assert sorted(text for _, text in examples_of(task)) == sorted(distinct)
     assert all(cell[0] == text[-1] for cell, text in examples_of(task))
     assert task.made_from["repeated"] == len(rows) - len(distinct)
-    assert task == build_task("t", rows[::-1], UPPERCASE, seed=seed, min_demos=1)
+    assert task == build_task("t", rows[::-1], of("uppercase"), seed=seed, min_demos=1)
 
 
 def test_open_task_reads_the_released_files(shared: Path) -> None:
@@ -106,9 +173,9 @@ MISTAKES = [
     ([{"label": 1}], "{feature: uppercase}", "line 1: needs the label 'label' and a text"),
     ([ROW], "{feature: uppercase, max_word: 7}", "mine.yaml.*max_word"),
     ([ROW], "{feature: uppercase}", "no text in cell"),
-    ([ROW], "{feature: overlap}", "line 1: the feature overlap needs a second text"),
+    ([ROW], "{feature: overlap}", "line 1: the feature overlap needs .* a text"),
     ([ROW], "{feature: identity, options: {one: gay}}", "line 1.*'gay'"),
-    ([ROW], "{feature: uppercase, options: {word: x}}", "feature uppercase, word"),
+    ([ROW], "{feature: uppercase, options: {word: x}}", "feature uppercase .*word"),
     ([ROW], "", "no such task; choose from nli_"),
 ]
 

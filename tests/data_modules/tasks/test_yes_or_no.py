@@ -1,9 +1,8 @@
-"""Files of pairs, and the pairs that CondaQA's edits make."""
+"""Yes/no probes: files of pairs, the pairs that CondaQA's edits make, and who has which colour."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from data_modules.schema import Turn
 from data_modules.tasks.condaqa import read_pairs
+from data_modules.tasks.predicate_argument import WORDINGS, predicate_argument_questions
 from storage.errors import DataError
 
 STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
@@ -79,13 +79,13 @@ def test_read_pairs_agrees_with_a_plain_count_of_condaqa_dev(shared: Path) -> No
     """No edited passage is lost."""
     path = shared / "data" / "condaqa" / "dev.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    by_place = {(r["PassageID"], r["QuestionID"], r["PassageEditID"]): r for r in rows}
-    expected = Counter()
-    for (passage, question, edit), row in by_place.items():
-        original = by_place.get((passage, question, 0))
-        if edit in (2, 3) and original and {original["label"], row["label"]} == {"YES", "NO"}:
-            expected[edit] += 1
     found, left_out = read_pairs(path)
-    assert Counter(pair.edit for pair in found) == {"scope": expected[2], "affirmative": expected[3]}
     assert len({pair.id for pair in found}) == len(found) == 323
     assert len(found) + left_out == sum(r["PassageEditID"] != 0 for r in rows)
+
+
+def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> None:
+    rows = json.loads((oracle / "predicate_argument_proposal.json").read_text())
+    proposed = [(row["schema"], row["story"], row[name], row["answer"]) for row in rows for name in WORDINGS]
+    found = [(n, x.context, x.question, *x.references) for n, _, x in predicate_argument_questions()]
+    assert found == proposed
