@@ -1,10 +1,10 @@
-"""Several processes on one protocol, and finished work.
+"""Several processes on one protocol.
 
 torchrun --standalone --nproc_per_node 2 -m evaluation PROTOCOL ... --output DIR
 
 Every process reads all data and opens every model. Where requests are answered, each answers its share, and
-all get all answers (`shared`, `kept`): after that line every process computes the same, and no protocol knows
-how many there are. The first alone keeps finished work, writes and prints.
+all get all answers (`shared`): after that line every process computes the same, and no protocol knows how
+many there are. The first alone keeps finished work, writes and prints.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import wraps
-from itertools import chain
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -27,17 +26,25 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 LONGEST_WAIT = timedelta(hours=12)
 """For a process whose share takes longer than another's."""
-CHUNK = 256
-"""Answers of several processes between two exchanges of `kept`: what an interruption costs at most."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Which process this is, of how many, and what they have finished."""
+    """Which process this is, of how many, and the file of what they have finished (None: in memory)."""
 
     rank: int = 0
     size: int = 1
-    work: FinishedWork | None = None
+    path: Path | None = None
+
+    @cached_property
+    def work(self) -> FinishedWork:
+        """What all have finished, which the first reads and keeps; all ask for it at once."""
+        from storage.finished_work import FinishedWork
+
+        work: FinishedWork = self.gathered(None if self.rank else FinishedWork(self.path))[0]
+        if self.rank:
+            work.path = None
+        return work
 
     def gathered(self, value: Any) -> list[Any]:
         """The value of each process, by rank; ValueError where a process is gone."""
@@ -58,7 +65,7 @@ def launched() -> tuple[int, int]:
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
-_current: ContextVar[Processes] = ContextVar("processes", default=Processes())  # noqa: B039  frozen
+current: ContextVar[Processes] = ContextVar("processes")
 
 
 def shared(method: Method) -> Method:
@@ -68,20 +75,20 @@ def shared(method: Method) -> Method:
 
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
-        processes = _current.get()
+        processes = current.get(Processes())
         if processes.size == 1:
             return method(model, requests, *more, **named)
         import torch
 
         requests, answers = list(requests), None
         share = requests[processes.rank :: processes.size]
-        token = _current.set(Processes())  # what is divided is not divided again
+        token = current.set(Processes())  # what is divided is not divided again
         try:
             if share or not requests:
                 answers = method(model, share, *more, **named)
                 answers = answers if isinstance(answers, torch.Tensor) else list(answers)
         finally:
-            _current.reset(token)
+            current.reset(token)
         parts = processes.gathered(answers)
         first, whole = parts[0], cast(Any, [None] * len(requests))
         if isinstance(first, torch.Tensor):
@@ -91,44 +98,6 @@ def shared(method: Method) -> Method:
         return whole
 
     return cast(Method, divided)
-
-
-def kept(method: Method) -> Method:
-    """`shared` for answers that take long and are plain JSON: none is asked for twice. Each is kept in the
-    finished work, under the model's `identity`, the method, the request, and other arguments but `what`, the
-    name of a progress bar. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not kept.
-
-    The answers come as an iterator. One process keeps each as it comes, several keep `CHUNK` at a time.
-    """
-    divided = shared(method)
-
-    @wraps(method)
-    def answered(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Iterator[Any]:
-        from models.language.text_models import TextFailure
-        from storage.finished_work import FinishedWork, work_key
-        from storage.json_files import plain_json
-
-        work = _current.get().work
-        work = FinishedWork(None) if work is None else work
-        arguments = [more, {name: value for name, value in named.items() if name != "what"}]
-        parts = {"model": model.identity, "method": method.__qualname__, "arguments": arguments}
-        requests = list(requests)
-        plain = [asdict(r) if is_dataclass(r) else r for r in requests]  # type: ignore[arg-type]
-        keys = [work_key(**plain_json({**parts, "request": request})) for request in plain]
-        waiting = {key: request for key, request in zip(keys, requests, strict=True) if key not in work}
-        missing, failed = [*waiting.values()], dict[str, TextFailure]()
-        parts_of = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
-        answers = chain.from_iterable(divided(model, part, *more, **named) for part in parts_of)
-        for key in keys:
-            if key in waiting:
-                del waiting[key]
-                if isinstance(answer := next(answers), TextFailure):
-                    failed[key] = answer
-                else:
-                    work.keep(key, answer)
-            yield failed[key] if key in failed else work[key]
-
-    return cast(Method, answered)
 
 
 @contextmanager
@@ -141,11 +110,9 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
         work: file of finished work, in an existing folder; None keeps it in memory.
 
     Raises:
-        ValueError: there is no such device, another process is gone, or the file holds something else.
+        ValueError: there is no such device, or another process is gone.
     """
-    from storage.finished_work import FinishedWork
-
-    processes, joined = Processes(*launched()), True
+    processes, joined = Processes(*launched(), work), True
     if processes.size > 1:
         import torch
         import torch.distributed as dist
@@ -157,15 +124,12 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
             torch.cuda.set_device(pick_device(device))
         if not joined:
             dist.init_process_group(timeout=LONGEST_WAIT)
-    finished = processes.gathered(None if processes.rank else FinishedWork(work))[0]
-    if processes.rank:
-        finished.path = None
-    token = _current.set(replace(processes, work=finished))
+    token = current.set(processes)
     try:
         yield device
         processes.gathered(None)  # nothing is written unless all have come so far
     finally:
-        _current.reset(token)
+        current.reset(token)
     if not joined:  # not after an error, when the others may still wait: torchrun ends them
         dist.destroy_process_group()
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evaluation.processes import kept
+from evaluation.answering.kept import kept
 from storage.errors import as_data_error
 
 log = logging.getLogger(__name__)

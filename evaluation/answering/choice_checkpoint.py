@@ -16,7 +16,8 @@ from data_modules.batching.batches import sorted_batches
 from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.checkpoint import Checkpoint
-from evaluation.processes import kept, shared
+from evaluation.answering.kept import kept
+from evaluation.processes import shared
 from models.heads.choice import ChoiceModel, masked_mean
 
 

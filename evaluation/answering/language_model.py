@@ -26,7 +26,8 @@ from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering import prompts
 from evaluation.answering.checkpoint import hold_weights
 from evaluation.answering.interface import Answer, Answerer, Choosing, Compute, kind_of
-from evaluation.processes import kept, shared
+from evaluation.answering.kept import kept
+from evaluation.processes import shared
 from models.checkpoint import load
 from models.heads.causal import CausalModel
 from models.language.local_model import LocalTextModel, load_text_model

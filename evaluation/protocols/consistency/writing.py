@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from evaluation.answering.interface import Compute
+from evaluation.answering.kept import kept
 from evaluation.answering.language_model import open_language_model
-from evaluation.processes import kept
 from evaluation.protocols.consistency.specifications import Part
 from models.language.local_model import LocalTextModel
 from models.language.perplexity import RESERVED, chunk_loss

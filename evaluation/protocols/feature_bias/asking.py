@@ -16,9 +16,9 @@ from tqdm.auto import tqdm
 from data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from data_modules.tasks.features import ANSWER
 from evaluation.answering.interface import Answerer, Compute, kind_of
+from evaluation.answering.kept import kept
 from evaluation.answering.language_model import open_language_model
 from evaluation.answering.open import open_answerer
-from evaluation.processes import kept
 from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, DIGITS, NONE, FewShot
 from metrics.answers import normalise_answer
 from metrics.feature_bias import calibrated, content_free
