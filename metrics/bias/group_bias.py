@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from metrics.bias.sums import BiasResult, BiasSums, accumulate, aggregate, empty_sums
+from metrics.bias.group_scores import score_groups
+from metrics.bias.sums import BiasResult, BiasSums, aggregate
 from metrics.sum_metric import SumMetric
+
+
+def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
+    """Row-major index in the triangle i < j: (0, 1), (0, 2), ..., (1, 2), ...; shapes are kept."""
+    return low * (2 * num_subjects - low - 1) // 2 + high - low - 1
 
 
 class GroupBias(SumMetric):
@@ -36,10 +43,11 @@ class GroupBias(SumMetric):
 
     def __init__(self, num_classes: int, num_subjects: int, num_attributes: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_subjects = num_subjects
-        shapes = empty_sums(num_classes, num_subjects, num_attributes, device="meta")
-        for name, like in zip(BiasSums._fields, shapes, strict=True):
-            self.add_sum(name, like.shape, like.dtype)
+        self.num_subjects, self.num_attributes = num_subjects, num_attributes
+        cells = (num_classes, num_subjects * (num_subjects - 1) // 2, num_attributes)
+        for name in BiasSums._fields:
+            dtype = torch.int64 if name == "count_KPA" else torch.float64
+            self.add_sum(name, cells if name.endswith("_KPA") else cells[:1], dtype)
 
     @property
     def sums(self) -> BiasSums:
@@ -55,7 +63,26 @@ class GroupBias(SumMetric):
             subject_NS: ids of (x1, x2) in the order of the scores' last axis, shape (N, 2).
             attribute_N: attribute ids, shape (N,).
         """
-        accumulate(self.sums, score_NVS, class_N, subject_NS, attribute_N, self.num_subjects)
+        group, (first_N, second_N) = score_groups(score_NVS), subject_NS.unbind(1)
+        side_N = torch.where(first_N < second_N, 1.0, -1.0).double()
+        pair_N = pair_index(
+            torch.minimum(first_N, second_N), torch.maximum(first_N, second_N), self.num_subjects
+        )
+        cell_N = (class_N * self.c_KPA.shape[1] + pair_N) * self.num_attributes + attribute_N
+        for total, value_N in (
+            (self.c_KPA, group.c_N * side_N),
+            (self.sign_KPA, group.c_N.sign() * side_N),
+            (self.c_normalised_KPA, group.c_normalised_N * side_N),
+            (self.count_KPA, torch.ones_like(cell_N)),
+        ):
+            total.view(-1).scatter_add_(0, cell_N, value_N)
+        for total, value_N in (
+            (self.abs_c_K, group.c_N.abs()),
+            (self.delta_K, group.delta_N),
+            (self.eps_K, group.eps_N),
+            (self.mass_K, group.mass_N),
+        ):
+            total.scatter_add_(0, class_N, value_N)
 
     def compute(self) -> BiasResult:
         """Aggregates of everything seen; NaN with n = 0 for a class without groups."""

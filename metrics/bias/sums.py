@@ -1,11 +1,7 @@
-"""Group bias of a question-answering model: sums of pair bias per (class, unordered pair of subjects,
-attribute), and the aggregates of UnQover and LEI that are read off them.
+"""The aggregates of UnQover and LEI, read off sums of pair bias per (class, unordered pair of subjects,
+attribute). A pair's sum is kept from the side of the subject with the smaller id.
 
-A pair is an unordered pair of subject ids i < j with one index in a triangle; its sum is kept from the side
-of i, so the groups may name their subjects in any order. Sums add up: over batches, processes and files.
-
-Shape letters: N groups, V variants, S the two subjects of a group, K classes, X subjects, P pairs,
-A attributes.
+Shape letters: K classes, X subjects, P pairs, A attributes.
 """
 
 from __future__ import annotations
@@ -16,8 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from metrics.bias.group_scores import score_groups
 
 
 class BiasSums(NamedTuple):
@@ -67,68 +61,6 @@ class BiasResult(NamedTuple):
     n_KXA: Tensor
 
 
-def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
-    """Row-major index in the triangle i < j: (0, 1), (0, 2), ..., (1, 2), ...; shapes are kept."""
-    return low * (2 * num_subjects - low - 1) // 2 + high - low - 1
-
-
-def pair_members(num_subjects: int, device: torch.device | None = None) -> Tensor:
-    """Subject ids (i, j), i < j, of every pair in the order of `pair_index`: shape (2, P), int64."""
-    return torch.triu_indices(num_subjects, num_subjects, offset=1, device=device)
-
-
-def empty_sums(
-    num_classes: int, num_subjects: int, num_attributes: int, device: torch.device | str | None = None
-) -> BiasSums:
-    """Sums of nothing."""
-    cells = (num_classes, num_subjects * (num_subjects - 1) // 2, num_attributes)
-    shapes = [cells] * 4 + [(num_classes,)] * 4
-    return BiasSums(
-        *(
-            torch.zeros(shape, dtype=torch.int64 if name == "count_KPA" else torch.float64, device=device)
-            for name, shape in zip(BiasSums._fields, shapes, strict=True)
-        )
-    )
-
-
-def accumulate(
-    sums: BiasSums,
-    score_NVS: Tensor,
-    class_N: Tensor,
-    subject_NS: Tensor,
-    attribute_N: Tensor,
-    num_subjects: int,
-) -> None:
-    """Add N groups to `sums`, in place. Scores of any float type are summed in float64.
-
-    Args:
-        sums: as `empty_sums` makes them.
-        score_NVS: S in [0, 1] by subject, shape (N, 4, 2).
-        class_N, attribute_N: ids, shape (N,).
-        subject_NS: ids of x1 and x2, in the order of the scores' last axis; not necessarily sorted. (N, 2).
-        num_subjects: X, that `sums` was made for.
-    """
-    _, P, A = sums.c_KPA.shape
-    group, (first_N, second_N) = score_groups(score_NVS), subject_NS.unbind(1)
-    side_N = torch.where(first_N < second_N, 1.0, -1.0).double()
-    pair_N = pair_index(torch.minimum(first_N, second_N), torch.maximum(first_N, second_N), num_subjects)
-    cell_N = (class_N * P + pair_N) * A + attribute_N
-    for total, value_N in (
-        (sums.c_KPA, group.c_N * side_N),
-        (sums.sign_KPA, group.c_N.sign() * side_N),
-        (sums.c_normalised_KPA, group.c_normalised_N * side_N),
-        (sums.count_KPA, torch.ones_like(cell_N)),
-    ):
-        total.view(-1).scatter_add_(0, cell_N, value_N)
-    for total, value_N in (
-        (sums.abs_c_K, group.c_N.abs()),
-        (sums.delta_K, group.delta_N),
-        (sums.eps_K, group.eps_N),
-        (sums.mass_K, group.mass_N),
-    ):
-        total.scatter_add_(0, class_N, value_N)
-
-
 def mean_where_counted(total: Tensor, count: Tensor) -> Tensor:
     """total / count, NaN where the count is 0."""
     return torch.where(count > 0, total / count.clamp(min=1), torch.nan)
@@ -164,10 +96,12 @@ def aggregate(
     Args:
         sums: over groups; those that `fields` do not need may be empty.
         num_subjects: X.
-        pair_2P: the subjects of the sums' pairs where these are not all of `pair_members`.
+        pair_2P: the subjects i < j of the sums' pairs where these are not all, row by row.
         fields: which aggregates are computed; the others are empty, counts apart.
     """
-    pairs_2P = pair_members(num_subjects, sums.count_KPA.device) if pair_2P is None else pair_2P
+    device = sums.count_KPA.device
+    all_2P = torch.triu_indices(num_subjects, num_subjects, offset=1, device=device)
+    pairs_2P = all_2P if pair_2P is None else pair_2P
     n_KXA = by_subject(sums.count_KPA, num_subjects, pairs_2P, 1)
     n_KX, n_K = n_KXA.sum(dim=2), sums.count_KPA.sum(dim=(1, 2))
 
