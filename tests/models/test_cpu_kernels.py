@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.checkpoint import start
 from models.cpu_kernels import (
     ATTENTION,
     Dropout,
@@ -22,9 +21,8 @@ from models.cpu_kernels import (
     use_linear_kernels,
 )
 from models.heads.span import SpanModel
+from models.start import start
 from tests.models.tiny import NAMES, at, rows
-
-FIRST_TOKENS = 7
 
 
 def heads(dtype: torch.dtype, seed: int = 0) -> list[Tensor]:
@@ -37,7 +35,7 @@ def heads(dtype: torch.dtype, seed: int = 0) -> list[Tensor]:
 def padding() -> Tensor:
     """The second row has two tokens of padding; (2, 1, 9, 9)."""
     seen = torch.ones(2, 1, 1, 9, dtype=torch.bool)
-    seen[1, ..., FIRST_TOKENS:] = False
+    seen[1, ..., 7:] = False
     return seen.expand(2, 1, 9, 9)
 
 
@@ -82,7 +80,7 @@ def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
 
 @settings(max_examples=20)
 @given(p=st.floats(0.01, 0.9), seed=st.integers(0, 100))
-def test_dropout_drops_its_share_and_scales_the_rest(p: float, seed: int) -> None:
+def test_dropout_drops_its_share_scales_the_rest_and_so_do_gradients(p: float, seed: int) -> None:
     torch.manual_seed(seed)
     layer, values = Dropout(p), torch.ones(40_000)
     dropped = layer(values)
@@ -93,11 +91,8 @@ def test_dropout_drops_its_share_and_scales_the_rest(p: float, seed: int) -> Non
     torch.manual_seed(seed)
     assert torch.equal(layer(values), dropped)
     assert torch.equal(layer.eval()(values), values)
-
-
-def test_dropouts_gradient_passes_where_its_values_passed() -> None:
     values = torch.full((33, 5), 2.0, dtype=torch.bfloat16).t().requires_grad_()  # odd, not contiguous
-    dropped = Dropout(0.4)(values)
+    dropped = Dropout(p)(values)
     dropped.sum().backward()
     assert values.grad is not None
     assert torch.equal(values.grad != 0, dropped != 0)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from models.backbones import ARCHITECTURES, Backbone, EncoderModel
-from models.checkpoint import KEY, describe, heads_class, start
+from models.checkpoint import KEY, describe, heads_class
+from models.start import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/test_likelihood.py."""
@@ -61,11 +62,6 @@ def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
         for parameter in built.parameters():
             parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))
     return built
-
-
-def asked(built: EncoderModel, lengths: list[int], **padding: Any) -> tuple[Any, ...]:
-    """What a model is called with: random rows of these lengths, see `call`."""
-    return call(built, rows(lengths, **padding))
 
 
 def call(built: EncoderModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:

@@ -41,7 +41,6 @@ BODIES = {
     '{"choices": [{"message": {"content": null}}]}': EMPTY,
     '{"choices": [{"message": {"content": "a \\ud800"}}]}': NONSENSE,
     "not JSON": NONSENSE,
-    "": NONSENSE,
     '{"choices": []}': NONSENSE,
     '{"choices": [{"message": {"content": ["x"]}}]}': NONSENSE,
 }
@@ -98,10 +97,8 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     [
         ("gpt", "", "OPENAI_API_KEY"),
         ("m@localhost:8000/v1", KEY, "base URL"),
-        ("@http://host/v1", KEY, "MODEL"),
         ("m@http://me:pass@host/v1", KEY, "password"),
         ("m@http://host/v1?api-key=1", KEY, "query"),
-        ("m@http://host/v1", "sk-\u00e9", "characters"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_sent(
