@@ -187,11 +187,9 @@ def test_differences_match_naive_means_over_pairs_and_their_bootstrap() -> None:
     for (one, other), gap in found.items():
         pairs = [(a, b) for a, b in zip(shares[one], shares[other], strict=True) if a == a and b == b]
         assert (gap.n, gap.value) == (len(pairs), pytest.approx(sum(a - b for a, b in pairs) / len(pairs)))
-        values = [*(a - b for a, b in zip(shares[one], shares[other], strict=True)), 1, -1]
-        means = []
-        for weights in np.concatenate(list(resamples(len(values)))):
-            drawn = [(w, v) for w, v in zip(weights, values, strict=True) if v == v]
-            means.append(sum(w * v for w, v in drawn) / sum(w for w, _ in drawn))
+        values = np.array([*(a - b for a, b in zip(shares[one], shares[other], strict=True)), 1, -1])
+        weights, known = np.concatenate(list(resamples(len(values)))), ~np.isnan(values)
+        means = (weights[:, known] * values[known]).sum(1) / weights[:, known].sum(1)
         ends = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         assert list(gap.interval) == pytest.approx(list(ends))
         assert gap.interval.low <= gap.value <= gap.interval.high
@@ -202,6 +200,6 @@ def test_differences_match_naive_means_over_pairs_and_their_bootstrap() -> None:
 
 def test_decide_seldom_passes_by_chance() -> None:
     """Opposites like the default: 2.5 % of samples may show more. Controls like originals: as many."""
-    found = [evidence(flags(80, 50, 25, 50, 25, 60, seed=seed)) for seed in range(1, 121)]
-    assert sum(one.polarity == "pass" for one in found) <= 8
-    assert sum(one.importance == "pass" for one in found) <= 8
+    found = [evidence(flags(80, 50, 25, 50, 25, 60, seed=seed)) for seed in range(1, 51)]
+    assert sum(one.polarity == "pass" for one in found) <= 4
+    assert sum(one.importance == "pass" for one in found) <= 4
