@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
 
 from benchmarks.side_by_side import Turn, in_turns, table
-from data_modules.encoding.questions import encode_questions
+from data_modules.batching.sets import encode_questions
 from data_modules.encoding.windows import Encoding
 from data_modules.records import write_records
 from data_modules.schema import QAExample, Span
@@ -190,7 +190,7 @@ def windows(job: Job) -> Dataset:
     made = encode_questions(list(read_questions(str(job.file))), tokenizer, ENCODING)
     targets = {"start": "start_positions", "end": "end_positions"}
     inputs = [name for name in tokenizer.model_input_names if name != "attention_mask"]
-    return Dataset(made).rename_columns(targets).select_columns([*inputs, *targets.values()])
+    return made.with_format(None).rename_columns(targets).select_columns([*inputs, *targets.values()])
 
 
 def model_of(job: Job) -> Any:

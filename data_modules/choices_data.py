@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
+from torch.utils.data import BatchSampler
 
 from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
-from data_modules.batching.data_module import EvalSet, TextDataModule
-from data_modules.batching.samplers import Draw, cut, length_bucketed
+from data_modules.batching.data_module import Draw, EvalSet, TextDataModule, length_bucketed
 from data_modules.sources import read_choices
-from storage.errors import DataError
 
 
 class ChoicesDataModule(TextDataModule):
@@ -58,11 +58,13 @@ class ChoicesDataModule(TextDataModule):
         self.limit_train, self.limit_val = limit_train, limit_val
         self.choice_sources = self.named(self.train_choices, val_choices, test_choices, predict_choices)
 
-    def make_train_set(self) -> ChoiceSet:
-        """The questions of all sources."""
+    def make_train_set(self) -> tuple[ChoiceSet | None, Draw | None]:
+        """The questions of all sources, in batches with equally many choices."""
         if not self.train_choices:
-            raise DataError("data.train_choices: name multiple-choice questions to train on")
-        return self.choice_set(self.train_choices, self.limit_train)
+            return None, None
+        made = self.choice_set(self.train_choices, self.limit_train)
+        sizes = {"batch_size": self.batch_size, "shuffle": self.shuffle}
+        return made, partial(choice_batches, counts=made.counts, lengths=made.lengths, **sizes)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The questions of every named source."""
@@ -74,18 +76,16 @@ class ChoicesDataModule(TextDataModule):
         questions = [question for source in sources for question in read_choices(source)]
         return ChoiceSet(questions[: limit or None], self.tokenizer, self.encoding, self.architecture)
 
-    def train_batches(self, train_set: ChoiceSet) -> Draw:
-        """Draws an epoch of questions, each once, in batches with equally many choices."""
-        members, size = by_count(train_set.counts), self.batch_size
 
-        def draw(rng: np.random.Generator) -> list[list[int]]:
-            batches: list[list[int]] = []
-            for of_count in members.values():
-                drawn = cut([*range(len(of_count))], size)
-                if self.shuffle:
-                    drawn = length_bucketed(train_set.lengths[of_count], size, rng)
-                batches += [[of_count[i] for i in batch] for batch in drawn]
-            order = rng.permutation(len(batches)) if self.shuffle else range(len(batches))
-            return [batches[i] for i in order]
-
-        return draw
+def choice_batches(
+    rng: np.random.Generator, counts: np.ndarray, lengths: np.ndarray, *, batch_size: int, shuffle: bool
+) -> list[list[int]]:
+    """An epoch of questions, each once, in batches with equally many choices."""
+    batches: list[list[int]] = []
+    for of_count in by_count(counts).values():
+        if shuffle:
+            drawn: Iterable[list[int]] = length_bucketed(lengths[of_count], batch_size, rng)
+        else:
+            drawn = BatchSampler(range(len(of_count)), batch_size, drop_last=False)
+        batches += [[of_count[i] for i in batch] for batch in drawn]
+    return [batches[i] for i in (rng.permutation(len(batches)) if shuffle else range(len(batches)))]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain, count, repeat
 from typing import Any
 
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.data_module import EvalSet, TrainSet
+from data_modules.batching.data_module import BatchIndex, Draw, EvalSet, TrainSet, process_rank
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.samplers import Draw, group_batches, process_rank
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, randomly_advised, spread, unadvised, with_unadvised
 from data_modules.questions_data import QuestionsDataModule
@@ -71,11 +71,11 @@ class GroupsDataModule(QuestionsDataModule):
         self.groups_per_class, self.qa_every = groups_per_class, qa_every
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
 
-    def make_train_set(self) -> TrainSet:
+    def make_train_set(self) -> tuple[TrainSet, Draw | None]:
         """As many groups as are asked for, with the advice that is, and questions beside them."""
-        train_set = super().make_train_set()
+        train_set, questions = super().make_train_set()
         if not self.train_groups:
-            return train_set
+            return train_set, questions
         groups = every = list(read_groups(*self.train_groups))
         check_keys(every, self.train_groups)
         if most := self.limit_train_groups:
@@ -90,7 +90,13 @@ class GroupsDataModule(QuestionsDataModule):
         if self.random_advice_copies:
             groups = randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
-        return train_set
+        sizes = {
+            "per_class": self.groups_per_class,
+            "qa_every": self.qa_every,
+            "world_size": process_rank()[1],
+        }
+        class_N = train_set.groups.ids.advice_class_N
+        return train_set, partial(group_batches, class_N=class_N, questions=questions, **sizes)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Sets of questions, then of groups, each with its advice and without."""
@@ -124,19 +130,38 @@ class GroupsDataModule(QuestionsDataModule):
                     raise DataError(f"{source}: group {record.group.key!r} has no tomax")
         return found
 
-    def train_batches(self, train_set: TrainSet) -> Draw:
-        """Draws an epoch of groups with questions beside them, or of questions where there are no groups."""
-        if train_set.groups is None:
-            return super().train_batches(train_set)
-        questions = super().train_batches(train_set) if train_set.qa is not None else None
-        return partial(
-            group_batches,
-            class_N=train_set.groups.ids.advice_class_N,
-            per_class=self.groups_per_class,
-            questions=questions,
-            qa_every=self.qa_every,
-            world_size=process_rank()[1],
-        )
+
+def group_batches(
+    rng: np.random.Generator,
+    class_N: np.ndarray,
+    per_class: int,
+    questions: Draw | None = None,
+    *,
+    qa_every: int = 1,
+    world_size: int = 1,
+) -> list[BatchIndex]:
+    """An epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch holds `per_class` groups for
+    each class that occurs, and every `qa_every` steps (of `world_size` processes) a batch of questions.
+
+    The classes are spread as evenly as they go: of classes of equal size every batch holds the same number.
+    What is missing in the last batch comes from the smallest classes, reshuffled.
+    """
+    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
+    size, need_K = per_class * len(members), [len(of_class) for of_class in members]
+    for _ in range(-len(class_N) % size):
+        need_K[int(np.argmin(need_K))] += 1
+    orders, places = [], []
+    for of_class, need in zip(members, need_K, strict=True):
+        rounds = -(-need // len(of_class))
+        orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
+        places.append((np.arange(need) + 0.5) / need)
+    order_N = np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
+    batches = []
+    turn = chain.from_iterable(questions(rng) for _ in count()) if questions else repeat(BatchIndex())
+    for i, batch in enumerate(order_N.reshape(-1, size)):
+        groups = tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist())
+        batches.append(BatchIndex(groups, next(turn).qa if i // world_size % qa_every == 0 else ()))
+    return batches
 
 
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
+from importlib.metadata import version
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import datasets
-import pyarrow as pa
+import numpy as np
+from filelock import FileLock
 from jsonargparse.typing import NonNegativeInt, PositiveInt
+from torch.utils.data import BatchSampler
 
-from data_modules.batching.data_module import MAIN, EvalSet, TextDataModule, TrainSet
-from data_modules.batching.samplers import Draw, process_rank, question_batches
-from data_modules.batching.sets import PairSet, QASet
-from data_modules.encoding.tables import Tables
+from data_modules.batching.data_module import (
+    MAIN,
+    BatchIndex,
+    Draw,
+    EvalSet,
+    TextDataModule,
+    TrainSet,
+    length_bucketed,
+    process_rank,
+)
+from data_modules.batching.sets import PairSet, QASet, encode_questions
+from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample, Variant
-from data_modules.sources import read_questions
+from data_modules.sources import read_questions, table_rows
 from storage.errors import DataError
+from storage.files import file_digest
 
 
 @dataclass(kw_only=True)
@@ -93,18 +109,22 @@ class QuestionsDataModule(TextDataModule):
         self.qa_batch_size = qa_batch_size
         self.qa_batches: Literal["similar_length", "random"] = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
-        self.tables = Tables(cache, self.tokenizer)
+        self.cache = cache
+        self.code = [tokenizer_files(self.tokenizer), code_digest()] if cache else []
 
     encoding: Encoding
 
-    def make_train_set(self) -> TrainSet:
+    def make_train_set(self) -> tuple[TrainSet, Draw | None]:
         """The questions in all variants to train on, one variant after the other."""
         if not self.train_qa:
-            return TrainSet(None, None)
+            return TrainSet(), None
         found = self.question_tables(self.train_qa, self.limit_train_qa, self.interventions.train)
         tables = [found[variant] for variant in self.interventions.train]
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
-        return TrainSet(None, QASet(table, self.tokenizer, self.encoding, may_abstain=False))
+        qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
+        options: Any = {"order": self.qa_batches, "world_size": process_rank()[1]}
+        draw = partial(question_batches, lengths_N=qa.lengths, batch_size=self.qa_batch_size, **options)
+        return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The named sets, each in the variants to watch, and the pairs whose embeddings are compared."""
@@ -129,47 +149,79 @@ class QuestionsDataModule(TextDataModule):
     def question_tables(
         self, source: str, limit: int, variants: Sequence[Variant]
     ) -> dict[Variant, datasets.Dataset]:
-        """Variants of the first `limit` questions of a source (0: of all). They are read once, and only if a
-        table is missing. DataError where no question is left."""
-        from data_modules.interventions.variants import report_rejected
+        """Variants of the first `limit` questions of a source (0: of all), mapped from the cache, where each
+        lies under a digest of all that it follows from. One process of a machine makes it, the others wait;
+        the source is read once, and only if a table is missing. DataError where no question is left."""
+        from data_modules.interventions.variants import made_of, report_rejected
 
-        @cache
-        def read() -> list[QAExample]:
-            return list(islice(read_questions(source), limit or None))
-
-        tables = {}
+        tables: dict[Variant, datasets.Dataset] = {}
+        digest, examples = source_digest(source) if self.cache else "", list[QAExample]()
         for variant in dict.fromkeys(variants):
             options = {"limit": limit, "encoding": asdict(self.encoding), "variant": variant}
-            encode = partial(encode_variant, variant, self.tokenizer, self.encoding)
-            table = self.tables.get(source, options, encode, read)
-            found = table.data.column("id")  # which first windows have
-            reasons = table.data.column("rejected").drop_null().value_counts().to_pylist()
-            rejected = Counter({reason["values"]: reason["counts"] for reason in reasons})
-            report_rejected(len(found) - found.null_count, rejected, variant, source)
+            content = json.dumps([source, digest, options, self.code], sort_keys=True)
+            path = Path(self.cache, hashlib.sha256(content.encode()).hexdigest()[:32])
+            if self.cache:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(path.with_suffix(".lock")) if self.cache else nullcontext():
+                if not (self.cache and path.exists()):
+                    examples = examples or list(islice(read_questions(source), limit or None))
+                    made, reasons = made_of(examples, variant)
+                    table = encode_questions(made, self.tokenizer, self.encoding, reasons.elements())
+                    if self.cache:
+                        datasets.disable_progress_bars()
+                        table.save_to_disk(f"{path}.part", num_shards=1)
+                        Path(f"{path}.part").rename(path)
+            if self.cache:
+                table = datasets.load_from_disk(path).with_format("arrow")
+            rejected = Counter(table.data.column("rejected").drop_null().to_pylist())
+            kept = len(table) - table.data.column("id").null_count  # which first windows have
+            report_rejected(kept, rejected, variant, source)
             tables[variant] = table
         return tables
 
-    def train_batches(self, train_set: TrainSet) -> Draw:
-        """Draws an epoch of question windows, each once."""
-        if train_set.qa is None:
-            raise DataError("data: name questions (train_qa) or groups (train_groups) to train on")
-        return partial(
-            question_batches,
-            lengths_N=train_set.qa.lengths,
-            batch_size=self.qa_batch_size,
-            order=self.qa_batches,
-            world_size=process_rank()[1],
+
+def question_batches(
+    rng: np.random.Generator,
+    lengths_N: np.ndarray,
+    *,
+    batch_size: int,
+    order: Literal["similar_length", "random"] = "similar_length",
+    world_size: int = 1,
+) -> list[BatchIndex]:
+    """An epoch of question windows, each once: those of similar length share a batch, or any."""
+    if order == "random":
+        drawn: Iterable[list[int]] = BatchSampler(
+            rng.permutation(len(lengths_N)).tolist(), batch_size, drop_last=False
         )
+    else:
+        drawn = length_bucketed(lengths_N, batch_size, rng, world_size)
+    return [BatchIndex(qa=tuple(batch)) for batch in drawn]
 
 
-def encode_variant(
-    variant: Variant, tokenizer: Any, encoding: Encoding, examples: Sequence[QAExample]
-) -> pa.Table:
-    """One variant of some questions as rows; the column `rejected` says why others have none."""
-    from data_modules.encoding.questions import encode_questions
-    from data_modules.interventions.variants import made_of
+@cache
+def code_digest() -> str:
+    """Of the code of this room and the versions of libraries: a changed reader makes tables anew."""
+    libraries = ("tokenizers", "transformers", "sentencex", "datasets")
+    return " ".join([folder_digest(Path(__file__).parent), *map(version, libraries)])
 
-    made, rejected = made_of(examples, variant)
-    reasons = pa.table({"rejected": pa.array([*rejected.elements()], pa.string())})
-    table = encode_questions(made, tokenizer, encoding)
-    return pa.concat_tables([table, reasons], promote_options="default")
+
+def source_digest(source: str) -> str:
+    """What tells two states of a source apart: the content of a file, or of all files of a folder; of a
+    dataset of the Hub, the library's own fingerprint; of embedded data, whose code is in every key, none.
+    DataError where nothing is."""
+    if source.startswith("stories:"):
+        return ""
+    if source.startswith("hub:"):
+        return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
+    path, (folder, colon, _) = Path(source), source.rpartition(":")
+    path = Path(folder) if colon and not path.exists() else path  # FOLDER:SPLIT
+    if not path.exists():
+        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
+    return folder_digest(path) if path.is_dir() else file_digest(path)
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 of the files of a folder with their names; compiled code does not count."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc")
+    text = " ".join(f"{file.relative_to(folder)} {file_digest(file)}" for file in files)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,25 +1,18 @@
-"""The batches of all sets: tuples of tensors, which Lightning moves to the device; and how rows are padded.
+"""The batches of all sets: tuples of tensors, which Lightning moves to the device.
 
-Shape letters: R rows, T tokens, B batch (questions, groups or pairs), V variants (4), S subjects (2),
-C choices, E start and end, P common tokens, N tokens of several rows.
+Shape letters: T tokens, B batch (questions, groups or pairs), V variants (4), S subjects (2), C choices, E
+start and end, P common tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from data_modules.encoding.windows import EncodedRow
-
-PAD_TO = 8
-"""Lengths of batches are multiples of this, so that there are few shapes."""
-
-Inputs = dict[str, Tensor]
-"""`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores what it does not take."""
+from data_modules.encoding.windows import Inputs
 
 
 class QABatch(NamedTuple):
@@ -36,7 +29,7 @@ class QABatch(NamedTuple):
     feature_B: Tensor
     """Index of the window in its data set."""
     answer_type_B: Tensor
-    """Target of the window, index into encoding.questions.WINDOW_TYPES."""
+    """Target of the window, index into sets.WINDOW_TYPES."""
     number_B: Tensor
     option_B: Tensor
     """XLNet's number and option classes."""
@@ -93,51 +86,6 @@ class TrainBatch(NamedTuple):
 
     groups: GroupBatch | None = None
     qa: QABatch | None = None
-
-
-def padded(
-    tokenizer: Any,
-    ids_N: np.ndarray,
-    types_N: np.ndarray,
-    length_R: np.ndarray,
-    *,
-    multiple: int = PAD_TO,
-    **masks_N: np.ndarray,
-) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
-    """Rows that stand behind one another, padded as the tokenizer pads them, to a multiple in length.
-
-    Returns:
-        Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
-    """
-    length_R = length_R.astype(np.int64)
-    width = -(-int(length_R.max()) // multiple) * multiple
-    left = tokenizer.padding_side == "left"
-    shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
-    column_T = np.arange(width)
-    inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
-
-    def rows_of(values_N: Any, padding: int, dtype: type) -> Tensor:
-        array = np.full(inside_RT.shape, padding, dtype)
-        array[inside_RT] = values_N
-        return torch.from_numpy(array)
-
-    inputs = {
-        "input_ids": rows_of(ids_N, tokenizer.pad_token_id, np.int64),
-        "attention_mask": rows_of(1, 0, np.int64),
-        "token_type_ids": rows_of(types_N, tokenizer.pad_token_type_id, np.int64),
-    }
-    masks = {name: rows_of(values_N, False, bool) for name, values_N in masks_N.items()}
-    return inputs, torch.from_numpy(shift_R), masks
-
-
-def pad_rows(
-    rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
-) -> tuple[Inputs, Tensor, Tensor]:
-    """Inputs (R, T), context (R, T), True at context tokens, and columns of padding before each row (R,)."""
-    ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
-    columns = ids_N, types_N, np.array([len(row.input_ids_T) for row in rows])
-    inputs, shift_R, masks = padded(tokenizer, *columns, multiple=multiple, context=offsets_NE[:, 0] >= 0)
-    return inputs, masks["context"], shift_R
 
 
 def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import PAD_TO, ChoiceBatch, pad_rows, sorted_batches
+from data_modules.batching.batches import ChoiceBatch, sorted_batches
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
-from data_modules.encoding.windows import EncodedRow, Encoding, Prompts
+from data_modules.encoding.windows import PAD_TO, EncodedRow, Encoding, Prompts, pad_rows
 from data_modules.schema import DECODERS, ChoiceQuestion
 
 

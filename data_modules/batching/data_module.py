@@ -1,29 +1,29 @@
-"""What the three DataModules share: named evaluation sets for every stage, and the loaders of all sets."""
+"""What the three DataModules share: named evaluation sets for every stage, the loaders of all sets, and what
+goes on in the middle of an epoch.
+
+Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W takes
+batches r, r + W, ...
+"""
 
 from __future__ import annotations
 
+import signal
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytorch_lightning as pl
+import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
 from data_modules.batching.batches import TrainBatch
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.samplers import (
-    BatchIndex,
-    Draw,
-    EpochSampler,
-    ResumableLoader,
-    outlive_signal,
-    process_rank,
-)
 from data_modules.batching.sets import QASet
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.sources import split_labels
@@ -32,6 +32,19 @@ from storage.files import file_digest
 
 MAIN = "main"
 """The name of a set whose metric keys carry no set name."""
+
+POOL = 50
+"""Batches within which lengths are sorted."""
+
+Draw = Callable[[np.random.Generator], list[Any]]
+"""Makes all batches of an epoch, as indices, out of a random generator; as many in every epoch."""
+
+
+class BatchIndex(NamedTuple):
+    """Indices of the groups and question windows of one training batch."""
+
+    groups: tuple[int, ...] = ()
+    qa: tuple[int, ...] = ()
 
 
 class EvalSet(NamedTuple):
@@ -50,8 +63,8 @@ class TrainSet(Dataset):
     qa: QASet | None = None
 
     def __getitem__(self, index: BatchIndex) -> TrainBatch:
-        groups = self.groups[index.groups] if self.groups and index.groups else None
-        return TrainBatch(groups, self.qa[index.qa] if self.qa and index.qa else None)
+        groups = self.groups[index.groups] if self.groups is not None and index.groups else None
+        return TrainBatch(groups, self.qa[index.qa] if self.qa is not None and index.qa else None)
 
 
 class TextDataModule(pl.LightningDataModule):
@@ -100,24 +113,22 @@ class TextDataModule(pl.LightningDataModule):
         return by_stage
 
     @abstractmethod
-    def make_train_set(self) -> Dataset:
-        """Read, or find prepared, what is trained on."""
+    def make_train_set(self) -> tuple[Dataset, Draw | None]:
+        """Read, or find prepared, what is trained on, and what draws its batches; None without any."""
 
     @abstractmethod
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The same for the sets of `val`, `test` or `predict`."""
 
-    @abstractmethod
-    def train_batches(self, train_set: Any) -> Draw:
-        """What draws the training batches of an epoch. DataError where there is nothing to train on."""
-
     def setup(self, stage: str) -> None:
         """Make the sets that the stage (fit, validate, test, predict) needs, once in each process."""
         stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
         if stage == "fit" and self.train_set is None:
-            self.train_set = self.make_train_set()
+            self.train_set, draw = self.make_train_set()
+            if draw is None:
+                options = ", ".join(f"data.train_{kind}" for kind in self.kinds)
+                raise DataError(f"{options}: name something to train on")
             rank, world_size = process_rank()
-            draw = self.train_batches(self.train_set)
             self.train_sampler = EpochSampler(draw, seed=self.seed, rank=rank, world_size=world_size)
         name = stage if stage in ("test", "predict") else "val"
         if name not in self.eval_sets:
@@ -154,3 +165,88 @@ class TextDataModule(pl.LightningDataModule):
         """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
         read = dict.fromkeys(part for source in self.sources for part in split_labels(source) if part)
         return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
+
+
+def length_bucketed(
+    lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, world_size: int = 1
+) -> list[list[int]]:
+    """Batches of similar length: shuffle, sort within pools of batches, cut, shuffle again. So are each
+    `world_size` of them, which as many processes take at the same time. What is not enough for all processes
+    is drawn at random, and comes last.
+    """
+    order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
+    spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
+    steps: list[list[int]] = []
+    for pool in BatchSampler(order_N.tolist(), together * POOL, drop_last=False):
+        steps += BatchSampler(sorted(pool, key=lengths_N.__getitem__), together, drop_last=False)
+    ordered = [steps[i] for i in rng.permutation(len(steps))]
+    every = [*ordered, spare_N.tolist()]
+    return [batch for step in every for batch in BatchSampler(step, batch_size, drop_last=False)]
+
+
+class EpochSampler(Sampler[Any]):
+    """The batches of one process, epoch by epoch; it can `start` in the middle of one.
+
+    DataError where there are fewer batches than processes.
+    """
+
+    def __init__(self, draw: Draw, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
+        self.draw, self.seed, self.rank, self.world_size = draw, seed, rank, world_size
+        self.epoch = self.start = 0
+        total = len(draw(np.random.default_rng([seed, 0])))
+        self.batches = total // world_size
+        if not self.batches:
+            raise DataError(f"an epoch has {total} batches, too few for {world_size} processes")
+
+    def set_epoch(self, epoch: int) -> None:
+        """Lightning calls this at the start of every epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        """Batches of a full epoch, wherever this one starts."""
+        return self.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        every = self.draw(np.random.default_rng([self.seed, self.epoch]))
+        yield from every[self.rank : self.batches * self.world_size : self.world_size][self.start :]
+
+
+class ResumableLoader(DataLoader):
+    """A DataLoader over an `EpochSampler` that knows how many batches its reader has taken: those that
+    workers hold ready do not count. Lightning keeps the state in its checkpoints.
+
+    An epoch begins when its first batch is asked for: earlier, the sampler does not know which epoch it is.
+    """
+
+    consumed = 0
+    _start = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Batches of this epoch that were handed out."""
+        return {"consumed": self.consumed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Let the next epoch begin after as many batches; at its beginning, where that was all of them."""
+        self._start = self.consumed = state["consumed"]
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
+        assert isinstance(self.sampler, EpochSampler)
+        start, self._start = self._start, 0
+        self.consumed = self.sampler.start = start if start < self.sampler.batches else 0
+        for batch in super().__iter__():
+            self.consumed += 1
+            yield batch
+
+
+def outlive_signal(worker: int) -> None:
+    """`worker_init_fn` of a DataLoader: a worker lives on when a cluster or Ctrl-C tells all processes to
+    stop. The main process finishes its step first, and ends its workers, if need be by a second SIGTERM."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+
+def process_rank() -> tuple[int, int]:
+    """The rank of this process and how many there are; (0, 1) where it is alone."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1

@@ -15,9 +15,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import PAD_TO, GroupBatch, Inputs, pad_rows, sorted_batches
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
-from data_modules.schema import ADVICE_CLASSES, Group, Span, query_text
+from data_modules.batching.batches import GroupBatch, sorted_batches
+from data_modules.encoding.windows import (
+    PAD_TO,
+    EncodedRow,
+    Encoding,
+    Inputs,
+    encode_texts,
+    pad_rows,
+    token_span,
+)
+from data_modules.schema import ADVICE_CLASSES, DECODERS, Group, query_text
 from storage.errors import DataError
 
 T = TypeVar("T", str, tuple[str, str])
@@ -100,7 +108,7 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
         DataError: a context longer than a window, or a subject whose first or last token reaches beyond it
             (the tokenizer glues it to its neighbour): named, never scored as something else.
     """
-    if encoding.is_decoder:
+    if encoding.architecture in DECODERS:
         from data_modules.encoding.prompts import encode_prompts, group_prompts
 
         return list(encode_prompts(group_prompts(groups, encoding), tokenizer, encoding))
@@ -111,15 +119,16 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
         variant, key = variants[row.example]
         if row.example != len(rows):
             raise DataError(f"{key}: does not fit into {encoding.max_length} tokens (encoding.max_length)")
-        spans = tuple(whole_span(span, variant.context, row, key) for span in variant.candidates)
-        rows.append(row._replace(spans=spans))
+        spans = []
+        for span in variant.candidates:
+            found = token_span(row.offsets_TE, span)
+            covered = (
+                variant.context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]] if found else ""
+            )
+            if found is None or covered.strip() != span.text.strip():
+                raise DataError(
+                    f"{key}: no tokens cover just the subject {span.text!r} of {variant.context!r}"
+                )
+            spans.append(found)
+        rows.append(row._replace(spans=tuple(spans)))
     return rows
-
-
-def whole_span(span: Span, context: str, row: EncodedRow, name: str) -> tuple[int, int]:
-    """First and last token of a subject; `name` is its record's, for errors."""
-    found = token_span(row.offsets_TE, span)
-    covered = context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]] if found else ""
-    if found is None or covered.strip() != span.text.strip():
-        raise DataError(f"{name}: no tokens cover just the subject {span.text!r} of {context!r}")
-    return found

@@ -1,36 +1,144 @@
-"""Sets of questions, and of pairs of stories.
+"""Questions, tokenised into windows: a row holds a window in tokens with its targets, and the first row of a
+question itself too; their batches, and those of pairs of stories.
 
-Shape letters: B batch, T tokens, P common tokens, N windows of a set, Q questions.
+Shape letters: B batch, T tokens, C characters, P common tokens, W windows of a question, N windows of a set,
+Q questions.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import datasets
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import PairBatch, QABatch, padded, sorted_batches
-from data_modules.encoding.tables import flat, in_memory, list_lengths
-from data_modules.encoding.windows import Encoding
-from data_modules.schema import AnswerType, QAExample
+from data_modules.batching.batches import PairBatch, QABatch, sorted_batches
+from data_modules.encoding.windows import (
+    CHUNK,
+    EncodedRow,
+    Encoding,
+    encode_texts,
+    full_query,
+    padded,
+    token_span,
+)
+from data_modules.questions.answer_spans import answer_type
+from data_modules.schema import DECODERS, AnswerType, QAExample
 from storage.errors import DataError
+
+WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
+"""The targets of a window, in the order of the models' type scores; numbers and options are spans."""
+
+TARGETS = ("start", "end", "answer_type", "number", "option")
+
+INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
+ROWS = pa.schema(
+    {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8()), "offsets": INTS}  # of offsets two a token
+    | dict.fromkeys(("cls", *TARGETS, "window"), pa.int32())  # which of its question's windows it is
+    | {"rationale": MASK, "max_context": MASK}
+    | dict.fromkeys(("id", "context", "question", "dataset", "kind", "rejected"), pa.string())
+    | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS)}
+)
 
 Tokens = list[tuple[int, int, int]]
 """Start, end and id of every token of a row; start and end are -1 outside the context."""
 
 
-def numbers(table: pa.Table, name: str) -> Tensor:
-    """A column of numbers, or of lists of them behind one another, as int64."""
-    return torch.from_numpy(flat(table, name).astype(np.int64))
+def encode_examples(
+    examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, *, answers: bool = False
+) -> Iterator[EncodedRow]:
+    """The windows of questions, in order; with `answers`, a decoder's rows end in what it shall write."""
+    if encoding.architecture in DECODERS:
+        from data_modules.encoding.prompts import encode_prompts, question_prompts
+
+        prompts = question_prompts(examples, encoding, answers=answers)
+        return encode_prompts(prompts, tokenizer, encoding, end=answers)
+    texts = ((ex.context, full_query(ex, encoding, tokenizer), ex.id) for ex in examples)
+    return encode_texts(texts, tokenizer, encoding)
+
+
+def encode_questions(
+    examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, rejected: Iterable[str] = ()
+) -> datasets.Dataset:
+    """Windows of every example, with the first answer as target; behind them the reasons why others are
+    `rejected`, a row each.
+
+    A question whose answer is not in the window is unknown there, and its span the classification token
+    (faithfulness spec 1.3). A decoder's rows hold the answer behind the prompt: what it shall write, and an
+    end token.
+    """
+    parts, rows = list[pa.Table](), list[dict[str, Any]]()
+    encoded = encode_examples(examples, tokenizer, encoding, answers=True)
+    for number, found in groupby(encoded, key=attrgetter("example")):
+        example, windows, first = examples[number], list(found), len(rows)
+        for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
+            pieces = [token_span(row.offsets_TE, piece) for piece in example.rationale]
+            rationale_T = np.zeros(len(row.offsets_TE), dtype=bool)
+            for piece in pieces if None not in pieces else ():  # in a window that holds each of them whole
+                rationale_T[piece[0] : piece[1] + 1] = True
+            rows.append(
+                {
+                    "input_ids": row.input_ids_T,
+                    "token_type_ids": row.token_type_ids_T,
+                    "offsets": row.offsets_TE.reshape(-1),
+                    "cls": row.cls,
+                    **dict(zip(TARGETS, _target(example, row), strict=True)),
+                    "rationale": rationale_T,
+                    "max_context": best_T,
+                    "window": window,
+                }
+            )
+        names = ("id", "context", "question", "dataset", "gold", "kept")
+        rows[first] |= {name: getattr(example, name) for name in names} | {"kind": example.answer_type}
+        if len(rows) >= CHUNK:
+            parts, rows = [*parts, pa.Table.from_pylist(rows, ROWS)], []
+    rows += [{"rejected": reason} for reason in rejected]
+    table = pa.concat_tables([*parts, pa.Table.from_pylist(rows, ROWS)])
+    return datasets.Dataset(table, fingerprint="in memory").with_format("arrow")
+
+
+def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
+    """Start, end, and the classes of type, number and option."""
+    kind, number, option = example.answer_type, 0, 0
+    if row.spans:
+        return (*row.spans[0], WINDOW_TYPES.index(kind if kind in WINDOW_TYPES else "span"), 0, 0)
+    if kind in ("number", "option"):
+        found, place = answer_type(example.gold[0], example.question)
+        number, option = (place, 0) if found == "number" else (0, place)
+    span = token_span(row.offsets_TE, example.answers[0]) if example.answers else None
+    if span is not None:
+        return (*span, WINDOW_TYPES.index("span"), number, option)
+    kind = kind if kind in ("yes", "no") else "unknown"
+    return (row.cls, row.cls, WINDOW_TYPES.index(kind), number, option)
+
+
+def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
+    """Per window, boolean (T,): the context tokens that this window shows best (SQuAD's rule): with the
+    largest smaller margin to its two ends, plus a hundredth of its length; the first of equals."""
+    starts = [row.offsets_TE[:, 0] for row in windows]
+    score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
+    for score_C, start_T in zip(score_WC, starts, strict=True):
+        inside_T = start_T[start_T >= 0]
+        place_T = np.arange(len(inside_T))
+        margin_T = np.minimum(place_T, place_T[::-1])
+        np.maximum.at(score_C, inside_T, margin_T + 0.01 * len(inside_T))
+    best_C = score_WC.argmax(axis=0)
+    return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
+
+
+def column(table: pa.Table, name: str) -> np.ndarray:
+    """All values of a column of numbers, or of lists behind one another."""
+    values = table.column(name).combine_chunks()
+    values = values.flatten() if pa.types.is_list(values.type) else values
+    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 class Question(NamedTuple):
@@ -63,14 +171,13 @@ class QASet(Dataset):
         may_abstain: bool | None = None,
     ) -> None:
         if not isinstance(data, datasets.Dataset):
-            from data_modules.encoding.questions import encode_questions
-
-            data = in_memory(data, partial(encode_questions, tokenizer=tokenizer, encoding=encoding))
+            data = encode_questions(data, tokenizer, encoding)
         self.table, self.tokenizer = data, tokenizer
         self.row_N = np.flatnonzero(data.data.column("window").is_valid().to_numpy())
-        self.lengths = list_lengths(data.data, "input_ids")[self.row_N]
+        lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy()
+        self.lengths = lengths[self.row_N].astype(np.int64)
         """Tokens of every window, (N,)."""
-        first_N = flat(data.data, "window")[self.row_N] == 0
+        first_N = column(data.data, "window")[self.row_N] == 0
         self.question_N = np.cumsum(first_N) - 1
         """Index of every window's question."""
         self.first_Q = np.flatnonzero(first_N)
@@ -84,14 +191,17 @@ class QASet(Dataset):
     def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
         chosen = np.asarray(index, dtype=np.int64)
         table = self.table[self.row_N[chosen]]
-        tokens_N = flat(table, "input_ids"), flat(table, "token_type_ids")
-        masks_N: dict[str, Any] = {f"{name}_BT": flat(table, name) for name in ("rationale", "max_context")}
-        masks_N["context_BT"] = flat(table, "offsets")[::2] >= 0
+        tokens_N = column(table, "input_ids"), column(table, "token_type_ids")
+        masks_N: dict[str, Any] = {f"{name}_BT": column(table, name) for name in ("rationale", "max_context")}
+        masks_N["context_BT"] = column(table, "offsets")[::2] >= 0
         inputs, shift_B, masks = padded(self.tokenizer, *tokens_N, self.lengths[chosen], **masks_N)
-        places = {f"{name}_B": numbers(table, name) + shift_B for name in ("start", "end", "cls")}
-        classes = {f"{name}_B": numbers(table, name) for name in ("answer_type", "number", "option")}
-        where = {"shift_B": shift_B, "feature_B": torch.from_numpy(chosen)}
-        return QABatch(inputs=inputs, **where, **masks, **places, **classes)
+        targets = {
+            f"{name}_B": torch.from_numpy(column(table, name).astype(np.int64)) for name in ("cls", *TARGETS)
+        }
+        for name in ("start_B", "end_B", "cls_B"):
+            targets[name] += shift_B
+        feature_B = torch.from_numpy(chosen)
+        return QABatch(inputs=inputs, shift_B=shift_B, feature_B=feature_B, **masks, **targets)
 
     def column(self, name: str) -> list[Any]:
         """A field of every question."""

@@ -1,17 +1,19 @@
-"""Text to tokens: windows of a long context, and character spans to token spans.
+"""Text to tokens: windows of a long context, character spans to token spans, and rows padded to one length.
 
-Shape letters: T tokens, E the two boundaries (start, end).
+Shape letters: R rows, T tokens, N tokens of several rows, E the two boundaries (start, end).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from string import Formatter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from data_modules.schema import DECODERS, QAExample, Span, query_text
 from storage.errors import DataError
@@ -27,6 +29,12 @@ UNKNOWN = "unknown"
 
 CHUNK = 512
 """Records or texts that are encoded together: tokenizers are busy, and memory holds little else."""
+
+PAD_TO = 8
+"""Lengths of batches are multiples of this, so that there are few shapes."""
+
+Inputs = dict[str, Tensor]
+"""`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores what it does not take."""
 
 HISTORY_TURNS = 2
 """Earlier turns of a conversation that stand before the question, as in the papers."""
@@ -89,11 +97,6 @@ class Encoding:
             self.prompts = Prompts(**self.prompts)
         if self.doc_stride < 1:  # no PositiveInt: checkpoints hold plain values
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
-
-    @property
-    def is_decoder(self) -> bool:
-        """Whether rows are prompts."""
-        return self.architecture in DECODERS
 
     @property
     def candidates(self) -> int:
@@ -174,26 +177,20 @@ def encode_texts(
             offsets_TE = np.fromiter(chain.from_iterable(whole.offsets), np.int32).reshape(-1, 2)
             offsets_TE[side_T != context] = -1
             is_cls_T = (ids_T == tokenizer.cls_token_id) & (side_T == -1)
-            for at in _windows(side_T, context, encoding, name):
-                cls = int(np.flatnonzero(is_cls_T[at])[which_cls])
-                yield EncodedRow(ids_T[at], types_T[at], offsets_TE[at], cls, example)
-
-
-def _windows(side_T: np.ndarray, context: int, encoding: Encoding, name: str) -> Iterator[np.ndarray]:
-    """The places of each window's tokens in a whole row; `side_T` is `context` in the context, -1 at special
-    tokens."""
-    context_T, query_T = np.flatnonzero(side_T == context), np.flatnonzero(side_T == 1 - context)
-    query_T = query_T[-int(encoding.max_query) :]
-    others_T = np.concatenate([np.flatnonzero(side_T == -1), query_T])
-    room = encoding.max_length - len(others_T)
-    if room < 1:
-        raise DataError(
-            f"{name}: the question with its advice takes {len(query_T)} tokens, which leaves no room for the "
-            f"context in {encoding.max_length} tokens; raise encoding.max_length"
-        )
-    step = min(encoding.doc_stride, room)
-    for start in range(0, max(1, len(context_T) - room + step), step):
-        yield np.sort(np.concatenate([others_T, context_T[start : start + room]]))
+            context_T, query_T = np.flatnonzero(side_T == context), np.flatnonzero(side_T == 1 - context)
+            query_T = query_T[-int(encoding.max_query) :]
+            others_T = np.concatenate([np.flatnonzero(side_T == -1), query_T])
+            room = encoding.max_length - len(others_T)
+            if room < 1:
+                raise DataError(
+                    f"{name}: the question with its advice takes {len(query_T)} tokens, which leaves no room "
+                    f"for the context in {encoding.max_length} tokens; raise encoding.max_length"
+                )
+            step = min(encoding.doc_stride, room)
+            for start in range(0, max(1, len(context_T) - room + step), step):
+                at_T = np.sort(np.concatenate([others_T, context_T[start : start + room]]))
+                cls = int(np.flatnonzero(is_cls_T[at_T])[which_cls])
+                yield EncodedRow(ids_T[at_T], types_T[at_T], offsets_TE[at_T], cls, example)
 
 
 def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
@@ -206,3 +203,48 @@ def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
     if not len(inside) or start_T[inside[0]] > start or end_T[inside[-1]] < end:
         return None
     return int(inside[0]), int(inside[-1])
+
+
+def padded(
+    tokenizer: Any,
+    ids_N: np.ndarray,
+    types_N: np.ndarray,
+    length_R: np.ndarray,
+    *,
+    multiple: int = PAD_TO,
+    **masks_N: np.ndarray,
+) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
+    """Rows that stand behind one another, padded as the tokenizer pads them, to a multiple in length.
+
+    Returns:
+        Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
+    """
+    length_R = length_R.astype(np.int64)
+    width = -(-int(length_R.max()) // multiple) * multiple
+    left = tokenizer.padding_side == "left"
+    shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
+    column_T = np.arange(width)
+    inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
+    values: dict[str, tuple[Any, int, type]] = {
+        "input_ids": (ids_N, tokenizer.pad_token_id, np.int64),
+        "attention_mask": (1, 0, np.int64),
+        "token_type_ids": (types_N, tokenizer.pad_token_type_id, np.int64),
+        **{name: (mask_N, False, bool) for name, mask_N in masks_N.items()},
+    }
+    made = {}
+    for name, (of_tokens, padding, dtype) in values.items():
+        array = np.full(inside_RT.shape, padding, dtype)
+        array[inside_RT] = of_tokens
+        made[name] = torch.from_numpy(array)
+    masks = {name: made.pop(name) for name in masks_N}
+    return made, torch.from_numpy(shift_R), masks
+
+
+def pad_rows(
+    rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
+) -> tuple[Inputs, Tensor, Tensor]:
+    """Inputs (R, T), context (R, T), True at context tokens, and columns of padding before each row (R,)."""
+    ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
+    columns = ids_N, types_N, np.array([len(row.input_ids_T) for row in rows])
+    inputs, shift_R, masks = padded(tokenizer, *columns, multiple=multiple, context=offsets_NE[:, 0] >= 0)
+    return inputs, masks["context"], shift_R

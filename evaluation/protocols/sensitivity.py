@@ -110,8 +110,8 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
     from torch.nn.functional import cosine_similarity
     from tqdm.auto import tqdm
 
-    from data_modules.batching.batches import pad_rows
-    from data_modules.encoding.questions import encode_examples
+    from data_modules.batching.sets import encode_examples
+    from data_modules.encoding.windows import pad_rows
 
     for start in tqdm(range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None):
         part = stories[start : start + model.batch_size]

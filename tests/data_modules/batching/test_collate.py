@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.batches import PAD_TO, pad_rows
-from data_modules.encoding.windows import EncodedRow
+from data_modules.encoding.windows import PAD_TO, EncodedRow, pad_rows
 
 
 def made_row(length: int, rng: np.random.Generator) -> EncodedRow:

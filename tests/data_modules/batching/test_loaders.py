@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch.utils.data import Dataset
 
-from data_modules.batching.samplers import BatchIndex, EpochSampler, ResumableLoader, outlive_signal
+from data_modules.batching.data_module import BatchIndex, EpochSampler, ResumableLoader, outlive_signal
 
 BATCHES = 7
 

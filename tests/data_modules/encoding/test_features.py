@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.group_set import encode_groups, whole_span
-from data_modules.encoding.questions import WINDOW_TYPES, max_context
+from data_modules.batching.group_set import encode_groups
+from data_modules.batching.sets import WINDOW_TYPES, max_context
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
 from data_modules.schema import QAExample, Span, Turn
 from data_modules.stories.groups import groups
@@ -130,9 +130,10 @@ def test_a_group_that_cannot_be_scored_is_named() -> None:
     long_group = replace(group, variants=(*group.variants[:3], longer))
     with pytest.raises(DataError, match=rf"^{group.key}: .*does not fit into 96 tokens"):
         encode_groups([first, long_group, first], BERT, Encoding(max_length=96))
-    (row,) = rows_of("a tol", "words_bert")
-    with pytest.raises(DataError, match=r"^record: no tokens cover just"):
-        whole_span(Span(2, 4, "to"), "a tol", row, "record")
+    one, two = group.variants[3].candidates
+    cut = replace(group.variants[3], candidates=(Span(one.start, one.end - 1, one.text[:-1]), two))
+    with pytest.raises(DataError, match=rf"^{group.key}: no tokens cover just"):
+        encode_groups([replace(group, variants=(*group.variants[:3], cut))], BERT, Encoding())
 
 
 STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."

@@ -7,7 +7,6 @@ import pickle
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,28 +16,25 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from data_modules.encoding import tables
-from data_modules.encoding.tables import Tables, in_memory, source_digest
+from data_modules import questions_data
 from data_modules.encoding.windows import Encoding
-from data_modules.questions_data import Interventions, QuestionsDataModule, encode_variant
+from data_modules.questions_data import Interventions, QuestionsDataModule, code_digest, source_digest
 from data_modules.records import write_records
 from data_modules.stories import questions as stories
 from storage.errors import DataError
-from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 LONG = Encoding(max_length=160)
 """Has room for a conversation before the question, and for advice."""
 
 EXAMPLES = list(islice(stories.qa_examples("conversation_train"), 60))
-BYTES = tokenizer("bytes")
-ENCODE = partial(encode_variant, "ts_r", BYTES, LONG.resolved("bert"))
 
 
 def module(cache: Path | str, **options: Any) -> QuestionsDataModule:
     """A DataModule that is ready to train."""
     defaults = {"tokenizer": "stories", "architecture": "roberta", "encoding": LONG}
     data = QuestionsDataModule(cache=str(cache), **{**defaults, **options})
-    data.setup("fit")
+    if data.train_qa:
+        data.setup("fit")
     return data
 
 
@@ -65,22 +61,21 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
             assert len(pickle.dumps(kept)) < 30_000 < len(pickle.dumps(whole))
 
 
-def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(tmp_path: Path) -> None:
-    stores = [Tables(str(tmp_path), BYTES) for _ in range(4)]  # before it is in use
-    bad = [*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts")]
+def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[list[Any]] = [[*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts")], EXAMPLES]
+    monkeypatch.setattr(questions_data, "read_questions", lambda _: made.pop(0))
+    modules = [module(tmp_path) for _ in range(4)]
     with pytest.raises(DataError, match="40': is a variant already"):
-        stores[0].get("stories:", {}, ENCODE, lambda: bad)
-    made = []
-
-    def read() -> list[Any]:
-        made.append(1)
-        return EXAMPLES
-
+        modules[0].question_tables("stories:", 0, ["ts_r"])
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda store: store.get("stories:", {}, ENCODE, read), stores)
-        assert [table.to_list() for table in found] == [in_memory(EXAMPLES, ENCODE).to_list()] * 4
-    assert len(made) == 1
-    assert len(stores[0].get("stories:", {"limit": 1}, ENCODE, list)) == 0
+        found = pool.map(
+            lambda data: data.question_tables("stories:", 0, ["ts_r"])["ts_r"].to_list(), modules
+        )
+        first, *others = found
+    assert others == [first] * 3
+    assert not made
 
 
 def test_changed_options_files_and_code_make_tables_anew(
@@ -100,12 +95,12 @@ def test_changed_options_files_and_code_make_tables_anew(
     write_records(EXAMPLES[:50], source)
     assert count() == 5
     room = tmp_path / "data_modules"
-    shutil.copytree(Path(tables.__file__).parents[1], room)
+    shutil.copytree(Path(questions_data.__file__).parent, room)
     (room / "questions" / "coqa.py").write_text("changed")
-    monkeypatch.setattr(tables, "__file__", str(room / "encoding" / "tables.py"))
-    tables.code_digest.cache_clear()
+    monkeypatch.setattr(questions_data, "__file__", str(room / "questions_data.py"))
+    code_digest.cache_clear()
     assert count() == 6
-    tables.code_digest.cache_clear()
+    code_digest.cache_clear()
 
 
 def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -129,5 +124,7 @@ def test_source_digest_follows_content(tmp_path: Path, monkeypatch: pytest.Monke
     assert source_digest(f"{folder}:train") == source_digest(str(folder)) != whole
     with pytest.raises(DataError, match="no such file"):
         source_digest("/no/such/file")
-    monkeypatch.setattr("data_modules.sources.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
+    monkeypatch.setattr(
+        "data_modules.questions_data.table_rows", lambda _: SimpleNamespace(_fingerprint="one")
+    )
     assert source_digest("hub:owner/name:train") == "one"
