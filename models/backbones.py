@@ -158,8 +158,6 @@ class EncoderModel(nn.Module):
 
     heads: ClassVar[str]
     """Which heads it has, by the name that checkpoints record."""
-    purpose: ClassVar[str]
-    """What it does, for errors: the checkpoint ..."""
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__()

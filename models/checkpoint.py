@@ -128,9 +128,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     fits = issubclass(found, kind)
     of_encoder = not (fits or info.heads or backbone.causal)
     if not (fits or of_encoder):
-        raise DataError(
-            f"{path}: the checkpoint {found.purpose} ({found.heads!r} heads); give one that {kind.purpose}"
-        )
+        raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
     if info.heads:
         return merged(whole(info, found, info.head_options, backbone)).eval(), info
     from models.pretrained import load_pretrained

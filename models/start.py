@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from models.backbones import RANDOM, Backbone, EncoderModel
+from models.backbones import Backbone, EncoderModel
 from models.checkpoint import CheckpointInfo, heads_class, inspect, is_file, merged, whole
 from models.pretrained import load_pretrained
 from storage.errors import DataError
@@ -82,10 +82,3 @@ def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     span = merged(whole(info, heads_class("span"), {}, backbone))
     log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
     return kind(span.to_pretrained(), info.architecture, **options)
-
-
-def reading_order(path: str) -> str:
-    """Whether a checkpoint of ours was trained to read `question_first` or `context_first`; `auto` for one
-    that does not say. DataError as for `inspect`."""
-    encoding = {} if path == RANDOM else inspect(path).encoding
-    return str(encoding.get("order", "auto"))

@@ -34,7 +34,6 @@ class ChoiceModel(EncoderModel):
     """
 
     heads: ClassVar[str] = "choice"
-    purpose: ClassVar[str] = "chooses among given choices"
 
     def __init__(
         self,

@@ -87,7 +87,6 @@ def best_spans(
 class QAModel(EncoderModel):
     """A model that answers questions about a text, whatever its heads."""
 
-    purpose: ClassVar[str] = "answers questions about a text"
     unknown_at: ClassVar[int | None] = None
     """Where `unknown` stands as a candidate of `group_log_probs`; None: at the classification token."""
     max_answer_tokens = 30

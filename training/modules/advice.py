@@ -32,12 +32,11 @@ from data_modules.schema import ADVICE_CLASSES
 from losses.group import ADVERSARIAL, GroupLoss
 from metrics.bias import group_scores
 from metrics.bias.readings import dominant_subject, pushed_subject
-from models.backbones import Backbone
+from models.backbones import RANDOM, Backbone
 from models.build import fingerprint
-from models.checkpoint import load
+from models.checkpoint import inspect, load
 from models.heads.span import QAModel
 from models.row_scores import score_rows
-from models.start import reading_order
 from storage.files import read_archive
 from training.modules.qa import QAModule
 from training.stopping.last_checkpoint import AtomicCheckpointIO
@@ -95,7 +94,9 @@ class LEIModule(QAModule):
         self.loss = loss
         self.dominance = dominance
         self.reference_path = "" if reference == "start" else reference
-        self.reference_order = reading_order(self.reference_path or backbone.checkpoint)
+        path = self.reference_path or backbone.checkpoint
+        encoding = {} if path == RANDOM else inspect(path).encoding
+        self.reference_order = encoding.get("order", "auto")  # as it was trained to read
         self.reference_cache = Path(reference_cache)
 
     def setup(self, stage: str) -> None:
