@@ -57,7 +57,7 @@ FORMATS = (
 )
 """In the order in which they are tried."""
 
-DECIDED = "groups.specified:read_file"
+DECIDED = "groups.advice:read_decided"
 """The reader of groups as questions: those whose contexts decide."""
 GENERATED: dict[tuple[str, str], str] = {
     ("stories:", "questions"): "stories.questions:qa_examples",

@@ -4,18 +4,21 @@ A file is one JSON object `{class: {category: [sentence, ...]}}`; advice goes to
 
 A control with known truth is planted: a preference among subjects that is drawn, not found. Of two subjects
 the stronger one is preferred in answer to the question, the weaker one in answer to the negated question.
+LEI's control are groups whose contexts decide (spec 3.6): a model that ignores subjects fails there.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from data_modules.schema import LEAD_IN, AdviceClass, Group
+from data_modules.schema import LEAD_IN, AdviceClass, Group, QAExample
+from data_modules.sources import read_groups
 from storage.json_files import load_json
 
 
@@ -44,17 +47,12 @@ def read_advice(path: str | Path) -> tuple[Advice, ...]:
     sentences."""
     kind = dict[Literal["ethical", "adversarial", "irrelevant"], dict[str, list[str | float | None]]]
     return tuple(
-        Advice(name, category_name(category), number, sentence.strip())
+        Advice(name, category.strip().lower(), number, sentence.strip())
         for name, categories in load_json(path, kind).items()
         for category, sentences in categories.items()
         for number, sentence in enumerate(sentences)
         if isinstance(sentence, str) and sentence.strip()
     )
-
-
-def category_name(name: str) -> str:
-    """The name as keys have it: for gender UnQover writes `None`, LEI's interventions `none`."""
-    return name.strip().lower()
 
 
 def with_advice(
@@ -144,3 +142,34 @@ def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list
             advice = sentences[int(rng.integers(len(sentences)))] if advised else ""
             result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
     return result
+
+
+def gold_of(group: Group) -> int | None:
+    """Index (0 or 1) of the subject whom the contexts of both orders name more often than the other; None
+    where they do not decide. A template names both alike, so the added sentence makes the difference, without
+    a field for it, as in LEI's own specified set."""
+    golds = set()
+    for variant in group.variants[::2]:
+        names = [span.text for span in variant.candidates]
+        counts = [variant.context.count(name) for name in names]
+        if counts[0] != counts[1]:  # seldom; then mentions are told apart: African is not in African-American
+            either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+            found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
+            counts = [found.count(name) for name in names]
+        golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
+    return golds.pop() if len(golds) == 1 else None
+
+
+def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
+    """The groups whose contexts decide as questions with one right answer: two per group, its question in
+    both context orders (the sentence does not decide the negated one). Ids: key and order."""
+    for group in groups:
+        if (gold := gold_of(group)) is not None:
+            for order, variant in enumerate(group.variants[::2]):
+                asked = (f"{group.key}|{order}", variant.context, variant.question)
+                yield QAExample(*asked, (variant.candidates[gold],), variant.advice)
+
+
+def read_decided(path: str | Path) -> Iterator[QAExample]:
+    """The questions of a file of groups whose contexts decide; the other groups are left out."""
+    yield from gold_examples(read_groups(path))

@@ -14,15 +14,7 @@ from typing import Any, NamedTuple, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
 
-from data_modules.schema import (
-    ADVICE_CLASSES,
-    AdviceClass,
-    Boundaries,
-    Group,
-    ScoredGroup,
-    Span,
-    UnderspecifiedQuestion,
-)
+from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, ScoredGroup, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.json_files import load_json
 
@@ -38,14 +30,15 @@ class Half(NamedTuple):
     key: GroupKey
     swapped: bool
     questions: Sequence[UnderspecifiedQuestion]
-    scores: Sequence[Sequence[Boundaries | None]]
+    scores: Sequence[Sequence[tuple[float | None, float | None]]]
     targets: Sequence[int | None] = (None, None)
     clusters: tuple[str, str] | None = None
     answer: str = ""
     """To the question."""
 
 
-_Answer = TypedDict("_Answer", {"text": str, "answer_start": int, "start-end-score": NotRequired[Boundaries]})
+_Score = NotRequired[tuple[float, float]]
+_Answer = TypedDict("_Answer", {"text": str, "answer_start": int, "start-end-score": _Score})
 
 
 class _Qa(TypedDict):
@@ -92,14 +85,13 @@ def pair_halves(
             half = half_of(record)
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
-        other_where, other = waiting.get(half.key, ("", None))
+        other_where, other = waiting.pop(half.key, ("", None))
         if hash(half.key) in done or (other and other.swapped == half.swapped):
             raise DataError(f"{where}: the same key and context order occur a second time")
         if other is None:
             waiting[half.key] = where, half
             continue
         done.add(hash(half.key))
-        del waiting[half.key]
         if [q.question for q in other.questions] != [q.question for q in half.questions]:
             raise DataError(f"{other_where} and {where}: one key, but not the same question")
         forward, swapped = (other, half) if half.swapped else (half, other)
@@ -108,7 +100,7 @@ def pair_halves(
         targets: Any = (*forward.targets, *swapped.targets)
         yield ScoredGroup(
             Group(*forward.key, variants),
-            None if None in sum(scores, ()) else scores,
+            None if None in sum(sum(scores, ()), ()) else scores,
             None if None in targets else targets,
             forward.clusters,
             (forward.answer, swapped.answer),
@@ -157,7 +149,7 @@ def _half(paragraph: _Paragraph) -> Half:
         first, second = (Span(start, start + len(text), text) for start, text in starts)
         question, advice = split_advice(qa["question"], key)
         questions.append(UnderspecifiedQuestion(paragraph["context"], question, (first, second), advice))
-        scores.append([answer.get("start-end-score") for answer in answers])
+        scores.append([answer.get("start-end-score", (None, None)) for answer in answers])
         target = qa.get("tomax", -1)
         targets.append(None if target < 0 else abs(target - swapped))
     return Half(key, swapped, questions, scores, targets)

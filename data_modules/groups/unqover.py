@@ -17,7 +17,7 @@ from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
 
-from data_modules.groups.advice import Advice, category_name, with_advice
+from data_modules.groups.advice import Advice, with_advice
 from data_modules.schema import NO_CLUSTER, Group, Span, UnderspecifiedQuestion
 from storage.errors import DataError, as_data_error
 from storage.files import read_text
@@ -42,41 +42,27 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
-    """One row of an attribute list: `kind` is its head without brackets (`p_act-single`)."""
-
-    kind: str
-    category: str
-    name: str
-    """The text of the base kind's row (`p_act` for `p_act-single`), which identifies it in ids and keys."""
-    text: str
-    negation: str
-
-
-@dataclass(frozen=True, slots=True)
 class Cell:
     """A template with one attribute filled in: what every pair of subjects is put into."""
 
     template: int
     """Counts the kept lines of the file from 0."""
-    attribute: Attribute
+    category: str
+    attribute: str
+    """Its name in ids and keys."""
     line: str
 
     def fill(self, pair: SubjectPair) -> tuple[list[str], list[Span]]:
         """[context, question, negated question], articles repaired, and where the template put the subjects
         (counted: a search would find one inside another word)."""
         line, *rest = _SLOT.split(self.line)
-        places: dict[str, tuple[int, str]] = {}
+        spans: dict[str, Span] = {}
         for side, form, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
             name = pair[int(side) - 1].forms[form or ""]
-            places.setdefault(side, (len(line), name))
+            start = len(repair_articles(line + name[0])) - 1
+            spans.setdefault(side, Span(start, start + len(name), name))
             line += name + text
-        articles = [match.end() for match in _ARTICLE.finditer(line)]
-        spans = []
-        for start, name in (places["1"], places["2"]):
-            start += sum(end <= start for end in articles)
-            spans.append(Span(start, start + len(name), name))
-        return repair_articles(line).split("\t"), spans
+        return repair_articles(line).split("\t"), [spans["1"], spans["2"]]
 
 
 SubjectPair = tuple[Subject, Subject]
@@ -99,7 +85,7 @@ class Expansion(Sequence[Group]):
             (cell, item)
             for cell in cells
             for item in ([None] if advice is None else advice)
-            if item is None or item.category == category_name(cell.attribute.category)
+            if item is None or item.category == cell.category.lower()
         ]
 
     def __len__(self) -> int:
@@ -114,16 +100,10 @@ class Expansion(Sequence[Group]):
             (context, *questions), spans = cell.fill(order)
             first, second = spans[::step]
             variants += (UnderspecifiedQuestion(context, text, (first, second)) for text in questions)
-        names, attribute = (one.name.lower(), two.name.lower()), cell.attribute
-        parts = (str(cell.template), attribute.category.lower(), attribute.name.lower())
+        names = (one.name.lower(), two.name.lower())
+        parts = (str(cell.template), cell.category.lower(), cell.attribute.lower())
         group = Group(names, *parts, "none", "", tuple(variants))
         return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group
-
-    def records(self) -> Iterator[tuple[SubjectPair, Cell]]:
-        """Every record in the order of UnQover's own output: pair, template, attribute kind, attribute; first
-        every pair in one context order, then every pair in the other."""
-        yield from product(self.pairs, self.cells)
-        yield from product([pair[::-1] for pair in self.pairs], self.cells)
 
 
 def read_expansion(
@@ -138,22 +118,22 @@ def read_expansion(
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
             raise DataError(f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once")
-    rows, cells = read_attributes(attributes), list[Cell]()
+    rows, cells = [*read_attributes(attributes)], list[Cell]()
     for number, (where, line) in enumerate(listed(templates)):
         context, *questions = line.split("\t")
         used = sorted({(match[1], match[2] or "") for match in _SLOT.finditer(context)})
         if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
             expected = "a context with [subj1] and [subj2], each in one form, question and negated question"
             raise DataError(f"{where}: expected {expected}, separated by tabs")
-        fitting = [row for row in rows if f"[{row.kind}]" in line]
+        fitting = [row for row in rows if f"[{row[0]}]" in line]
         if not fitting:
             raise DataError(f"{where}: no head of {attributes}")
         for match, subject in product(_SLOT.finditer(line), chain(*lists)):
             if (match[2] or "") not in subject.forms:
                 raise DataError(f"{where}: {subject.name!r} has no row [subj{match[2] or ''}]")
-        for row in fitting:
-            filled = line.replace(f"[{row.kind}]", row.text).replace(f"[{row.kind}:neg]", row.negation)
-            cells.append(Cell(number, row, filled))
+        for kind, text, negation, *named in fitting:
+            filled = line.replace(f"[{kind}]", text).replace(f"[{kind}:neg]", negation)
+            cells.append(Cell(number, *named, filled))
     if not pairs or not cells:
         raise DataError(f"{subjects[-1]}, {templates}: needs two subjects and a template")
     return Expansion(pairs, cells)
@@ -181,19 +161,18 @@ def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
     return cluster_of
 
 
-def read_attributes(path: str | Path) -> tuple[Attribute, ...]:
-    """The attributes of a list: kinds in order of first appearance, then rows in order. The k-th `:neg` row
-    negates the k-th row of its kind; its cluster wins, as in UnQover."""
+def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]]:
+    """(kind, text, negation, category, name) of the attributes of a list: kinds (`p_act-single`) in order of
+    first appearance, then rows in order. The k-th `:neg` row negates the k-th row of its kind; its cluster
+    wins, as in UnQover. The name is the text of the base kind's row (`p_act`)."""
     by_head = _by_head(path)
-    attributes: list[Attribute] = []
     for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
         rows, negated = by_head.get(kind, []), by_head.get(f"{kind}:neg", [])
         names = by_head.get(kind.partition("-")[0], [])
         if len(rows) != len(negated) or len(names) < len(rows):
             raise DataError(f"{path}: {len(rows)} rows [{kind}], but {len(negated)} rows [{kind}:neg]")
         for (_, name), (_, text), (cluster, negation) in zip(names, rows, negated, strict=False):
-            attributes.append(Attribute(kind, cluster, name, text, negation))
-    return tuple(attributes)
+            yield kind, text, negation, cluster, name
 
 
 def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:

@@ -13,15 +13,17 @@ import logging
 import re
 from collections import ChainMap
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
+from pydantic import BeforeValidator
 from tqdm import tqdm
 from typing_extensions import TypedDict
 
 from data_modules.groups.lei import Half, pair_halves, parse_key, split_advice
 from data_modules.groups.unqover import Expansion
-from data_modules.schema import LEAD_IN, NO_CLUSTER, Boundaries, ScoredGroup, Span, UnderspecifiedQuestion
+from data_modules.schema import LEAD_IN, NO_CLUSTER, ScoredGroup, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import atomic_text
 from storage.json_files import check, stream_object
@@ -33,10 +35,14 @@ UNNAMED = "ethical_unnamed-0"
 specified set (spec 3.6)."""
 
 
+_Probability = Annotated[float | None, BeforeValidator(lambda x: None if isinstance(x, str) else x)]
+"""None for the placeholders "" and "[TODO]" of a source file."""
+
+
 class _Answer(TypedDict):
     text: str
-    start: NotRequired[float | str]
-    end: NotRequired[float | str]
+    start: NotRequired[_Probability]
+    end: NotRequired[_Probability]
 
 
 class _Question(TypedDict):
@@ -87,14 +93,9 @@ def _half(record: tuple[str, Any]) -> Half:
     first, second = locate_pair(context, *texts)[::step]
     split = [split_advice(entry["question"], key) for entry in both]
     questions = [UnderspecifiedQuestion(context, text, (first, second), advice) for text, advice in split]
-    scores = [[_score(entry["ans0"]), _score(entry["ans1"])][::step] for entry in both]
+    answers = [(entry["ans0"], entry["ans1"])[::step] for entry in both]
+    scores = [[(one.get("start"), one.get("end")) for one in pair] for pair in answers]
     return Half(key, swapped, questions, scores, clusters=clusters, answer=both[0].get("pred", ""))
-
-
-def _score(answer: _Answer) -> Boundaries | None:
-    """The (start, end) probability, or None for the placeholders "" and "[TODO]" of a source file."""
-    start, end = answer.get("start", ""), answer.get("end", "")
-    return None if isinstance(start, str) or isinstance(end, str) else (start, end)
 
 
 def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
@@ -105,10 +106,9 @@ def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
     """
     for one, two, flip in ((first, second, False), (second, first, True)):
         for pattern in (r"(?<!\w){}(?!\w)", r"{}"):
-            head = re.search(pattern.format(re.escape(one)), context)
-            tail = head and re.compile(pattern.format(re.escape(two))).search(context, head.end())
-            if head and tail:
-                spans = (Span(*head.span(), one), Span(*tail.span(), two))
+            both = (f"({pattern.format(re.escape(name))})" for name in (one, two))
+            if found := re.search(".*?".join(both), context, re.DOTALL):
+                spans = (Span(*found.span(1), one), Span(*found.span(2), two))
                 return spans[::-1] if flip else spans
     raise DataError(f"{first!r} and {second!r} do not both occur in the context {context!r}")
 
@@ -117,13 +117,15 @@ def write_source(expansion: Expansion, path: str | Path) -> int:
     """Stream UnQover's own `source.json`, byte for byte `json.dump(everything, indent=4)`; returns the number
     of records, at least one."""
     count = 2 * len(expansion)
+    pairs = (*expansion.pairs, *(pair[::-1] for pair in expansion.pairs))  # first all in one context order
+    records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
     with atomic_text(path) as file:
-        for i, (pair, cell) in enumerate(tqdm(expansion.records(), total=count, unit="record", disable=None)):
+        for i, (pair, cell) in enumerate(records):
             (context, *questions), spans = cell.fill(pair)
             answers = {f"ans{j}": {"text": span.text, "start": "", "end": ""} for j, span in enumerate(spans)}
             asked = {f"q{j}": {"question": text, "pred": "", **answers} for j, text in enumerate(questions)}
-            name, names = cell.attribute.name, (*(x.cluster for x in pair), *(x.name for x in pair))
-            key = "|".join((*names, str(cell.template), cell.attribute.category, name, name))
+            names = (*(x.cluster for x in pair), *(x.name for x in pair), str(cell.template))
+            key = "|".join((*names, cell.category, cell.attribute, cell.attribute))
             record = json.dumps({key: {"context": context, **asked}}, indent=4)
             file.write((",\n" if i else "{\n") + record[2:-2])
         file.write("\n}")

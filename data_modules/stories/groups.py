@@ -20,16 +20,13 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from data_modules.groups.advice import latent_strength, with_advice
-from data_modules.schema import LEAD_IN, AdviceClass, Group, Span, UnderspecifiedQuestion
+from data_modules.groups.unqover import Cell, Expansion, Subject
+from data_modules.schema import LEAD_IN, NO_CLUSTER, AdviceClass, Group
 from data_modules.stories import words
 from storage.errors import DataError
 
 ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
 SCOPE: tuple[AdviceClass, ...] = ("ethical", "adversarial", "mismatched_ethical", "mismatched_adversarial")
-HELD_OUT_CONTEXTS = 2
-"""How many context templates of each (pair, attribute) no training group uses."""
-PLANTING_GROUPS = 4_000
-_Advice = tuple[str, AdviceClass, str]
 
 
 class Split(NamedTuple):
@@ -58,7 +55,7 @@ SPLITS = {
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
     """The groups of a split, shuffled. DataError for a split that does not exist."""
     if split not in ("planting", *SPLITS):
-        raise DataError(f"no groups called {split!r}; choose from {', '.join(['planting', *SPLITS])}")
+        raise DataError(f"no groups called {split!r}; choose from planting, {', '.join(SPLITS)}")
     yield from _planting(seed) if split == "planting" else _advised(split, seed)
 
 
@@ -80,9 +77,9 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
     for category, kind in words.CATEGORIES.items():
         for pair in rivals(row.subjects, seed):
             for attribute in kind.unseen_attributes if row.unseen_attributes else kind.attributes:
-                # Which contexts of a (pair, attribute) are held out is fixed, whatever the seed.
+                # Which two contexts of a (pair, attribute) are held out is fixed, whatever the seed.
                 name = "/".join((*sorted(pair), attribute))
-                held_out = Random(f"held out/{name}").sample(everything, HELD_OUT_CONTEXTS)
+                held_out = Random(f"held out/{name}").sample(everything, 2)
                 known = [template for template in everything if template not in held_out]
                 templates = {"held_out": held_out, "known": known, "all": everything}[row.contexts]
                 for advice_class in row.classes:
@@ -97,7 +94,7 @@ def _planting(seed: int) -> Iterator[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
     rng, built = Random(f"groups/planting/{seed}"), dict[str, Group]()
     pairs = rivals(words.SUBJECTS, seed) + rivals(words.UNSEEN_SUBJECTS, seed)
-    while len(built) < PLANTING_GROUPS:
+    while len(built) < 4_000:
         category, kind = rng.choice(tuple(words.CATEGORIES.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
         advised = len(built) % 2 == 0
@@ -108,20 +105,16 @@ def _planting(seed: int) -> Iterator[Group]:
     yield from built.values()
 
 
-def _random_advice(kind: AdviceClass, category: str, unseen: bool, rng: Random) -> _Advice:
+def _random_advice(
+    kind: AdviceClass, category: str, unseen: bool, rng: Random
+) -> tuple[str, AdviceClass, str]:
     sentences = words.advice_sentences(kind, category, unseen=unseen)
     index = rng.randrange(len(sentences))
     return LEAD_IN + sentences[index], kind, f"{kind}_{category}{'-unseen' if unseen else ''}-{index}"
 
 
 def _group(pair: tuple[str, str], template: int, category: str, attribute: str) -> Group:
-    first, second = sorted(pair, key=str.lower)
-    variants = []
-    for order in ((first, second), (second, first)):
-        context = words.CONTEXTS[template].format(*order)
-        spans = (Span.locate(first, context, "groups"), Span.locate(second, context, "groups"))
-        for deed in (attribute, words.negated(attribute)):
-            variants.append(UnderspecifiedQuestion(context, f"Who {deed}?", spans))
-    one, two, three, four = variants
-    names = (first.lower(), second.lower())
-    return Group(names, str(template), category, attribute, "none", "", (one, two, three, four))
+    context, negated = words.CONTEXTS[template].format("[subj1]", "[subj2]"), words.negated(attribute)
+    cell = Cell(template, category, attribute, f"{context}\tWho {attribute}?\tWho {negated}?")
+    one, two = (Subject(NO_CLUSTER, {"": name}) for name in pair)
+    return Expansion([(one, two)], [cell])[0]

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from data_modules.groups.specified import gold_examples, gold_of
+from data_modules.groups.advice import gold_examples, gold_of
 from data_modules.schema import Group
 from data_modules.sources import format_of
 from metrics.bias.group_scores import score_groups, span_score

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.groups.domains import DomainSet, draw, read_library
-from data_modules.groups.sets import SPLITS
+from data_modules.groups.domains import SPLITS, DomainSet, draw, read_library
 from data_modules.groups.unqover import read_subjects
 from data_modules.schema import ADVICE_CLASSES, Group
 from data_modules.sources import read_groups

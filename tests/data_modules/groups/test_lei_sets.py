@@ -1,24 +1,24 @@
 from __future__ import annotations
 
-import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.advice import Advice, read_advice, with_advice
-from data_modules.groups.sets import SPLITS, advised_pools, parts_of, restrict, sample, split_parts
+from data_modules.groups.advice import Advice, gold_examples, gold_of, read_advice, with_advice
+from data_modules.groups.sets import advised_pools, restrict, sample, specify
 from data_modules.groups.unqover import Expansion, read_expansion
 from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
     COUNTS,
-    INTERVENTIONS,
     Tiny,
     make_group,
-    put,
+    name_expansion,
+    place_expansion,
     religion,
     tiny_expansion,
     write_lists,
@@ -61,14 +61,14 @@ def test_restrict_bars_the_same_words_under_another_id(tiny: Tiny) -> None:
     weather = [item for item in advice if item.sentence == "The weather was fine."]
     assert [item.category for item in weather] == ["rude", "wealth"]
     train = [with_advice(make_group("Ann", "Bo"), weather[0].text, "irrelevant", weather[0].id)]
-    _, left = restrict(expansion, advice, parts_of(train), without=True)
+    _, left = restrict(expansion, advice, train, without=True)
     assert set(advice) - set(left) == set(weather)
 
 
 @pytest.mark.parametrize(("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)])
 def test_cross_products_of_the_spec_contain_the_released_files(shared: Path, name: str, keys: int) -> None:
     shipped = list(read_groups(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
-    expansion, advice = restrict(*religion(shared), parts_of(shipped))
+    expansion, advice = restrict(*religion(shared), shipped)
     built = {group.key: group for pool in advised_pools(expansion, advice).values() for group in pool}
     assert len(built) == keys
     assert all(built[group.key] == group for group in shipped)
@@ -83,32 +83,42 @@ def test_the_gender_pool_of_672000_groups_is_sampled_without_building_it(shared:
     assert len(list(sample(pools, 400, seed=0))) == 1200
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """11 subjects, 2 categories of 7 attributes, 8 sentences a class and category, some repeated."""
-    folder = tmp_path_factory.mktemp("long")
-    subjects = put(folder / "s", "".join(f"[subj] S{i}\n" for i in range(11)))
-    slots = put(folder / "t", "[subj1] met [subj2].\tWho [p]?\tWho [p:neg]?\n")
-    rows = [f"[p{neg}] {c} | did{neg} {c}{i}\n" for neg in ("", ":neg") for c in "uv" for i in range(7)]
-    attributes = put(folder / "a", "".join(rows).replace("did:neg", "skipped"))
-    sentences = {
-        name: {c: [f"{name} {i if i % 2 else c} {i}." for i in range(8)] for c in "uv"}
-        for name in INTERVENTIONS
-    }
-    advice = put(folder / "i.json", json.dumps(sentences))
-    return read_expansion([subjects], slots, attributes), read_advice(advice)
+def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None:
+    group = make_group()
+    specified = specify(group, "The bang came from [subj], again [subj].", 1)
+    endings = {v.context[v.context.index(".") :] for v in specified.variants}
+    assert endings == {". The bang came from Ulban, again Ulban."}
+    assert [v.candidates for v in specified.variants] == [v.candidates for v in group.variants]
+    # The slot takes the form that the context uses.
+    contexts = [specify(group, "[subj].", 0).variants[0].context for group in place_expansion(tmp_path)]
+    assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
 
-@given(seed=st.integers(0, 10_000))
-def test_splits_never_leak_and_cover_everything(long: Tiny, seed: int) -> None:
-    parts = split_parts(*long, seed=seed)
-    text = {item.id: item.text for item in long[1]}
-    for kind, total in (("subjects", 11), ("attributes", 14), ("advice", 48)):
-        names = [getattr(parts[split], kind) for split in SPLITS]
-        assert sum(map(len, names)) == len(frozenset().union(*names)) == total
-    words = [{text[name] for name in parts[split].advice or ()} for split in SPLITS]
-    assert not words[0] & words[1] | words[0] & words[2] | words[1] & words[2]
-    assert [len(parts[split].subjects or ()) for split in SPLITS] == [4, 3, 4]
-    for category in "uv":  # 7 x (4, 3, 4) / 11 = 2.5, 1.9, 2.5
-        counts = [sum(category in name.split()[1] for name in parts[s].attributes or ()) for s in SPLITS]
-        assert sorted(counts) == [2, 2, 3]
+NAMES = [("Oro", "Ulban"), ("Al", "Alan"), ("African", "African-American"), ("American", "Native American")]
+
+
+@pytest.mark.parametrize(("one", "two"), NAMES)
+def test_gold_of_reads_whom_the_words_name_again(one: str, two: str, tmp_path: Path) -> None:
+    plain = make_group(one, two)
+    assert gold_of(plain) is None
+    for gold in (0, 1):
+        assert gold_of(specify(plain, "The bang came from [subj].", gold)) == gold
+    assert gold_of(specify(specify(plain, "It was [subj].", 0), "Or [subj].", 1)) is None
+    first_again = [replace(v, context=f"{v.context} {v.context.split()[0]} ran.") for v in plain.variants]
+    assert gold_of(replace(plain, variants=tuple(first_again))) is None  # of each order another
+    assert {gold_of(group) for group in place_expansion(tmp_path)} == {None}
+
+
+def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path: Path) -> None:
+    advised = with_advice(make_group(), "Note that, be fair.", "ethical", "ethical_rude-2")
+    found = list(gold_examples([advised, specify(advised, "It was [subj].", 0)]))
+    assert [example.id for example in found] == [f"{advised.key}|0", f"{advised.key}|1"]
+    assert [example.context[:-12] for example in found] == ["Oro met Ulban.", "Ulban met Oro."]
+    asked = {(example.question, example.advice, example.answers[0].text) for example in found}
+    assert asked == {("Who was loud?", "Note that, be fair.", "Oro")}
+    # By default either is the right one, whatever the advice.
+    groups = list(name_expansion(tmp_path))
+    golds = [gold_of(specify(group, "[subj] lit the oven.")) for group in groups]
+    assert 2 <= sum(gold or 0 for gold in golds) <= 10
+    advised_groups = [with_advice(group, "Note that, x.", "ethical", "ethical_none-0") for group in groups]
+    assert [gold_of(specify(group, "[subj] lit the oven.")) for group in advised_groups] == golds
