@@ -20,6 +20,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from random import Random
 from typing import NamedTuple
 
@@ -34,24 +35,13 @@ MIXES = {"conversation": (0.0, 0.0), "mixed": (0.12, 0.03)}
 """Shares of questions that are answered by yes or no, and of those that no story answers."""
 SPLITS = (*QA_SIZES, *(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES))
 CHOICE_SIZES = {"choices_train": 6000, "choices_dev": 300}
-CHOICES = 3
-"""Of a question of multiple choice."""
-PEOPLE = (*words.NAMES, *words.SUBJECTS, *words.UNSEEN_SUBJECTS)
-KINDS = (words.PLACES, words.OBJECTS, words.COLOURS, PEOPLE)
+GROUPS = words.SUBJECTS + words.UNSEEN_SUBJECTS
+KINDS = (words.PLACES, words.OBJECTS, words.COLOURS, words.NAMES + GROUPS)
 """Answers that may stand for one another."""
-MAX_TURNS = 2
 _UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
 """What no story tells: these questions teach the word unknown, not to look for evidence."""
 _CLAIMS = {" is in the ": "Is {} in the {}?", " has a ": "Does {} have a {}?"}
 """How a fact's sentence divides into subject and rest, and the question that puts it to the test."""
-
-
-class Person(NamedTuple):
-    """Someone in a story: `mention` introduces, `reference` acts, `answer` is the span that names them."""
-
-    mention: str
-    reference: str
-    answer: str
 
 
 class Fact(NamedTuple):
@@ -66,7 +56,7 @@ class Story(NamedTuple):
 
     context: str
     facts: tuple[Fact, ...]
-    people: tuple[Person, ...]
+    people: tuple[str, ...]
 
 
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
@@ -94,7 +84,7 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
         kind = next(kind for kind in KINDS if answer in kind)
         # Words that the story holds too would take a reader who binds facts to people.
         others = [word for word in kind if word not in story.context]
-        choices = [answer, *rng.sample(others, CHOICES - 1)]
+        choices = [answer, *rng.sample(others, 2)]
         rng.shuffle(choices)
         name = f"{split.replace('choices_', 'choice-')}-{seed}-{index}"
         prompt = f"{story.context} {question}"
@@ -106,8 +96,7 @@ def vocabulary() -> list[str]:
     stories and groups, sorted, and then what conversations and generated sentences add, sorted too."""
     from data_modules.interventions.augmentation import FRAMES
 
-    texts = [LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.SUBJECTS, *words.UNSEEN_SUBJECTS]
-    texts += [*words.NAMES, *words.MEETING_PLACES, *words.PLACES, *words.OBJECTS, *words.COLOURS]
+    texts = [LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.MEETING_PLACES, *chain(*KINDS)]
     for name, category in words.CATEGORIES.items():
         texts += [*category.attributes, *category.unseen_attributes, words.negated("")]
         for unseen in (False, True):
@@ -121,10 +110,10 @@ def vocabulary() -> list[str]:
 
 def story_of(split: str, draw: Callable[[], Story]) -> Story:
     """The first story drawn that belongs to a split; those named `dev` share none with the others."""
-    story = draw()
-    while (zlib.crc32(story.context.encode()) % DEV_BUCKETS == 0) != split.endswith("dev"):
+    while True:
         story = draw()
-    return story
+        if (zlib.crc32(story.context.encode()) % DEV_BUCKETS == 0) == split.endswith("dev"):
+            return story
 
 
 def make_story(rng: Random) -> Story:
@@ -138,63 +127,58 @@ def make_story(rng: Random) -> Story:
 def _conversation(rng: Random) -> Story:
     """The same in another order of draws."""
     people = _people(rng, rng.choice((2, 3)))
-    first, second = (kind(people, rng) for kind in rng.sample(_KINDS, 2))
+    first, second = ([*kind(people, rng)] for kind in rng.sample(_KINDS, 2))
     rng.shuffle(first)
     rng.shuffle(second)
     return _compose(people, [*first[:2], *second[:1]], rng)
 
 
-def _compose(people: list[Person], facts: list[Fact], rng: Random) -> Story:
+def _compose(people: list[str], facts: list[Fact], rng: Random) -> Story:
     """An introduction, which states no fact, then the facts and sometimes a filler, shuffled."""
     body = [fact.sentence for fact in facts]
     if rng.random() < 0.3:
         body.append(rng.choice(words.FILLERS))
     rng.shuffle(body)
-    *others, last = [person.mention for person in people]
+    *others, last = [_called(name, "a ") for name in people]
     opening = f"{', '.join(others)} and {last} met at the {rng.choice(words.MEETING_PLACES)}."
     return Story(" ".join((opening[0].upper() + opening[1:], *body)), tuple(facts), tuple(people))
 
 
-def _people(rng: Random, count: int) -> list[Person]:
-    named = [Person(name, name, name) for name in rng.sample(words.NAMES, count)]
-    groups = rng.sample(words.SUBJECTS + words.UNSEEN_SUBJECTS, count)
-    members = [Person(f"a {group}", f"The {group}", group) for group in groups]
-    return [rng.choice(pair) for pair in zip(named, members, strict=True)]
+def _people(rng: Random, count: int) -> list[str]:
+    """Some by their own name, some by that of their group."""
+    drawn = (rng.sample(kind, count) for kind in (words.NAMES, GROUPS))
+    return [rng.choice(pair) for pair in zip(*drawn, strict=True)]
 
 
-def _place_facts(people: list[Person], rng: Random) -> list[Fact]:
-    facts = []
-    for (_, who, answer), place in zip(people, rng.sample(words.PLACES, len(people)), strict=True):
-        questions = ((f"Who is in the {place}?", answer), (f"Where is {_inside(who)}?", place))
-        facts.append(Fact(f"{who} is in the {place}.", questions))
-    return facts
+def _called(name: str, article: str) -> str:
+    """Someone as sentences call them: Anna, but "the Velan"."""
+    return name if name in words.NAMES else article + name
 
 
-def _object_facts(people: list[Person], rng: Random) -> list[Fact]:
-    facts = []
+def _place_facts(people: list[str], rng: Random) -> Iterator[Fact]:
+    for name, place in zip(people, rng.sample(words.PLACES, len(people)), strict=True):
+        questions = ((f"Who is in the {place}?", name), (f"Where is {_called(name, 'the ')}?", place))
+        yield Fact(f"{_called(name, 'The ')} is in the {place}.", questions)
+
+
+def _object_facts(people: list[str], rng: Random) -> Iterator[Fact]:
     things, colours = (rng.sample(kind, len(people)) for kind in (words.OBJECTS, words.COLOURS))
-    for (_, who, answer), thing, colour in zip(people, things, colours, strict=True):
-        questions = [(f"Who has the {thing}?", answer), (f"What does {_inside(who)} have?", thing)]
+    for name, thing, colour in zip(people, things, colours, strict=True):
+        questions = [(f"Who has the {thing}?", name), (f"What does {_called(name, 'the ')} have?", thing)]
         questions.append((f"What colour is the {thing}?", colour))
-        facts.append(Fact(f"{who} has a {colour} {thing}.", tuple(questions)))
-    return facts
+        yield Fact(f"{_called(name, 'The ')} has a {colour} {thing}.", tuple(questions))
 
 
-def _deed_facts(people: list[Person], rng: Random) -> list[Fact]:
+def _deed_facts(people: list[str], rng: Random) -> Iterator[Fact]:
     """Facts that decide who has an attribute; two people may differ in nothing but its negation."""
     every = [d for c in words.CATEGORIES.values() for d in c.attributes + c.unseen_attributes]
     drawn = [rng.choice(every), *rng.sample(every, 2)]
     deeds = dict.fromkeys(deed for attribute in drawn for deed in (attribute, words.negated(attribute)))
-    pairs = zip(people, deeds, strict=False)
-    return [Fact(f"{x.reference} {deed}.", ((f"Who {deed}?", x.answer),)) for x, deed in pairs]
+    for name, deed in zip(people, deeds, strict=False):
+        yield Fact(f"{_called(name, 'The ')} {deed}.", ((f"Who {deed}?", name),))
 
 
 _KINDS = (_place_facts, _object_facts, _deed_facts)
-
-
-def _inside(reference: str) -> str:
-    """A reference inside a question ("the Velan", "Anna")."""
-    return reference.replace("The ", "the ", 1)
 
 
 def _ask(story: Story, rng: Random, name: str, fact: Fact | None = None) -> QAExample:
@@ -209,12 +193,12 @@ def _ask(story: Story, rng: Random, name: str, fact: Fact | None = None) -> QAEx
 
 def _turn(story: Story, yes_no: float, untold: float, rng: Random, name: str) -> QAExample:
     fact, *others = rng.sample(story.facts, len(story.facts))
-    history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, MAX_TURNS)])
+    history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, 2)])
     draw = rng.random()
     claims = _claims(fact, story.facts)
     plain = QAExample(name, story.context, "", history=history, dataset="stories")
     if draw < untold:
-        question = rng.choice(_UNTOLD).format(_inside(rng.choice(story.people).reference))
+        question = rng.choice(_UNTOLD).format(_called(rng.choice(story.people), "the "))
         return replace(plain, question=question, references=("unknown",))
     if draw > 1 - yes_no and claims:
         question, kind = rng.choice(claims)
@@ -232,6 +216,6 @@ def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, AnswerType]]
         subject, _, rest = fact.sentence.removesuffix(".").partition(verb)
         wrong = [half for who, half in alike if who != subject]
         if rest and wrong:
-            asked = (question.format(_inside(subject), half) for half in (rest, wrong[0]))
-            return [(next(asked), "yes"), (next(asked), "no")]
+            whom = subject.replace("The ", "the ", 1)
+            return [(question.format(whom, rest), "yes"), (question.format(whom, wrong[0]), "no")]
     return []

@@ -11,21 +11,19 @@ gets segment id 0, where XLNet's own tokenizer writes 3; no model looks there.)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """How one architecture writes a text and a pair; `:n` behind a piece is its segment id."""
 
     single: str
     pair: str
     special: str
     """The special tokens in the order of their ids, each behind its role."""
-    has_segments: bool = True
     pads_left: bool = False
 
 
@@ -40,7 +38,6 @@ LAYOUTS: dict[str, Layout] = {
         pair="<s> $A </s> </s> $B </s>",
         # RoBERTa writes <s> as both bos and cls; its pad id is 1, from which it numbers positions.
         special="bos <s>, pad <pad>, eos </s>, unk <unk>, cls <s>, sep </s>, mask <mask>",
-        has_segments=False,
     ),
     "xlnet": Layout(
         single="$A:0 <sep>:0 <cls>:2",
@@ -48,14 +45,9 @@ LAYOUTS: dict[str, Layout] = {
         special="unk <unk>, bos <s>, eos </s>, cls <cls>, sep <sep>, pad <pad>, mask <mask>",
         pads_left=True,
     ),
-    "llama": Layout(
-        single="<s> $A",
-        pair="<s> $A $B:1",
-        special="bos <s>, eos </s>, unk <unk>, pad <pad>",
-        has_segments=False,
-    ),
+    "llama": Layout("<s> $A", "<s> $A $B", special="bos <s>, eos </s>, unk <unk>, pad <pad>"),
 }
-LAYOUTS |= dict.fromkeys(("gpt2", "qwen2", "qwen3"), replace(LAYOUTS["llama"], single="$A", pair="$A $B:1"))
+LAYOUTS |= dict.fromkeys(("gpt2", "qwen2", "qwen3"), LAYOUTS["llama"]._replace(single="$A", pair="$A $B"))
 
 
 def build_tokenizer(
@@ -86,7 +78,7 @@ def build_tokenizer(
         tokenizer_object=tokenizer,
         **special,
         padding_side="left" if layout.pads_left else "right",
-        model_input_names=inputs if layout.has_segments else [inputs[0], inputs[2]],
+        model_input_names=inputs if ":" in layout.pair else [inputs[0], inputs[2]],
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
     )

@@ -1,4 +1,4 @@
-"""The embedded data: deterministic, well-formed, and split as promised."""
+"""The embedded data: deterministic, well-formed, and split as promised; its word-level tokenizer."""
 
 from __future__ import annotations
 
@@ -51,15 +51,9 @@ def stated(example: QAExample) -> bool:
 def test_groups_are_well_formed(split: str) -> None:
     assert len({group.key for group in ALL[split]}) == len(ALL[split])
     for group in ALL[split]:
-        assert group.subjects[0] < group.subjects[1]
-        for variant in group.variants:
-            assert tuple(span.text.lower() for span in variant.candidates) == group.subjects
-        x1_first, x2_first = group.variants[:2], group.variants[2:]
-        assert all(v.candidates[0].start < v.candidates[1].start for v in x1_first)
-        assert all(v.candidates[0].start > v.candidates[1].start for v in x2_first)
         questions = [f"Who {group.attribute}?", f"Who never {group.attribute}?"]
-        assert [v.question for v in x1_first] == [v.question for v in x2_first] == questions
-        assert len({v.advice for v in group.variants}) == 1
+        assert [variant.question for variant in group.variants] == questions * 2
+        assert len({variant.advice for variant in group.variants}) == 1
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -104,3 +98,39 @@ def test_vocabulary_holds_every_word_of_the_texts() -> None:
         texts |= {t for g in split for v in g.variants for t in (v.advice, v.question, v.context)}
     used = {token for ids in tokenizer(sorted(texts))["input_ids"] for token in ids}
     assert set(tokenizer.convert_ids_to_tokens(sorted(used))) == {*listed, "[CLS]", "[SEP]"}
+
+
+WORDS = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
+QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
+ARCHITECTURES = ["bert", "roberta", "xlnet"]
+PAIRS = [
+    ("bert", "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]", [0] * 7 + [1] * 7),
+    ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
+    ("xlnet", "who has the ball ? <sep> anna has the red ball . <sep> <cls>", [0] * 6 + [1] * 7 + [2]),
+]
+
+
+@pytest.mark.parametrize(("architecture", "tokens", "segments"), PAIRS)
+def test_build_tokenizer_lays_pairs_out_as_the_architecture(
+    architecture: str, tokens: str, segments: list[int] | None
+) -> None:
+    tokenizer = build_tokenizer(architecture, WORDS)
+    encoded = tokenizer(QUESTION, CONTEXT)
+    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens.split()
+    assert encoded.get("token_type_ids") == segments
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@given(
+    pieces=st.lists(st.sampled_from([*WORDS, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
+    data=st.data(),
+)
+def test_build_tokenizer_offsets_cut_words_out_of_the_text(
+    architecture: str, pieces: list[str], data: st.DataObject
+) -> None:
+    gaps = data.draw(st.lists(st.sampled_from([" ", "  ", "\n"]), min_size=len(pieces), max_size=len(pieces)))
+    text = "".join(piece + gap for piece, gap in zip(pieces, gaps, strict=True))
+    encoded = build_tokenizer(architecture, WORDS)(
+        text, return_offsets_mapping=True, add_special_tokens=False
+    )
+    assert [text[a:b] for a, b in encoded["offset_mapping"]] == pieces
