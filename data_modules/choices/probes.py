@@ -58,7 +58,7 @@ def no_right_answer(
     changed = []
     for i, donor in _draw(examples, "no_right_answer", seed, targets, fits):
         choices = list(examples[i].choices)
-        choices[examples[i].label] = right_choice(examples[donor])
+        choices[examples[i].label] = examples[donor].choices[examples[donor].label]
         example = replace(examples[i], choices=tuple(choices))
         changed.append(replace(example, probe="no_right_answer", donors=(donor,)))
     return changed
@@ -103,16 +103,11 @@ def choice_paralysis(
                 f"question {examples[i].id}: choice paralysis with {n} choices needs {n - 1} different right "
                 f"choices of other prompts, there are {len(donors)}; give more questions or fewer choices"
             )
-        choices, slot = [right_choice(examples[j]) for j in donors], int(place * n)
-        choices.insert(slot, right_choice(examples[i]))
+        choices, slot = [examples[j].choices[examples[j].label] for j in donors], int(place * n)
+        choices.insert(slot, examples[i].choices[examples[i].label])
         example = replace(examples[i], choices=tuple(choices), label=slot)
         changed.append(replace(example, probe="choice_paralysis", donors=tuple(donors)))
     return changed
-
-
-def right_choice(example: ChoiceQuestion) -> str:
-    """Its text."""
-    return example.choices[example.label]
 
 
 def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) -> list[int]:

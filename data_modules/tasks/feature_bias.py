@@ -99,12 +99,6 @@ class FeatureTask:
         return {cell: getattr(self, f"testset_{cell}") for cell in CELLS}
 
 
-def write_task(path: str | Path, task: FeatureTask) -> None:
-    """One JSON object, whole or not at all; what is not known is left out."""
-    document = asdict(task, dict_factory=lambda items: {k: v for k, v in items if v not in ("", None, {})})
-    write_text(Path(path), json.dumps(document, ensure_ascii=False, indent=1) + "\n")
-
-
 def build_task(
     name: str,
     labelled_texts: Iterable[LabelledText],
@@ -229,8 +223,8 @@ def write_feature_tasks(
     for name, path in files.items():
         how, about = known[name], made_from | {"label": known[name].label}
         built = build_task(name, how.read(input), how, about, min_demos=min_demos)
-        output.mkdir(parents=True, exist_ok=True)
-        write_task(path, built)
+        told = asdict(built, dict_factory=lambda x: {k: v for k, v in x if v not in ("", None, {})})
+        write_text(path, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
         left = f"{built.made_from['on_neither_side']} on neither side, {built.made_from['repeated']} repeated"
         lines.append(f"{path}: tests {tests}; left out: {left}")

@@ -72,9 +72,7 @@ def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> Non
     [
         ([PIQA, PIQA], ["0"], "labels: 1 .*rows has 2"),
         ([PIQA, PIQA], ["0", "2"], "labels, line 2.*label 2"),
-        ([PIQA, PIQA, PIQA], ["0", "", "1"], "labels, line 2"),
         ([PIQA], None, "rows, line 1: .*'label'"),
-        ([PIQA | {"label": -1}], None, "label -1"),
         ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], None, "line 2: .*sol1"),
         ([{"question": "?"}], None, "rows: unknown format"),
         ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], None, "line 1.*label is 2"),
