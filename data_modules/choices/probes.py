@@ -153,5 +153,5 @@ def _draw(
             fitting = every[fits(i, every)]
             if not len(fitting):
                 raise DataError(f"question {examples[i].id}: no text for {probe} fits; give more questions")
-            place = rng.integers(len(fitting))
+            place = int(rng.integers(len(fitting)))
         yield i, int(fitting[place])

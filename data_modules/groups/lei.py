@@ -37,8 +37,8 @@ class Half(NamedTuple):
     """To the question."""
 
 
-_Score = NotRequired[tuple[float, float]]
-_Answer = TypedDict("_Answer", {"text": str, "answer_start": int, "start-end-score": _Score})
+_Score = tuple[float, float]
+_Answer = TypedDict("_Answer", {"text": str, "answer_start": int, "start-end-score": NotRequired[_Score]})
 
 
 class _Qa(TypedDict):
