@@ -165,17 +165,16 @@ class QuestionsDataModule(TextDataModule):
             with FileLock(path.with_suffix(".lock")) if self.cache else nullcontext():
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))
-                    made, reasons = made_of(examples, variant)
-                    table = encode_questions(made, self.tokenizer, self.encoding, reasons.elements())
+                    made, rejected = made_of(examples, variant)
+                    table = encode_questions(made, self.tokenizer, self.encoding, rejected.elements())
                     if self.cache:
                         datasets.disable_progress_bars()
                         table.save_to_disk(f"{path}.part", num_shards=1)
                         Path(f"{path}.part").rename(path)
             if self.cache:
                 table = datasets.load_from_disk(path).with_format("arrow")
-            rejected = Counter(table.data.column("rejected").drop_null().to_pylist())
-            kept = len(table) - table.data.column("id").null_count  # which first windows have
-            report_rejected(kept, rejected, variant, source)
+            ids, reasons = (table.data.column(name).drop_null() for name in ("id", "rejected"))
+            report_rejected(len(ids), Counter(reasons.to_pylist()), variant, source)  # first windows have ids
             tables[variant] = table
         return tables
 

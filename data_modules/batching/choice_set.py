@@ -104,9 +104,12 @@ def encode_choices(
         DataError: a decoder's row is too long.
     """
     if architecture in DECODERS:
-        prompts = map(_prompt, questions)
-        for row in encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture)):
-            yield [row]
+        prompts = []
+        for question in questions:
+            text = CHOOSE.format(prompt=question.prompt.strip()).strip()
+            messages, choices = [{"role": "user", "content": text}], [c.strip() for c in question.choices]
+            prompts.append(Prompt(messages, text, 0, choices, f"question {question.id}"))
+        yield from ([row] for row in encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture)))
         return
 
     def written(text: str) -> str:
@@ -118,9 +121,3 @@ def encode_choices(
         rows = tokenizer(pairs, truncation="longest_first", max_length=encoding.max_length).encodings
         tokens = ((np.array(row.ids, np.int32), np.array(row.type_ids, np.uint8)) for row in rows)
         yield [EncodedRow(*both, np.full((len(both[0]), 2), -1), 0, example) for both in tokens]
-
-
-def _prompt(question: ChoiceQuestion) -> Prompt:
-    text = CHOOSE.format(prompt=question.prompt.strip()).strip()
-    choices = [choice.strip() for choice in question.choices]
-    return Prompt([{"role": "user", "content": text}], text, 0, choices, f"question {question.id}")

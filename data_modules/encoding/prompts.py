@@ -106,18 +106,6 @@ def around_answer(tokenizer: Any, chat: Literal["auto", "never"]) -> tuple[str, 
     return lead if lead.isspace() else "", ends[:1]
 
 
-def prompt_text(item: Prompt, tokenizer: Any, chat: bool) -> tuple[str, int]:
-    """The prompt up to where the answer begins, and where the context begins in it."""
-    if chat:
-        text = written(tokenizer, item.messages, add_generation_prompt=True)
-    else:
-        text = "\n\n".join(message["content"] for message in item.messages)
-    at = text.rfind(item.shown.strip())  # templates may strip what they are given
-    if at < 0:
-        raise DataError(f"{item.name}: the chat template changes the text; set encoding.prompts.chat=never")
-    return text, at + len(item.shown.lstrip()) - item.context_length
-
-
 def encode_prompts(
     prompts: Iterable[Prompt], tokenizer: Any, encoding: Encoding, *, end: bool = False
 ) -> Iterator[EncodedRow]:
@@ -132,7 +120,15 @@ def encode_prompts(
     # Chat templates write all special tokens themselves.
     options = {"add_special_tokens": not chat, "return_offsets_mapping": True, "verbose": False}
     for example, prompt in enumerate(prompts):
-        text, context_at = prompt_text(prompt, tokenizer, chat)
+        if chat:
+            text = written(tokenizer, prompt.messages, add_generation_prompt=True)
+        else:
+            text = "\n\n".join(message["content"] for message in prompt.messages)
+        at = text.rfind(prompt.shown.strip())  # templates may strip what they are given
+        if at < 0:
+            no_place = "the chat template changes the text; set encoding.prompts.chat=never"
+            raise DataError(f"{prompt.name}: {no_place}")
+        context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         encoded = tokenizer([text, *(f"{text}{space}{more}" for more in prompt.continuations)], **options)
         ids, *wholes = encoded["input_ids"]
         row, spans = [*ids], []

@@ -122,20 +122,17 @@ def _story(record: _Question, where: str) -> tuple[str, tuple[Span, ...], int]:
     story = story if given is None else given
     of_title = dict(zip(gold, offsets, strict=True))
     named = [(title, index) for title, index in facts if 0 <= index < len(gold[title])]
-    if given is None:
-        places = [of_title[title][index] for title, index in named]
-    else:
-        places = [_first_place(gold[title][index], given, where) for title, index in named]
+    places = []
+    for title, index in named:
+        if given is None:
+            places.append(of_title[title][index])
+            continue
+        sentence = gold[title][index]
+        found = re.search(r"\s+".join(map(re.escape, sentence.split())), given)
+        if found is None:
+            raise DataError(f"{where}: the supporting sentence {sentence.strip()!r} is not in its story")
+        places.append(found.span())
     spans = [Span(start, end, story[start:end]) for start, end in sorted(set(places)) if start < end]
     if not spans:
         raise DataError(f"{where}: no supporting fact is left; at least one must name a sentence")
     return story, tuple(spans), len(facts) - sum(start < end for start, end in places)
-
-
-def _first_place(sentence: str, story: str, where: str) -> tuple[int, int]:
-    """Where a sentence first stands in a story, with any white space between its words."""
-    words = [re.escape(word) for word in sentence.split()]
-    found = re.search(r"\s+".join(words), story)
-    if found is None:
-        raise DataError(f"{where}: the supporting sentence {sentence.strip()!r} is not in its story")
-    return found.span()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,17 +41,6 @@ def test_written_records_are_read_back(
     assert {format_of(folder / name).name for name in ("groups", "scored")} == {"groups"}
 
 
-def test_read_groups_names_line_and_fault(tmp_path: Path) -> None:
-    lacking, moved = asdict(make_group()), asdict(make_group())
-    del lacking["category"]
-    moved["variants"][3]["candidates"][1]["start"] += 1
-    path = tmp_path / "groups"
-    for wrong, named in ((lacking, "the field 'category'"), (moved, "offset 1 cuts 'lban'")):
-        path.write_text("".join(json.dumps(row) + "\n" for row in (asdict(make_group()), wrong)))
-        with pytest.raises(DataError, match=f"groups, line 2: .*{named}"):
-            list(read_groups(path))
-
-
 @st.composite
 def questions(draw: st.DrawFn) -> QAExample:
     context = draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
@@ -84,17 +74,22 @@ def test_written_questions_are_read_back(
     assert list(read_questions(path)) == written
 
 
+ASKED = QAExample("a", "Ida sat.", "Who?")
+
+
 @pytest.mark.parametrize(
-    ("change", "error"),
+    ("read", "record", "change", "error"),
     [
-        ({"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "question 'a': offset 0 cuts 'Ida'"),
-        ({"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "question 'a': offset -4"),
-        ({"context": 5}, "'context'"),
+        (read_questions, ASKED, {"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "offset 0 cuts 'Ida'"),
+        (read_questions, ASKED, {"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "'b': offset -4"),
+        (read_questions, ASKED, {"context": 5}, "'context'"),
+        (read_groups, make_group(), {"category": None}, "the field 'category'"),
     ],
 )
-def test_read_questions_names_line_and_fault(tmp_path: Path, change: dict, error: str) -> None:
-    row = {"id": "a", "context": "Ida sat.", "question": "Who?", "answer_type": "span"}
-    path = tmp_path / "questions.jsonl"
-    path.write_text(json.dumps(row) + "\n" + json.dumps(row | change))
-    with pytest.raises(DataError, match=f"questions.jsonl, line 2: .*{error}"):
-        list(read_questions(path))
+def test_a_bad_record_is_named_by_its_line(
+    tmp_path: Path, read: Any, record: Any, change: dict[str, Any], error: str
+) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps(asdict(record)) + "\n" + json.dumps(asdict(record) | change | {"id": "b"}))
+    with pytest.raises(DataError, match=f"records.jsonl, line 2: .*{error}"):
+        list(read(path))

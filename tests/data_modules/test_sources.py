@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +149,6 @@ def test_stories_need_no_download() -> None:
 
     assert first("stories:dev") == first("stories:dev?seed=0") != first("stories:dev?seed=1")
     assert next(read_groups("stories:train")).advice_class in ("ethical", "adversarial", "irrelevant")
-    for read, name in product(READERS, ("nowhere", "", "dev?seed=x", "dev?speed=1")):
-        with pytest.raises(DataError, match=re.escape(name)):
-            next(iter(read(f"stories:{name}")))
+    for read in READERS:
+        with pytest.raises(DataError, match="nowhere"):
+            next(iter(read("stories:nowhere")))

@@ -74,14 +74,6 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     np.testing.assert_array_equal(three.offsets_TE, [[-1, -1], [0, 1]])
 
 
-@pytest.mark.parametrize(
-    "content", ["{question} {advice}", "{context} {advice} {question} {options}", "{context} {question} {}"]
-)
-def test_a_prompt_needs_each_of_its_slots_once(content: str) -> None:
-    with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
-        Prompts(prompt=said(content))
-
-
 BO = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
 TEMPLATES = {
     "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>\\n' }}"
@@ -166,6 +158,9 @@ def test_choices_stand_behind_a_prompt_in_the_chat_template_or_not(chat: Any, pr
 
 
 def test_chat_that_cannot_be_is_refused() -> None:
+    for content in ("{question} {advice}", "{context} {advice} {question} {options}"):
+        with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
+            Prompts(prompt=said(content))
     words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
     with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"):
         never.resolved("bert")

@@ -66,11 +66,8 @@ def test_sentences_of_a_file_take_the_place_of_the_answers(coqa: Path, tmp_path:
 def test_mistakes_write_and_replace_nothing(
     coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads(coqa.read_text())
-    for part in ("questions", "answers"):
-        document["data"][0][part] = document["data"][0][part][:1]
     one, checkpoint = tmp_path / "one.json", tmp_path / "best.ckpt"
-    one.write_text(json.dumps(document))
+    one.write_text(json.dumps({"data": [told(STORY, QUESTIONS[:1])]}))
     assert run(one, "ts_r", tmp_path / "out") == 2
     assert "no question is left in variant ts_r: kept 0 of 1" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"coqa.json", "one.json"}

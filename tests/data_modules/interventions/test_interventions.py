@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_modules.batching.sets import PairSet, QASet
+from data_modules.batching.sets import PairSet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups_data import GroupsDataModule
-from data_modules.interventions.variants import perturb
 from data_modules.questions_data import Interventions
-from data_modules.records import write_records
-from data_modules.schema import QAExample
 from data_modules.sources import read_questions
 from storage.errors import DataError
 
@@ -45,20 +41,6 @@ def test_the_mixture_and_the_watched_sets() -> None:
         *zip(names, [False, False, True] * 2, strict=True)
     ]
     assert len(data.val_dataloader()) == len(sets)
-
-
-def test_rows_of_a_variant_are_questions_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "ts_r.jsonl"
-    made = [made for e in EXAMPLES if isinstance(made := perturb(e, "ts_r"), QAExample)]
-    write_records(made, path)
-    data = module(val_qa={"main": str(path)}, limit_val_qa=0)
-    data.setup("validate")
-    (only,) = data.eval_sets["val"]
-    assert isinstance(only.data, QASet)
-    found = only.data.questions(range(len(made)))
-    assert [(q.id, q.context) for q in found] == [(e.id, e.context) for e in made]
-    with pytest.raises(DataError, match="a variant already"):
-        module(val_qa={"main": str(path)}, interventions=Interventions(watch=["ts"])).setup("validate")
 
 
 def test_sets_that_would_share_a_name_are_refused() -> None:

@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from data_modules.interventions.variants import perturb, with_rationale
-from data_modules.schema import AnswerType, Deletion, QAExample, Rejected, Span, Turn, Variant
+from data_modules.schema import AnswerType, QAExample, Span, Turn, Variant
 from data_modules.sources import read_questions
 
 STORY = (
@@ -38,17 +38,10 @@ def example(
     )
 
 
-def made(original: QAExample, variant: Variant, **options: Any) -> QAExample:
-    result = perturb(original, variant, **options)
+def made(original: QAExample, variant: Variant) -> QAExample:
+    result = perturb(original, variant)
     assert isinstance(result, QAExample), result
     return result
-
-
-def reason(original: QAExample, variant: Variant, **options: Any) -> str:
-    result = perturb(original, variant, **options)
-    assert isinstance(result, Rejected), result
-    assert result.id == original.id
-    return result.reason
 
 
 def squeezed(text: str) -> str:
@@ -83,13 +76,6 @@ def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
     assert found.references == ("the cat",)
 
 
-def test_ts_r_rejects_what_begins_in_the_first_sentence_and_what_has_no_rationale() -> None:
-    assert reason(example("the well", "well"), "ts_r") == "rationale begins in the first sentence"
-    assert reason(example("", kind="unknown"), "ts_r") == "no rationale"
-    for variant in set(get_args(Deletion)) - {"os"}:
-        assert reason(example("", "well"), variant) == "no rationale"
-
-
 @pytest.mark.parametrize(
     ("asked", "appended"),
     [
@@ -104,14 +90,6 @@ def test_what_is_appended(asked: QAExample, appended: str) -> None:
     result = made(asked, "ts_r")
     assert (result.appended, result.answer_type) == (appended, "unknown")
     assert result.context.endswith(appended or ".")
-
-
-def test_a_generated_sentence_takes_the_place_of_the_answer() -> None:
-    found = made(example(BELL, "Moro"), "ts_r_aug", sentences={"q1": "A sign said MORO. "})
-    assert (found.context, found.appended) == ("Ida sat by the well. A sign said MORO.", "A sign said MORO.")
-    assert (found.variant, found.answer_type, found.kept) == ("ts_r_aug", "unknown", ((0, 20),))
-    deleted = made(example(BELL, "Moro"), "os_r_aug", sentences={"q1": "A sign said Moro."})
-    assert deleted.context.endswith("It snowed. A sign said Moro.")
 
 
 def test_the_rationale_of_extractive_data_is_the_sentence_of_its_first_answer() -> None:

@@ -57,18 +57,13 @@ def test_a_bad_question_is_named(tmp_path: Path, changes: dict[str, Any]) -> Non
         list(read_file(path))
 
 
-def test_rows_in_the_hubs_layout_follow_the_same_rules() -> None:
-    def read(texts: list[str], starts: list[int]) -> tuple[Span, ...]:
-        answers = {"text": texts, "answer_start": starts}
-        row = {"id": "1", "context": CONTEXT, "question": "Where?", "answers": answers}
-        (example,) = read_rows([("place 7", row)], "hub")
-        return example.answers
-
-    assert (read(["Rome"], [13]), read([], [])) == ((Span(13, 17, "Rome"),), ())
-    with pytest.raises(DataError, match=r"place 7 \(id 1\)"):
-        read(["Rome"], [1])
-    with pytest.raises(DataError, match=r"place 7: .*shorter"):
-        read(["a", "b"], [1])
+@pytest.mark.parametrize(
+    ("texts", "named"), [(["Rome"], r"place 7 \(id 1\): answer"), (["a", "b"], "place 7: .*shorter")]
+)
+def test_a_bad_row_in_the_hubs_layout_is_named(texts: list[str], named: str) -> None:
+    row = {"id": "1", "context": CONTEXT, "question": "", "answers": {"text": texts, "answer_start": [1]}}
+    with pytest.raises(DataError, match=named):
+        list(read_rows([("place 7", row)], "hub"))
 
 
 def test_real_files_are_read_whole(shared: Path) -> None:
