@@ -131,9 +131,9 @@ def read_expansion(
         for match, subject in product(_SLOT.finditer(line), chain(*lists)):
             if (match[2] or "") not in subject.forms:
                 raise DataError(f"{where}: {subject.name!r} has no row [subj{match[2] or ''}]")
-        for kind, text, negation, *named in fitting:
+        for kind, text, negation, category, name in fitting:
             filled = line.replace(f"[{kind}]", text).replace(f"[{kind}:neg]", negation)
-            cells.append(Cell(number, *named, filled))
+            cells.append(Cell(number, category, name, filled))
     if not pairs or not cells:
         raise DataError(f"{subjects[-1]}, {templates}: needs two subjects and a template")
     return Expansion(pairs, cells)
