@@ -1,4 +1,4 @@
-"""Trained models in files: `inspect` one, `load` one to ask it.
+"""Trained models in files: `inspect` one, `load` one to ask it, `start` training from one.
 
 A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
 configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True`.
@@ -21,6 +21,8 @@ from storage.errors import DataError
 from storage.files import read_archive
 from storage.json_files import load_json
 
+log = logging.getLogger(__name__)
+
 KEY = "interventune"
 """Where our part of a Lightning checkpoint lies."""
 FORMAT = 1
@@ -36,6 +38,16 @@ HEADS = {
     "causal": "models.heads.causal:CausalModel",
 }
 """The model of each kind of heads, by the name that checkpoints record."""
+
+START_FROM = {
+    "span": ("rationale",),
+    "rationale": ("span",),
+    "xlnet": ("span",),
+    "choice": ("span", "rationale", "xlnet"),
+    "causal": (),
+}
+"""Heads of checkpoints from which a model with others can start: it takes over the encoder and, but for
+`choice`, the span head."""
 
 M = TypeVar("M", bound=EncoderModel)
 
@@ -92,7 +104,7 @@ def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str,
 def inspect(path: str) -> CheckpointInfo:
     """Look at a `.ckpt` of ours, a Hugging Face folder or a Hub name without reading its weights.
     DataError where nothing usable is there."""
-    if not is_file(path):
+    if not _is_file(path):
         from models.pretrained import folder_architecture
 
         file = Path(path) / RECORD
@@ -130,7 +142,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     if not (fits or of_encoder):
         raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
     if info.heads:
-        return merged(whole(info, found, info.head_options, backbone)).eval(), info
+        return _merged(_whole(info, found, info.head_options, backbone)).eval(), info
     from models.pretrained import load_pretrained
 
     if of_encoder:
@@ -142,11 +154,70 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     return cast(M, model.eval()), info
 
 
-def is_file(path: str) -> bool:
+def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
+    """The model that training starts from, in training mode, with an adapter where `lora_rank` asks for one.
+    From a checkpoint with the same adapter that goes on; any other is merged before.
+
+    Weights that `backbone.checkpoint` does not hold start random, from torch's global seed; `START_FROM` says
+    what a checkpoint of ours gives. Of any other, encoder and span head are taken over.
+
+    Args:
+        options: of the heads, see the constructor of `kind`.
+
+    Raises:
+        DataError: nothing usable is there, or the checkpoint has heads, or options of them, from which
+            this model cannot start.
+    """
+    if backbone.causal != (kind.heads == "causal"):
+        what = f"{backbone.architecture} is {'a decoder' if backbone.causal else 'an encoder'}"
+        raise DataError(f"backbone.architecture: {what}, on which {kind.heads!r} heads do not go")
+    path = backbone.checkpoint
+    if _is_file(path):
+        model = _go_on(inspect(path).require(architecture=backbone.architecture), kind, options, backbone)
+    else:
+        from models.pretrained import load_pretrained
+
+        model = kind(load_pretrained(backbone), backbone.architecture, **options)
+    wanted = backbone.adapter
+    if model.adapter.get("rank") != wanted.get("rank"):
+        _merged(model)
+    if wanted:
+        if not model.adapter:
+            from models.adapters import add_adapter, base_digest
+
+            add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
+        for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
+            if not weight.requires_grad:
+                weight.data = weight.data.to(torch.bfloat16)
+    return model.train()
+
+
+def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
+    """What a model starts from by `START_FROM`, with the adapter of a checkpoint of the same heads."""
+    if info.heads == kind.heads:
+        model = _whole(info, kind, options, backbone)
+        if (wanted := model.head_options) != info.head_options:
+            raise DataError(f"{info.path}: heads with {info.head_options}, but {wanted} are asked for")
+        return model
+    if info.heads not in START_FROM[kind.heads]:
+        known = " or ".join(map(repr, (kind.heads, *START_FROM[kind.heads])))
+        raise DataError(
+            f"{info.path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads cannot "
+            f"start; give one with {known} heads"
+        )
+    if kind.heads == "choice":
+        other = _merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
+        return kind(other.encoder, info.architecture, **options)
+    span = _merged(_whole(info, heads_class("span"), {}, backbone))
+    log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
+    return kind(span.to_pretrained(), info.architecture, **options)
+
+
+def _is_file(path: str) -> bool:
     return Path(path).suffix == ".ckpt" or Path(path).is_file()
 
 
-def merged(model: M) -> M:
+def _merged(model: M) -> M:
     """The same model without an adapter."""
     if not model.adapter:
         return model
@@ -155,11 +226,10 @@ def merged(model: M) -> M:
     return merge_adapter(model)
 
 
-def whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
+def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
     """The model of a checkpoint of ours; its adapter, if it has one, stays apart."""
     if info.adapter:
         from models.adapters import add_adapter, base_digest, own_weights
-        from models.start import start
     base = info.adapter.get("base")
     try:
         if base:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from models.backbones import ARCHITECTURES, Backbone, EncoderModel
-from models.checkpoint import KEY, describe, heads_class
-from models.start import start
+from models.checkpoint import KEY, describe, heads_class, start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/test_likelihood.py."""
