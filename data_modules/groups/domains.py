@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, count, islice, product, zip_longest
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NotRequired, cast, get_args
+from typing import Any, NotRequired, cast
 from urllib.parse import parse_qsl
 from zlib import crc32
 
@@ -23,13 +23,12 @@ from pydantic import ConfigDict, PositiveInt, with_config
 from typing_extensions import TypedDict
 
 from data_modules.groups.advice import Advice, with_advice
+from data_modules.groups.sets import Split, apportion
 from data_modules.groups.unqover import Cell, Expansion, Subject, repair_articles
 from data_modules.schema import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import check, load_yaml
 
-Split = Literal["train", "dev", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 _TRIES = 200  # draws in a row that give nothing new, after which a pool counts as empty
 _EXACT = ConfigDict(extra="forbid")
 _Wordings = list[list[tuple[int, str]]]  # by form: (number, text with the slots of noun and topic)
@@ -84,7 +83,8 @@ def draw(options: DomainSet) -> Iterator[Group]:
     library = read_library(options.domains)
     names = list(library["domains"])
     if options.split:
-        names = _of_split(names, options.split)
+        placed = apportion(names, (2, 1, 1), Random(f"domain/{'/'.join(names)}"))
+        names = [name for name in names if placed[name] == options.split]
     order = Random(f"{options.seed}/domains").sample(names, len(names))
     if (options.number or 0) > len(order):
         raise DataError(f"domains: number={options.number}, but there are {len(order)} to choose from")
@@ -108,17 +108,6 @@ def draw(options: DomainSet) -> Iterator[Group]:
     result = list(drawn.values())
     Random(f"{options.seed}/order").shuffle(result)
     yield from result
-
-
-def _of_split(names: list[str], split: Split) -> list[str]:
-    """The domains of a split: shuffled, cut in proportion 2 : 1 : 1 by largest remainder, ties at random."""
-    random, shares = Random(f"domain/{'/'.join(names)}"), [len(names) / part for part in (2, 4, 4)]
-    counts = [int(share) for share in shares]
-    for i in sorted(range(3), key=lambda i: (counts[i] - shares[i], random.random())):
-        counts[i] += sum(counts) < len(names)
-    first = sum(counts[: SPLITS.index(split)])
-    chosen = random.sample(names, len(names))[first : first + counts[SPLITS.index(split)]]
-    return [name for name in names if name in chosen]
 
 
 def _groups(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from data_modules.groups.advice import Advice, read_advice
 from data_modules.groups.unqover import Expansion, listed, read_expansion, repair_articles
@@ -42,6 +42,48 @@ def restrict(
     pairs = [x for x in expansion.pairs if all((y.name.lower() in subjects) != without for y in x)]
     cells = [cell for cell in expansion.cells if (cell.attribute.lower() in attributes) != without]
     return Expansion(pairs, cells), tuple(filter(kept, advice))
+
+
+Split = Literal["train", "dev", "test"]
+
+
+def apportion(items: Iterable[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
+    """Each item's split: shuffled, then cut in proportion to `weights` by largest remainder, ties broken at
+    random."""
+    items = list(items)
+    shares = [len(items) * weight / sum(weights) for weight in weights]
+    counts = [int(share) for share in shares]
+    order = sorted(range(len(weights)), key=lambda i: (counts[i] - shares[i], random.random()))
+    for i in order[: len(items) - sum(counts)]:
+        counts[i] += 1
+    labels = [split for split, count in zip(get_args(Split), counts, strict=True) for _ in range(count)]
+    return dict(zip(random.sample(items, len(items)), labels, strict=True))
+
+
+def part(
+    expansion: Expansion, advice: Sequence[Advice], split: Split, *, seed: int = 0
+) -> tuple[Expansion, tuple[Advice, ...]]:
+    """The subjects, attributes and advice of one split: each list of subjects is divided 4 : 3 : 4, as LEI's
+    religions are, attributes within their category, sentences within their class and category (LEI spec 3.6).
+    None of them is in two splits; templates are shared."""
+    lists = [[pair[i].name.lower() for pair in expansion.pairs] for i in (0, 1)]
+    if set(lists[0]) & set(lists[1]):  # one list, and no second to pair it with
+        lists = [lists[0] + lists[1]]
+    strata = {f"subjects/{i}": names for i, names in enumerate(lists)}
+    for cell in expansion.cells:
+        strata.setdefault(f"attributes/{cell.category.lower()}", []).append(cell.attribute.lower())
+    for item in advice:
+        strata.setdefault(f"advice/{item.advice_class}/{item.category}", []).append(item.text)
+    placed: dict[tuple[str, str], Split] = {}
+    for stratum, names in strata.items():
+        kind = stratum.partition("/")[0]
+        fresh = (name for name in dict.fromkeys(names) if (kind, name) not in placed)
+        for name, place in apportion(fresh, (4, 3, 4), Random(f"{seed}/{stratum}")).items():
+            placed[kind, name] = place
+    pairs = [x for x in expansion.pairs if all(placed["subjects", y.name.lower()] == split for y in x)]
+    cells = [cell for cell in expansion.cells if placed["attributes", cell.attribute.lower()] == split]
+    chosen = (item for item in advice if placed["advice", item.text] == split)
+    return Expansion(pairs, cells), tuple(chosen)
 
 
 def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> dict[AdviceClass, Expansion]:
@@ -122,6 +164,7 @@ def write_groups(
     attributes: File,
     interventions: File | None = None,
     specified: File | None = None,
+    split: Split | None = None,
     like: File | None = None,
     disjoint_from: list[File] | None = None,
     per_class: Count | None = None,
@@ -134,6 +177,7 @@ def write_groups(
         interventune data lei --subjects nouns/subjects/religion --templates slots/religion_noact \\
             --attributes activities/biased_religion --interventions religion_interventions.json \\
             --disjoint-from train.json --per-class 400 --output test.jsonl
+      the test part of everything:  ... --split test --output test.jsonl
 
     Args:
         output: file to write.
@@ -143,10 +187,11 @@ def write_groups(
         attributes: attributes and their negations.
         interventions: JSON {class: {category: [sentence, ...]}}; groups without advice by default.
         specified: TSV: attribute, sentence with [subj] that decides the question.
+        split: only this part of the subjects (4 : 3 : 4), attributes and advice; parts share none.
         like: only subjects, attributes and advice that this file of groups has.
         disjoint_from: leave out subjects, attributes and advice of these files.
         per_class: sample N groups of each class; all by default.
-        seed: seed of --per-class.
+        seed: seed of --split and --per-class.
     """
     refuse_existing(output, overwrite=overwrite)
     expansion = read_expansion(subjects, templates, attributes)
@@ -154,6 +199,8 @@ def write_groups(
     unadvised = {cell.category.lower() for cell in expansion.cells}
     if advice and (unadvised := unadvised - {item.category for item in advice}):
         raise DataError(f"{interventions}: no advice for the category {min(unadvised)!r} of {attributes}")
+    if split:
+        expansion, advice = part(expansion, advice, split, seed=seed)
     if like:
         expansion, advice = restrict(expansion, advice, read_groups(like))
     for source in disjoint_from or ():
