@@ -151,7 +151,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
         model = kind(load_pretrained(backbone), architecture, **random)
     else:
         model = found(load_pretrained(backbone, new_head=logging.WARNING), architecture)
-    return cast(M, model.eval()), info
+    return model.eval(), info
 
 
 def start(backbone: Backbone, kind: type[M], **options: Any) -> M:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count, permutations, product
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from data_modules.schema import QAExample
 
@@ -22,24 +22,14 @@ WORDINGS = {
 
 YesNo = Literal["yes", "no"]
 
-
-class Schema(NamedTuple):
-    """A kind of story."""
-
-    story: str
-    """With {col1} and {col2}."""
-    first: str
-    """The thing of colour {col1}."""
-    second: str
-
-
-SCHEMAS: tuple[Schema, ...] = (
-    Schema("The {col1} car was standing in front of a {col2} house.", "car", "house"),
-    Schema("They played with a {col1} ball and {col2} bat.", "ball", "bat"),
-    Schema("The man was wearing a {col1} shirt and a {col2} jacket.", "shirt", "jacket"),
-    Schema("The house had a {col1} window and a {col2} door.", "window", "door"),
-    Schema("A {col1} glass was placed on a {col2} table.", "glass", "table"),
+SCHEMAS = (
+    ("The {col1} car was standing in front of a {col2} house.", "car", "house"),
+    ("They played with a {col1} ball and {col2} bat.", "ball", "bat"),
+    ("The man was wearing a {col1} shirt and a {col2} jacket.", "shirt", "jacket"),
+    ("The house had a {col1} window and a {col2} door.", "window", "door"),
+    ("A {col1} glass was placed on a {col2} table.", "glass", "table"),
 )
+"""Kinds of stories, each with the things of colour {col1} and of {col2}."""
 
 COLOURS = ("red", "blue", "green", "yellow", "black", "white")
 
@@ -54,11 +44,11 @@ def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
     """(number of the schema from 1 on, wording, question) for every schema with every pair of colours: four
     questions a story, two of them yes, in every wording. Ids: number (from 1 on) and wording."""
     numbers, answers = count(1), get_args(YesNo)
-    for (schema_number, schema), pair in product(enumerate(SCHEMAS, 1), COLOUR_PAIRS):
-        story = schema.story.format(col1=pair[0], col2=pair[1])
+    for (schema_number, (story, *things)), pair in product(enumerate(SCHEMAS, 1), COLOUR_PAIRS):
+        text = story.format(col1=pair[0], col2=pair[1])
         for answer, colours in zip(answers, (pair, pair[::-1]), strict=True):
-            for thing, colour in zip((schema.first, schema.second), colours, strict=True):
+            for thing, colour in zip(things, colours, strict=True):
                 number, said = next(numbers), {"answer_type": answer, "references": (answer,)}
                 for wording, form in WORDINGS.items():
-                    asked = (f"{number} {wording}", story, form.format(thing=thing, colour=colour))
+                    asked = (f"{number} {wording}", text, form.format(thing=thing, colour=colour))
                     yield schema_number, wording, QAExample(*asked, dataset="predicate-argument", **said)

@@ -94,11 +94,11 @@ def colour_stories() -> list[Story]:
         return next(third for third in following if third not in pair)
 
     stories = []
-    for schema in SCHEMAS:
+    for story, *things in SCHEMAS:
         for pair in COLOUR_PAIRS:
             colours = pair, (third_colour(pair[0], pair), pair[1]), (pair[0], third_colour(pair[1], pair))
-            text, *exchanged = (schema.story.format(col1=one, col2=two) for one, two in colours)
-            stories.append(Story(text, (exchanged[0], exchanged[1]), (schema.first, schema.second)))
+            text, *exchanged = (story.format(col1=one, col2=two) for one, two in colours)
+            stories.append(Story(text, (exchanged[0], exchanged[1]), (things[0], things[1])))
     return stories
 
 
