@@ -13,17 +13,18 @@ from matplotlib.figure import Figure
 from tests.conftest import once
 from tests.evaluation.protocol_cases import make_room
 
+DRAW = Figure.savefig
+
 
 @contextmanager
 def undrawn() -> Iterator[None]:
     """The first bytes of a picture in its place."""
-    draw = Figure.savefig
 
     def begin(figure: Figure, target: Any, **how: Any) -> None:
         if isinstance(target, Path):
             target.write_bytes(b"\x89PNG")
         else:
-            draw(figure, target, **how)
+            DRAW(figure, target, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", begin)
@@ -32,7 +33,6 @@ def undrawn() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _undrawn() -> Iterator[None]:
-    """Modules that look at pictures override this fixture."""
     with undrawn():
         yield
 

@@ -12,38 +12,30 @@ from typing import Any
 from weakref import WeakSet
 
 import pytest
+from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
 from evaluation.__main__ import main
 from evaluation.protocol import PROTOCOLS
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import told
-from tests.evaluation.conftest import undrawn
+from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import check_self_contained, page_of
 from tests.evaluation.protocol_cases import CASES, Case, Forwards
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
-ASKING = pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if case.protocol != "ask" and "--checkpoint" in case.flags(Path())],
-    ids=lambda case: case.protocol,
-)
 LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _undrawn() -> None:
-    """Pictures are drawn here."""
-
-
-def contents(folder: Path, drawn: bool = True) -> dict[str, bytes]:
-    """The files, pictures too if they are drawn; where the command names the folder itself, as OUTPUT."""
-    itself, paths = str(folder).encode(), (p for p in folder.iterdir() if drawn or p.suffix != ".png")
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files but for pictures; where the command names the folder itself, as OUTPUT."""
+    itself, paths = str(folder).encode(), (path for path in folder.iterdir() if path.suffix != ".png")
     return {path.name: path.read_bytes().replace(itself, b"OUTPUT") for path in paths}
 
 
 class Reports:
-    """The report of a case, made at most once, and how many modules were called for it. Nobody changes it."""
+    """The report of a case with its pictures drawn, made at most once, and how many modules were called for
+    it. Nobody changes it."""
 
     def __init__(self, room: Path, folder: Path) -> None:
         self.room, self.folder = room, folder
@@ -53,6 +45,7 @@ class Reports:
         output = self.folder / case.protocol
         if not output.exists():
             with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Figure, "savefig", DRAW)
                 forwards = Forwards(patch)
                 assert main(case.command(self.room, output)) == 0
             self.calls[case.protocol] = forwards.count
@@ -108,15 +101,12 @@ def test_it_refuses_and_replaces_another_report(
 
 
 @EVERY
-@pytest.mark.parametrize("broken", ["missing.ckpt", "broken.ckpt"])
 def test_a_bad_model_costs_one_line(
-    case: Case, broken: str, room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: Case, room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kind, colon, _ = case.model.rpartition(":")
-    command = case.command(room, tmp_path / "report", f"{kind}{colon}{broken}")
-    assert broken in told(capsys, *command)
-    with pytest.raises((ValueError, OSError), match=broken):
-        main([*command, "--debug"])
+    command = case.command(room, tmp_path / "report", f"{kind}{colon}broken.ckpt")
+    assert "broken.ckpt" in told(capsys, *command)
     assert not (tmp_path / "report").exists()
 
 
@@ -136,21 +126,22 @@ def test_it_goes_on(
         Forwards(patch, stop=whole // 2)
         assert main(command) == 130
     assert not (tmp_path / "report").exists()
-    with monkeypatch.context() as patch, undrawn():
+    with monkeypatch.context() as patch:
         rest = Forwards(patch)
         assert main(command) == 0
         assert 0 < rest.count < whole
-        assert contents(tmp_path / "report", drawn=False) == contents(undisturbed, drawn=False)
+        assert contents(tmp_path / "report") == contents(undisturbed)
         rest.count = 0
         assert main([*command, "--overwrite"]) == 0
         assert rest.count == 0
 
 
-@ASKING
+@pytest.mark.parametrize(("protocol", "least"), [("bias", 1), ("feature-bias", 1), ("shift", 2)])
 def test_one_model_is_held_at_a_time(
-    case: Case, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    protocol: str, least: int, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several models take no more memory than one; shift compares each with the first."""
+    (case,) = (case for case in CASES if case.protocol == protocol)
     models: WeakSet[PreTrainedModel] = WeakSet()
     real, held = PreTrainedModel.__init__, list[int]()
 
@@ -161,7 +152,7 @@ def test_one_model_is_held_at_a_time(
         held.append(len(models))
 
     monkeypatch.setattr(PreTrainedModel, "__init__", counting)
-    most, least = list[int](), 2 if case.protocol == "shift" else 1
+    most = list[int]()
     for count in (least, least + 1):
         command = case.command(room, tmp_path / f"{count}")
         at = command.index("--checkpoint") + 1
