@@ -160,8 +160,6 @@ class QuestionsDataModule(TextDataModule):
             options = {"limit": limit, "encoding": asdict(self.encoding), "variant": variant}
             content = json.dumps([source, digest, options, self.code], sort_keys=True)
             path = Path(self.cache, hashlib.sha256(content.encode()).hexdigest()[:32])
-            if self.cache:
-                path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(path.with_suffix(".lock")) if self.cache else nullcontext():
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))

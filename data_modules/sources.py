@@ -235,11 +235,11 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
         else:
             names = ("/".join(parts[:2]), parts[2]) if len(parts) == 3 else (folder,)
             loaded = datasets.load_dataset(*names, split=split or None)
-    if isinstance(loaded, dict) and len(loaded) > 1:
-        splits = ", ".join(loaded)
-        raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(loaded))} ({splits})")
-    rows: Iterable[Mapping[str, Any]] = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
-    return rows
+    splits: dict[str, Iterable[Mapping[str, Any]]] = loaded if isinstance(loaded, dict) else {"": loaded}
+    if len(splits) > 1:
+        known = ", ".join(splits)
+        raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} ({known})")
+    return next(iter(splits.values()))
 
 
 def split_labels(source: str) -> tuple[str, str]:

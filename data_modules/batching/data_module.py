@@ -97,9 +97,9 @@ class TextDataModule(pl.LightningDataModule):
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
         self.eval_batch_size, self.seed = eval_batch_size, seed or 0
-        workers = {"num_workers": num_workers, "persistent_workers": num_workers > 0}
+        workers = {"num_workers": num_workers, "worker_init_fn": outlive_signal}
         self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True, **workers}
-        self.loader_options["worker_init_fn"] = outlive_signal
+        self.loader_options["persistent_workers"] = num_workers > 0
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.sources: list[str] = []
         """Every source that the run may read."""
@@ -113,7 +113,7 @@ class TextDataModule(pl.LightningDataModule):
         return by_stage
 
     @abstractmethod
-    def make_train_set(self) -> tuple[Dataset, Draw | None]:
+    def make_train_set(self) -> tuple[Dataset | None, Draw | None]:
         """Read, or find prepared, what is trained on, and what draws its batches; None without any."""
 
     @abstractmethod

@@ -82,8 +82,9 @@ def encode_questions(
         for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
             pieces = [token_span(row.offsets_TE, piece) for piece in example.rationale]
             rationale_T = np.zeros(len(row.offsets_TE), dtype=bool)
-            for piece in pieces if None not in pieces else ():  # in a window that holds each of them whole
-                rationale_T[piece[0] : piece[1] + 1] = True
+            if None not in pieces:  # the window holds each of them whole
+                for start, last in filter(None, pieces):
+                    rationale_T[start : last + 1] = True
             rows.append(
                 {
                     "input_ids": row.input_ids_T,

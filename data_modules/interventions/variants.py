@@ -81,9 +81,8 @@ def with_rationale(example: QAExample) -> QAExample:
     """An example with its rationale: the annotated one; in data sets without such annotation the sentence
     that holds the first answer (two, if the answer runs over a boundary). An example without an answer span
     stays as it is."""
-    if example.rationale or example.dataset in ANNOTATED:
-        return example
-    if not example.answers or not example.answers[0].text.strip():
+    annotated = example.rationale or example.dataset in ANNOTATED
+    if annotated or not example.answers or not example.answers[0].text.strip():
         return example
     first, last = trim(example.context, example.answers[0].start, example.answers[0].end)
     spans = [(start, end) for start, end in sentence_spans(example.context) if first < end and start < last]
@@ -149,10 +148,9 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
         pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
     deleted = [text for text in deleted if any(character.isalnum() for character in text)]
     kept = "".join(context[start:end] for start, end in pieces)
-    if not kept.strip() and variant.startswith("ts"):
-        return Rejected(example.id, "rationale begins in the first sentence")
     if not kept.strip():
-        return Rejected(example.id, "nothing left beside the rationale")
+        cut, left = "rationale begins in the first sentence", "nothing left beside the rationale"
+        return Rejected(example.id, cut if variant.startswith("ts") else left)
     if any(occurs(text, kept) for text in deleted):
         return Rejected(example.id, "rationale occurs again in the kept text")
     appended = example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""

@@ -90,7 +90,8 @@ def answer_span(
         return (Span(*place, context[slice(*place)]),)
     signs = [*_WORD.finditer(rationale[-1].text)] if rationale else []
     last = ([match for match in signs if match[0][0].isalnum()] or signs)[-1:]
-    return tuple(Span(*(rationale[-1].start + at for at in match.span()), match[0]) for match in last)
+    start = rationale[-1].start if rationale else 0
+    return tuple(Span(start + match.start(), start + match.end(), match[0]) for match in last)
 
 
 def occurs(text: str, context: str) -> bool:

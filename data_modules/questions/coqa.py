@@ -89,8 +89,10 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
             )
             for n, a in enumerate(row["answers"], 1)
         ]
-        parts: Any = {"source": row["source"], "story": row["story"], "questions": questions}
-        yield from _examples(_Story(id=index, answers=answers, **parts), where)
+        told = _Story(
+            id=index, source=row["source"], story=row["story"], questions=questions, answers=answers
+        )
+        yield from _examples(told, where)
 
 
 def _examples(told: _Story, where: str) -> Iterator[QAExample]:
