@@ -10,9 +10,17 @@ from evaluation.__main__ import build_parser
 from evaluation.reproduce.tiny_classifier import save_classifier
 from models.__main__ import export
 from storage.command_line import make_parser
-from training.cli import main as train
+from training.cli import InterventuneCLI, all_steps
+from training.configs import checked_configs
 from training.sweep.run import sweep_of
 from training.sweep.select import Options as Select
+
+
+class Parsed(InterventuneCLI):
+    """Ends where a run would begin; a configuration that is shown takes as long as one that is parsed."""
+
+    def before_instantiate_classes(self) -> None:
+        raise SystemExit
 
 
 def understood(command: list[str]) -> None:
@@ -27,8 +35,8 @@ def understood(command: list[str]) -> None:
         make_parser(compare, module).parse_args(arguments)
     elif module == "training":
         with pytest.raises(SystemExit) as stop:
-            train([*arguments, "--print_config"])
-        assert stop.value.code in (0, None)
+            Parsed(all_steps(checked_configs(arguments)))
+        assert stop.value.code is None
     elif module == "evaluation":
         build_parser(arguments).parse_args(arguments)
     elif module == "data_modules":
