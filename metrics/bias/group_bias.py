@@ -63,24 +63,25 @@ class GroupBias(SumMetric):
             subject_NS: ids of (x1, x2) in the order of the scores' last axis, shape (N, 2).
             attribute_N: attribute ids, shape (N,).
         """
+        sums = self.sums
         group, (first_N, second_N) = score_groups(score_NVS), subject_NS.unbind(1)
         side_N = torch.where(first_N < second_N, 1.0, -1.0).double()
         pair_N = pair_index(
             torch.minimum(first_N, second_N), torch.maximum(first_N, second_N), self.num_subjects
         )
-        cell_N = (class_N * self.c_KPA.shape[1] + pair_N) * self.num_attributes + attribute_N
+        cell_N = (class_N * sums.c_KPA.shape[1] + pair_N) * self.num_attributes + attribute_N
         for total, value_N in (
-            (self.c_KPA, group.c_N * side_N),
-            (self.sign_KPA, group.c_N.sign() * side_N),
-            (self.c_normalised_KPA, group.c_normalised_N * side_N),
-            (self.count_KPA, torch.ones_like(cell_N)),
+            (sums.c_KPA, group.c_N * side_N),
+            (sums.sign_KPA, group.c_N.sign() * side_N),
+            (sums.c_normalised_KPA, group.c_normalised_N * side_N),
+            (sums.count_KPA, torch.ones_like(cell_N)),
         ):
             total.view(-1).scatter_add_(0, cell_N, value_N)
         for total, value_N in (
-            (self.abs_c_K, group.c_N.abs()),
-            (self.delta_K, group.delta_N),
-            (self.eps_K, group.eps_N),
-            (self.mass_K, group.mass_N),
+            (sums.abs_c_K, group.c_N.abs()),
+            (sums.delta_K, group.delta_N),
+            (sums.eps_K, group.eps_N),
+            (sums.mass_K, group.mass_N),
         ):
             total.scatter_add_(0, class_N, value_N)
 
