@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.groups.domains import SPLITS, DomainSet, draw, read_library
+from data_modules.groups.domains import DomainSet, Split, draw, read_library
 from data_modules.groups.unqover import read_subjects
 from data_modules.schema import ADVICE_CLASSES, Group
 from data_modules.sources import read_groups
@@ -20,7 +21,7 @@ from tests.data_modules.fixtures.tiny_lists import advice_of
 DOMAINS = read_library()["domains"]
 SET = st.builds(
     DomainSet,
-    split=st.none() | st.sampled_from(SPLITS),
+    split=st.none() | st.sampled_from(get_args(Split)),
     groups=st.integers(1, 60),
     number=st.integers(1, 5),
     wordings=st.none() | st.integers(1, 30),
@@ -80,7 +81,7 @@ def test_fewer_domains_and_wordings_lie_in_more(seed: int, number: int, more: in
 def test_splits_share_no_domain() -> None:
     train, dev, test = (
         {name for g in draw(DomainSet(split=split, groups=150)) for name in (g.domain, g.advice_domain)}
-        for split in SPLITS
+        for split in get_args(Split)
     )
     assert train & dev == train & test == dev & test == {""}
 

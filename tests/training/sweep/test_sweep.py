@@ -34,7 +34,7 @@ def written(folder: Path, content: dict[str, Any]) -> str:
     return str(path)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 90) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
@@ -107,16 +107,16 @@ def test_workers_share_a_study_whatever_ends_them(
     """The `fit` of one that is killed ends by itself; that of one that is told to stop goes on elsewhere. No
     other point is run twice."""
     storage = request.getfixturevalue("postgres") if database == "postgresql" else []
-    study, content = tmp_path / "study", SMALL | {"space": {"x": [1.0, 2.0, 3.0]}, "flags": ["--pause=3"]}
+    study, content = tmp_path / "study", SMALL | {"space": {"x": [1.0, 2.0, 3.0]}, "flags": ["--pause=6"]}
     workers = [begin(study, content, *storage)]
     wait_for(lambda: starts(study))
     workers += [begin(study, content, *storage)]
     wait_for(lambda: len(starts(study)) == 2)
     for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM), strict=True):
         worker.send_signal(end)
-    assert [worker.wait(30) for worker in workers] == [-9, 130]
+    assert [worker.wait(120) for worker in workers] == [-9, 130]
     workers = [begin(study, content, *storage) for _ in range(2)]
-    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert [worker.wait(240) for worker in workers] == [0, 0]
     assert starts(study) == {"x=1.0": 1, "x=2.0": 2, "x=3.0": 1}
     assert list(table(study)["val/score"]) == [1, 2, 3]
 
