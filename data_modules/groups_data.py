@@ -17,7 +17,7 @@ from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, randomly_advised, spread, unadvised, with_unadvised
 from data_modules.questions_data import QuestionsDataModule
 from data_modules.schema import ADVICE_CLASSES, DataError, Group, Targets
-from data_modules.sources import read_groups
+from data_modules.sources import read_groups, read_scored
 
 logger = logging.getLogger(__name__)
 
@@ -119,8 +119,6 @@ class GroupsDataModule(QuestionsDataModule):
 
     def written_targets(self) -> dict[str, Targets]:
         """By key, which subject each variant of an adversarial group should raise: `tomax` of LEI's files."""
-        from data_modules.groups.lei import read_scored
-
         found: dict[str, Targets] = {}
         for source in self.train_groups:
             for record in read_scored(source):

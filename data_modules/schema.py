@@ -1,14 +1,20 @@
-"""The records that every reader yields and everything downstream consumes.
+"""The records that every reader yields and everything downstream consumes; and files of them, JSON Lines of
+what `dataclasses.asdict` gives.
 
 All are frozen; text offsets are character offsets into the untouched context, end-exclusive.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
 
 from storage.errors import DataError
+from storage.files import atomic_text
+from storage.json_files import check
 
 AdviceClass = Literal[
     "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"
@@ -247,3 +253,22 @@ DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
 def query_text(question: str, advice: str) -> str:
     """The question with its advice right before it."""
     return f"{advice} {question}" if advice else question
+
+
+def write_records(records: Iterable[Any], path: str | Path) -> int:
+    """Write a file, whole or not at all; returns how many records it holds."""
+    with atomic_text(path) as file:
+        lines = (json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
+        return sum(1 for line in lines if file.write(line))
+
+
+def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+    """(place, row) of a file of questions -> questions; DataError names the place and the field."""
+    yield from (check(row, QAExample, where) for where, row in rows)
+
+
+def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
+    """The groups of a file of groups, or of groups with scores."""
+    for where, row in rows:
+        scored = isinstance(row, dict) and "group" in row
+        yield check(row, ScoredGroup, where) if scored else check(row, Group, where)

@@ -44,15 +44,15 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("groups", "groups", "records:read_groups", "subjects variants; group base_scores"),
+    Format("groups", "groups", "schema:read_groups", "subjects variants; group base_scores"),
     Format("unqover", "groups", "groups.unqover_source:read_scored", "x1|x2"),
     Format("lei", "groups", "groups.lei:read_scored", "data.paragraphs.key; data.paragraphs.intervention"),
     Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
     Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
     Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
     Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
-    Format("rows", "questions", "records:read_questions", "answer_type; variant kept"),
-    Format("choices", "choices", "choices.benchmarks:read_rows", ""),
+    Format("rows", "questions", "schema:read_questions", "answer_type; variant kept"),
+    Format("choices", "choices", "questions.multiple_choice:read_rows", ""),
     Format("squad", "questions", "questions.squad:read_rows", "context question"),
 )
 """In the order in which they are tried."""
@@ -83,8 +83,13 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
 def read_groups(*sources: str | Path) -> Iterator[Group]:
     """Groups of four variants, of one source after the other; DataError as for questions."""
     for source in sources:
-        for record in _read(str(source), "groups"):
-            yield record.group if isinstance(record, ScoredGroup) else record
+        yield from (record.group for record in read_scored(source))
+
+
+def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
+    """Groups with the scores, targets and answers that their source gives; DataError as for questions."""
+    for record in _read(str(source), "groups"):
+        yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
 
 
 def read_choices(source: str | Path) -> list[ChoiceQuestion]:
@@ -138,7 +143,7 @@ def _opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
 
 def choice_fields() -> str:
     """By which the benchmarks of multiple choice are known."""
-    from data_modules.choices.benchmarks import LAYOUTS
+    from data_modules.questions.multiple_choice import LAYOUTS
 
     return "; ".join(layout.fields for layout in LAYOUTS)
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from data_modules.groups.unqover_source import write_source
-from data_modules.records import write_records
-from data_modules.schema import QAExample, Span
+from data_modules.schema import QAExample, Span, write_records
 from data_modules.sources import format_of, read_choices, read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion

@@ -18,8 +18,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from data_modules.batching.choice_set import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
-from data_modules.records import write_records
-from data_modules.schema import Group, QAExample
+from data_modules.schema import Group, QAExample, write_records
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer

@@ -55,7 +55,7 @@ def test_equals_centred_kernels(seed: int, n: int, d: int, e: int) -> None:
 def test_blind_to_rotation_scale_and_offset(seed: int, scale: float, offset: float) -> None:
     x_LND, y_LNE = embeddings(40, 5, 4, seed)
     value_L = metric_of((x_LND, y_LNE)).compute()
-    moved = scale * (x_LND @ orthogonal(5, seed)) + offset
+    moved = scale * (x_LND @ orthogonal(5, seed) + offset)
     tolerance = {"rtol": 0, "atol": 1e-9}
     torch.testing.assert_close(metric_of((moved, y_LNE)).compute(), value_L, **tolerance)
     torch.testing.assert_close(metric_of((y_LNE, x_LND)).compute(), value_L, **tolerance)

@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import optuna
 import pandas as pd
+import sqlalchemy
 import yaml
 from filelock import FileLock
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
@@ -39,6 +40,8 @@ from training.sweep.file import Sweep, folder_name
 
 FIT = (sys.executable, "-m", "training", "fit")
 SIZES = "data.limit_train_groups"
+SILENT = """SELECT trial_id FROM trials
+    WHERE state = 'RUNNING' AND trial_id NOT IN (SELECT trial_id FROM trial_heartbeats)"""
 OTHER_JOB = re.compile(r"(SLURM|SRUN|TORCHELASTIC|MASTER|PMI|PMIX|OMPI)_.*|(.*_)?(RANK|WORLD_SIZE)")
 
 
@@ -103,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
 def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
     """Run what waits, and show the study; 1 when no point is complete. `argv`: of further workers."""
     folder = (options.output or Path("runs") / "sweeps" / sweep.study).absolute()
-    study = prepare(sweep, folder, options)
+    study, storage = prepare(sweep, folder, options)
     (own, *others) = shares(options.workers)
     command = [sys.executable, "-m", "training", "sweep", *argv, "--workers=1"]
     workers = [
@@ -111,7 +114,7 @@ def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
     ]
     os.environ.update(own)
     try:
-        work(sweep, study, folder)
+        work(sweep, study, storage, folder)
     except KeyboardInterrupt:
         for worker in workers:
             worker.terminate()
@@ -141,8 +144,8 @@ def shares(workers: int) -> list[dict[str, str]]:
     return [{"OMP_NUM_THREADS": threads}] * workers
 
 
-def prepare(sweep: Sweep, folder: Path, options: Options) -> optuna.Study:
-    """The study, with all points enqueued. ValueError for a bad point, or another sweep of this name."""
+def prepare(sweep: Sweep, folder: Path, options: Options) -> tuple[optuna.Study, RDBStorage]:
+    """The study, with all points enqueued; its database. ValueError: a bad point, another sweep's folder."""
     kept, content = folder / "sweep.json", json.loads(sweep.model_dump_json(exclude={"trials"}))
     if not kept.exists():
         check_first_point(sweep)
@@ -162,7 +165,7 @@ def prepare(sweep: Sweep, folder: Path, options: Options) -> optuna.Study:
             trial = known.get(number)
             if trial is None or (options.again and trial.state == TrialState.FAIL):
                 study.enqueue_trial(trial.params if trial else point, user_attrs={"point": number})
-    return study
+    return study, storage
 
 
 def check_first_point(sweep: Sweep) -> None:
@@ -225,7 +228,7 @@ def write_table(sweep: Sweep, study: optuna.Study, folder: Path) -> pd.DataFrame
     return table
 
 
-def work(sweep: Sweep, study: optuna.Study, folder: Path) -> None:
+def work(sweep: Sweep, study: optuna.Study, storage: RDBStorage, folder: Path) -> None:
     """Take the next point, until none waits and none runs."""
 
     def run(trial: Trial) -> float:
@@ -252,6 +255,10 @@ def work(sweep: Sweep, study: optuna.Study, folder: Path) -> None:
             with suppress(ValueError):  # this worker was silent too long, and its point was given to another
                 study.optimize(run, n_trials=1, catch=(Exception,))
         else:
+            with storage.engine.connect() as connection:  # whose worker died before the first sign of life
+                silent = connection.scalars(sqlalchemy.text(SILENT)).all()
+            for trial_id in silent:
+                storage.record_heartbeat(trial_id)
             fail_stale_trials(study)  # which brings back what dead workers left
             time.sleep(1)
 

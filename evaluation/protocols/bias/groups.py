@@ -16,7 +16,7 @@ from torch import Tensor
 
 from data_modules.groups.advice import gold_examples, gold_of
 from data_modules.schema import Group
-from data_modules.sources import format_of
+from data_modules.sources import read_scored
 from metrics.bias.group_scores import score_groups, span_score
 from storage.errors import DataError
 
@@ -116,15 +116,6 @@ def read_predictions(path: Path) -> DataFrame:
         DataError: another format, a group without scores, a score that is no probability, or no group; it
             names the file and the key.
     """
-    name = format_of(path).name
-    if name == "lei":
-        from data_modules.groups.lei import read_scored
-    elif name == "unqover":
-        from data_modules.groups.unqover_source import read_scored
-    elif name == "groups":
-        from data_modules.records import read_scored
-    else:
-        raise DataError(f"{path}: looks like {name}; needed are predictions in UnQover's or LEI's layout")
     rows, probability_NVSE = list[dict[str, Any]](), list[Any]()
     for record in read_scored(path):
         probability_VSE = np.array(record.base_scores or np.nan)

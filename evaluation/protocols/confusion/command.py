@@ -6,7 +6,7 @@ interventune evaluate confusion --checkpoint plain=A.ckpt probed=B.ckpt --input 
 interventune evaluate confusion --checkpoint uqa=hf:allenai/unifiedqa-t5-base \
     --input hub:baber/piqa:validation --sampling random --choices 5 --trials 3 --instances 50 --output DIR
 
-Probes spec B3 to B5. Probes: data_modules/choices/probes.py; readers: data_modules/choices/benchmarks.py.
+Probes spec B3 to B5; data_modules/tasks/confusion_probes.py, data_modules/questions/multiple_choice.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from data_modules.choices.probes import (
+from data_modules.schema import ChoiceQuestion
+from data_modules.tasks.confusion_probes import (
     Probe,
     choice_paralysis,
     draw_instances,
@@ -20,7 +21,6 @@ from data_modules.choices.probes import (
     no_right_answer,
     wrong_question,
 )
-from data_modules.schema import ChoiceQuestion
 from storage.command_line import AtLeast, Count
 from storage.errors import DataError
 

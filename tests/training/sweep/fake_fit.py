@@ -1,4 +1,4 @@
-"""Stands in for `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; `pause`: seconds."""
+"""For `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; `until`: a file to wait for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
 (folder / "checkpoints" / "last.ckpt").touch()
 with open(folder / "starts.txt", "a") as file:
     file.write(json.dumps({"flags": flags, "job": os.environ.get("SLURM_NTASKS")}) + "\n")
-time.sleep(float(flags.get("pause", 0)))
+while not Path(flags.get("until", "/")).exists():
+    time.sleep(0.05)
 if x < 0:
     sys.exit("a long story\nerror: x must not be negative")
 if x == 9:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pandas as pd
 import psutil
 import pytest
@@ -107,16 +108,18 @@ def test_workers_share_a_study_whatever_ends_them(
     """The `fit` of one that is killed ends by itself; that of one that is told to stop goes on elsewhere. No
     other point is run twice."""
     storage = request.getfixturevalue("postgres") if database == "postgresql" else []
-    study, content = tmp_path / "study", SMALL | {"space": {"x": [1.0, 2.0, 3.0]}, "flags": ["--pause=6"]}
-    workers = [begin(study, content, *storage)]
-    wait_for(lambda: starts(study))
-    workers += [begin(study, content, *storage)]
-    wait_for(lambda: len(starts(study)) == 2)
+    study, go_on = tmp_path / "study", tmp_path / "go_on"
+    content = SMALL | {"space": {"x": [1.0, 2.0, 3.0]}, "flags": [f"--until={go_on}"]}
+    workers = []
+    for number in (1, 2):
+        workers.append(begin(study, content, *storage))
+        wait_for(lambda number=number: len(starts(study)) == number)
     for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM), strict=True):
         worker.send_signal(end)
-    assert [worker.wait(120) for worker in workers] == [-9, 130]
+    assert [worker.wait(240) for worker in workers] == [-9, 130]
+    go_on.touch()
     workers = [begin(study, content, *storage) for _ in range(2)]
-    assert [worker.wait(240) for worker in workers] == [0, 0]
+    assert [worker.wait(400) for worker in workers] == [0, 0]
     assert starts(study) == {"x=1.0": 1, "x=2.0": 2, "x=3.0": 1}
     assert list(table(study)["val/score"]) == [1, 2, 3]
 
@@ -192,6 +195,15 @@ def test_one_line_says_what_is_wrong(
     assert word in said
     assert said.count("\n") == 1
     assert "hush" not in said
+
+
+def test_a_point_left_before_its_first_sign_of_life_is_run(tmp_path: Path, sweep: Callable[..., str]) -> None:
+    sweep(GRID)
+    study = optuna.load_study(study_name="fake", storage=f"sqlite:///{tmp_path}/study/study.db")
+    study.enqueue_trial({"x": 1.0}, user_attrs={"point": 0})
+    study.ask()
+    assert "2 complete" in sweep(GRID, "--dead-after=1")
+    assert all(trial.state.is_finished() for trial in study.trials)
 
 
 def test_a_study_is_not_mixed_with_another(tmp_path: Path, sweep: Callable[..., str]) -> None:

@@ -14,8 +14,7 @@ import pytest
 from scipy import stats
 
 import evaluation.answering.open
-from data_modules.records import write_records
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema import ChoiceQuestion, write_records
 from evaluation.answering.interface import Answerer
 from evaluation.protocols.confusion import command
 from tests.evaluation.cells import Cells

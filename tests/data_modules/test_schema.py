@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.records import read_scored, write_records
-from data_modules.schema import ANSWER_TYPES, VARIANTS, Group, QAExample, ScoredGroup, Span, Turn
-from data_modules.sources import format_of, read_groups, read_questions
+from data_modules.schema import (
+    ANSWER_TYPES,
+    VARIANTS,
+    Group,
+    QAExample,
+    ScoredGroup,
+    Span,
+    Turn,
+    write_records,
+)
+from data_modules.sources import format_of, read_groups, read_questions, read_scored
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group
 

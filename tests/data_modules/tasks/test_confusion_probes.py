@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.choices.probes import (
+from data_modules.schema import ChoiceQuestion
+from data_modules.tasks.confusion_probes import (
     choice_paralysis,
     draw_instances,
     no_question,
     no_right_answer,
     wrong_question,
 )
-from data_modules.schema import ChoiceQuestion
 from storage.errors import DataError
 
 Probe = Callable[[Sequence[ChoiceQuestion], int, Sequence[int]], list[ChoiceQuestion]]
