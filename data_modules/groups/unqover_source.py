@@ -21,8 +21,8 @@ from pydantic import BeforeValidator
 from tqdm import tqdm
 from typing_extensions import TypedDict
 
+from data_modules.groups.expansion import Expansion
 from data_modules.groups.lei import Half, pair_halves, parse_key, split_advice
-from data_modules.groups.unqover import Expansion
 from data_modules.schema import LEAD_IN, NO_CLUSTER, ScoredGroup, Span, UnderspecifiedQuestion
 from storage.errors import DataError
 from storage.files import atomic_text

@@ -10,7 +10,8 @@ import pytest
 
 from data_modules.groups.unqover_source import write_source
 from data_modules.schema import QAExample, Span, write_records
-from data_modules.sources import format_of, read_choices, read_groups, read_questions
+from data_modules.sources import read_choices, read_groups, read_questions
+from data_modules.sources.formats import opened
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
@@ -59,7 +60,7 @@ def files(tmp_path: Path) -> Path:
 def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
     names = ("lei.json", "squad", "data.txt", "a", "b", "data.json", "c")
     known = ["squad", "groups", "unqover", "coqa", "hotpotqa", "rows", "choices"]
-    assert [format_of(files / name).name for name in names] == known
+    assert [opened(str(files / name), None)[0].name for name in names] == known
     for name, dataset in (("lei.json", "squad"), ("a", "coqa"), ("b", "hotpotqa"), ("data.json", "coqa")):
         (example,) = read_questions(files / name)
         assert (example.dataset, example.context) == (dataset, EXAMPLE.context)

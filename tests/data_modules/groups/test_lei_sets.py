@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.advice import Advice, gold_examples, gold_of, read_advice, with_advice
+from data_modules.groups.expansion import Expansion
 from data_modules.groups.sets import Split, advised_pools, part, restrict, sample, specify
-from data_modules.groups.unqover import Expansion, read_expansion
+from data_modules.groups.unqover import read_expansion
 from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (

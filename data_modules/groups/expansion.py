@@ -1,0 +1,97 @@
+"""Templates with two slots, filled with every pair of subjects: underspecified questions (LEI spec 1.1, 1.2).
+
+The 2.7 million records of UnQover's gender domain are never stored: they are a few lists and arithmetic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from data_modules.groups.advice import Advice, with_advice
+from data_modules.schema import Group, Span, UnderspecifiedQuestion
+
+SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
+# The article before a vowel letter, however the word is spoken ("an European"), between single blanks only:
+# a tab keeps it from reaching from the context into a question.
+_ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One subject: its plain form first, then any others (`:dem`, the demonym), by the head's suffix."""
+
+    cluster: str
+    forms: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """The plain form, which identifies the subject in ids and keys."""
+        return self.forms[""]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A template with one attribute filled in: what every pair of subjects is put into."""
+
+    template: int
+    """Counts the kept lines of the file from 0."""
+    category: str
+    attribute: str
+    """Its name in ids and keys."""
+    line: str
+
+    def fill(self, pair: SubjectPair) -> tuple[list[str], list[Span]]:
+        """[context, question, negated question], articles repaired, and where the template put the subjects
+        (counted: a search would find one inside another word)."""
+        line, *rest = SLOT.split(self.line)
+        spans: dict[str, Span] = {}
+        for side, form, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+            name = pair[int(side) - 1].forms[form or ""]
+            start = len(repair_articles(line + name[0])) - 1
+            spans.setdefault(side, Span(start, start + len(name), name))
+            line += name + text
+        return repair_articles(line).split("\t"), [spans["1"], spans["2"]]
+
+
+SubjectPair = tuple[Subject, Subject]
+
+
+def repair_articles(line: str) -> str:
+    """`a European` -> `an European`: every lone article before a vowel letter (LEI spec 1.2, step 4)."""
+    return _ARTICLE.sub(r"\g<0>n", line)
+
+
+class Expansion(Sequence[Group]):
+    """The groups of some lists, made when they are asked for: every pair of subjects with every cell, without
+    advice, or with every `advice` of the cell's category."""
+
+    def __init__(
+        self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], advice: Sequence[Advice] | None = None
+    ) -> None:
+        self.pairs, self.cells = tuple(pairs), tuple(cells)
+        self._advised: list[tuple[Cell, Advice | None]] = [
+            (cell, item)
+            for cell in cells
+            for item in ([None] if advice is None else advice)
+            if item is None or item.category == cell.category.lower()
+        ]
+
+    def __len__(self) -> int:
+        return len(self.pairs) * len(self._advised)
+
+    def __getitem__(self, index: int) -> Group:  # type: ignore[override]  # no slices
+        pair_index, rest = divmod(range(len(self))[index], len(self._advised))
+        pair, (cell, advice) = self.pairs[pair_index], self._advised[rest]
+        one, two = sorted(pair, key=lambda subject: subject.name.lower())
+        variants: Any = []
+        for order, step in (((one, two), 1), ((two, one), -1)):
+            (context, *questions), spans = cell.fill(order)
+            first, second = spans[::step]
+            variants += (UnderspecifiedQuestion(context, text, (first, second)) for text in questions)
+        names = (one.name.lower(), two.name.lower())
+        parts = (str(cell.template), cell.category.lower(), cell.attribute.lower())
+        group = Group(names, *parts, "none", "", tuple(variants))
+        return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group
