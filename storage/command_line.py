@@ -26,10 +26,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from inspect import Parameter, cleandoc, signature
+from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origin, get_type_hints
+
+from docstring_parser.google import parse as parse_docstring
 
 Named = Annotated[str, "[NAME=]PATH"]
 """A path with the name that tables and figures call it by."""
@@ -204,22 +206,13 @@ def parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]:
 
 def about(function: Callable[..., Any]) -> str:
     """The docstring without its sections."""
-    text = cleandoc(function.__doc__ or "")
-    return min((text.partition(f"\n{name}:\n")[0] for name in ("Args", "Raises", "Returns")), key=len).strip()
+    return parse_docstring(function.__doc__ or "").description or ""
 
 
 def _parameter_help(function: Callable[..., Any]) -> dict[str, str]:
     """The section Args of a docstring, by parameter; of a class also those of its bases."""
     found: dict[str, str] = {}
-    for base in function.__bases__ if isinstance(function, type) else ():
-        found |= _parameter_help(base)
-    name, inside = "", False
-    for line in cleandoc(function.__doc__ or "").splitlines():
-        if not line.startswith(" ") and line:
-            inside = line == "Args:"
-        elif inside and line.startswith("    ") and not line.startswith("     "):
-            name, _, text = line.strip().partition(": ")
-            found[name] = text
-        elif inside and line.strip():
-            found[name] += " " + line.strip()
+    for documented in reversed(function.__mro__) if isinstance(function, type) else [function]:
+        for item in parse_docstring(documented.__doc__ or "").params:
+            found[item.arg_name] = " ".join((item.description or "").split())
     return found

@@ -20,7 +20,6 @@ from data_modules.schema import (
     write_records,
 )
 from data_modules.sources import read_groups, read_questions, read_scored
-from data_modules.sources.formats import opened
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group
 
@@ -47,7 +46,6 @@ def test_written_records_are_read_back(
     write_records(scored, folder / "scored")
     assert list(read_scored(folder / "scored")) == scored
     assert list(read_groups(folder / "scored")) == [record.group for record in scored]
-    assert {opened(str(folder / name), None)[0].name for name in ("groups", "scored")} == {"groups"}
 
 
 @st.composite

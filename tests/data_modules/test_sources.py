@@ -10,12 +10,12 @@ import pytest
 
 from data_modules.groups.unqover_source import write_source
 from data_modules.schema import QAExample, Span, write_records
-from data_modules.sources import read_choices, read_groups, read_questions
-from data_modules.sources.formats import opened
+from data_modules.sources import formats, read_choices, read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
+FORMATS = "squad groups unqover coqa hotpotqa rows choices"
 READERS = (read_questions, read_groups, read_choices)
 
 COQA = {
@@ -35,7 +35,6 @@ HOTPOT = {
 }
 SQUAD = {
     "id": "1",
-    "title": "t",
     "context": EXAMPLE.context,
     "question": "Where?",
     "answers": {"text": ["Rome"], "answer_start": [13]},
@@ -52,15 +51,14 @@ def files(tmp_path: Path) -> Path:
     write_source(name_expansion(tmp_path), tmp_path / "data.txt")
     (tmp_path / "a").write_text(json.dumps({"version": "1.0", "data": [COQA]}, indent=1))
     (tmp_path / "b").write_text(json.dumps([HOTPOT]))
-    write_records([replace(EXAMPLE, dataset="coqa", variant="ts")] * 1, tmp_path / "data.json")
+    write_records([replace(EXAMPLE, dataset="coqa", variant="ts")], tmp_path / "data.json")
     (tmp_path / "c").write_text('{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}\n')
     return tmp_path
 
 
 def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
-    names = ("lei.json", "squad", "data.txt", "a", "b", "data.json", "c")
-    known = ["squad", "groups", "unqover", "coqa", "hotpotqa", "rows", "choices"]
-    assert [opened(str(files / name), None)[0].name for name in names] == known
+    names = zip(["lei.json", "squad", "data.txt", "a", "b", "data.json", "c"], FORMATS.split(), strict=True)
+    assert all(formats.opened(str(files / name), None)[0].name == known for name, known in names)
     for name, dataset in (("lei.json", "squad"), ("a", "coqa"), ("b", "hotpotqa"), ("data.json", "coqa")):
         (example,) = read_questions(files / name)
         assert (example.dataset, example.context) == (dataset, EXAMPLE.context)
@@ -79,8 +77,7 @@ def test_kinds_are_not_taken_for_each_other(files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["{}", "[]", "1", '{"data": []}', '{"data": [{"paragraphs": [3]}]}', '{"a": 1}', "id,question\n"],
+    "content", ["{}", "[]", "1", '{"data": [{"paragraphs": [3]}]}', '{"a": 1}', "id,q\n"]
 )
 @pytest.mark.parametrize("read", READERS)
 def test_an_unknown_format_is_one_clear_error(tmp_path: Path, content: str, read: Any) -> None:
@@ -134,11 +131,8 @@ def test_the_hub_is_asked_for_name_and_split(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("rajpurkar/squad:validation[:100]", "rajpurkar/squad/plain_text:train"):
         assert list(read_questions(f"hub:{name}")) == [EXAMPLE]
     assert asked == [("rajpurkar/squad", "validation[:100]"), ("rajpurkar/squad", "plain_text", "train")]
-    for source, names in (
-        ("rajpurkar/squad", "rajpurkar/squad:train"),
-        ("broken:train", "no network and a long story$"),
-        ("", "hub:"),
-    ):
+    wrong = {"rajpurkar/squad": "squad:train", "broken:train": "no network and a long story$", "": "hub:"}
+    for source, names in wrong.items():
         with pytest.raises(DataError, match=names):
             list(read_questions(f"hub:{source}"))
 
