@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: demo-lei demo-ibt  ## both halves: advice against bias, deletion against unfaithful answers (6 minutes, no download)
+demo: demo-lei demo-ibt  ## both halves: advice against bias, deletion against unfaithful answers (5 minutes, no download)
 
 demo-lei: $(STAMP)  ## a tiny model learns to read, shows its bias, learns to follow advice
 	$(BIN)/interventune reproduce demo_lei

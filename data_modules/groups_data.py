@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain, count, repeat
@@ -14,7 +15,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from data_modules.batching.data_module import BatchIndex, Draw, EvalSet, TrainSet, process_rank
 from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.windows import Encoding
-from data_modules.groups.advice import by_class, randomly_advised, spread, unadvised, with_unadvised
+from data_modules.groups.advice import by_class, spread, unadvised, with_advice, with_unadvised
 from data_modules.questions_data import QuestionsDataModule
 from data_modules.schema import ADVICE_CLASSES, DataError, Group, Targets
 from data_modules.sources import read_groups, read_scored
@@ -127,6 +128,25 @@ class GroupsDataModule(QuestionsDataModule):
                 elif record.group.advice_class == "adversarial":
                     raise DataError(f"{source}: group {record.group.key!r} has no tomax")
         return found
+
+
+def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
+    """Every distinct unadvised group `copies` times, about half of them after a random advice sentence.
+
+    It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it
+    says nothing about the answer; all come out as class `none`.
+    """
+    rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
+    for group in groups:
+        if advice := group.variants[0].advice:
+            pools["" if group.domain else group.category][advice] = None
+    for group in unadvised(groups):
+        sentences = list(pools["" if group.domain else group.category])
+        for copy in range(copies):
+            advised = sentences and rng.random() < 0.5
+            advice = sentences[int(rng.integers(len(sentences)))] if advised else ""
+            result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
+    return result
 
 
 def group_batches(

@@ -206,7 +206,7 @@ def parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]:
 
 def about(function: Callable[..., Any]) -> str:
     """The docstring without its sections."""
-    return parse_docstring(function.__doc__ or "").description or ""
+    return (parse_docstring(function.__doc__ or "").description or "").strip()
 
 
 def _parameter_help(function: Callable[..., Any]) -> dict[str, str]:

@@ -23,15 +23,15 @@ from torch.utils.data import Dataset
 from data_modules.batching.batches import PairBatch, QABatch, sorted_batches
 from data_modules.encoding.windows import (
     CHUNK,
+    HISTORY_TURNS,
     EncodedRow,
     Encoding,
     encode_texts,
-    full_query,
     padded,
     token_span,
 )
 from data_modules.questions.answer_spans import answer_type
-from data_modules.schema import DECODERS, AnswerType, QAExample
+from data_modules.schema import DECODERS, AnswerType, QAExample, query_text
 from storage.errors import DataError
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
@@ -50,6 +50,26 @@ ROWS = pa.schema(
 
 Tokens = list[tuple[int, int, int]]
 """Start, end and id of every token of a row; start and end are -1 outside the context."""
+
+
+def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
+    """What an encoder reads of a question: history, advice and question (faithfulness spec 1.1.7, 1.4).
+
+    Earlier turns are marked by |Q| and |A| for RoBERTa, stand between the begin and end of sequence for
+    XLNet, which leaves out those whose answer is unknown, and one after the other for the others.
+    """
+    query, turns = query_text(example.question, example.advice), example.history
+    if not turns and example.dataset in ("", "squad", "stories"):
+        return query  # not of a conversation: nothing to mark
+    if encoding.architecture == "xlnet":
+        known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
+        bos, eos = tokenizer.bos_token, tokenizer.eos_token
+        earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:])
+        return f"{earlier}{bos} {query}"
+    turns = turns[-HISTORY_TURNS:]
+    if encoding.architecture == "roberta":
+        return "".join(f"|Q| {turn.question}|A| {turn.answer}" for turn in turns) + f"|Q| {query}"
+    return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [query])
 
 
 def encode_examples(

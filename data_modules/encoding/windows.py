@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.schema import DECODERS, QAExample, Span, query_text
+from data_modules.schema import DECODERS, Span
 from storage.errors import DataError
 
 Messages = list[dict[str, str]]
@@ -130,28 +130,6 @@ class EncodedRow(NamedTuple):
     """Index of the question among those encoded together."""
     spans: tuple[tuple[int, int], ...] = ()
     """Of a decoder: first and last token of each text behind the prompt."""
-
-
-def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
-    """What an encoder reads of a question: history, advice and question (faithfulness spec 1.1.7, 1.4).
-
-    Earlier turns are marked by |Q| and |A| for RoBERTa, stand between the begin and end of sequence for
-    XLNet, which leaves out those whose answer is unknown, and one after the other for the others.
-    """
-    query, turns = query_text(example.question, example.advice), example.history
-    if not turns and example.dataset in ("", "squad", "stories"):
-        return query  # not of a conversation: nothing to mark
-    if encoding.architecture == "xlnet":
-        from data_modules.questions.answer_spans import answer_type
-
-        known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
-        bos, eos = tokenizer.bos_token, tokenizer.eos_token
-        earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:])
-        return f"{earlier}{bos} {query}"
-    turns = turns[-HISTORY_TURNS:]
-    if encoding.architecture == "roberta":
-        return "".join(f"|Q| {turn.question}|A| {turn.answer}" for turn in turns) + f"|Q| {query}"
-    return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [query])
 
 
 def encode_texts(

@@ -2,8 +2,6 @@
 
 A file is one JSON object `{class: {category: [sentence, ...]}}`; advice goes to the groups of its category.
 
-A control with known truth is planted: a preference among subjects that is drawn, not found. Of two subjects
-the stronger one is preferred in answer to the question, the weaker one in answer to the negated question.
 LEI's control are groups whose contexts decide (spec 3.6): a model that ignores subjects fails there.
 """
 
@@ -105,43 +103,11 @@ def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
     return members
 
 
-Scope = Literal["category", "subject"]
-"""Whether a subject's strength differs from category to category, or is one for all."""
-
-
 def latent_strength(subject: str, category: str, seed: int) -> float:
     """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1): a
     function of names and seed, so that any file of groups has one."""
     digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int:
-    """Index (0 or 1) of the subject whose planted strength is greater."""
-    category = group.category if scope == "category" else ""
-    first, second = (latent_strength(subject, category, seed) for subject in group.subjects)
-    return 0 if first > second else 1
-
-
-def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
-    """Every distinct unadvised group `copies` times, about half of them after a random advice sentence.
-
-    It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it
-    says nothing about the answer; all come out as class `none`.
-    """
-    import numpy as np  # slow to import, and `data lei --help` does without
-
-    rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
-    for group in groups:
-        if advice := group.variants[0].advice:
-            pools["" if group.domain else group.category][advice] = None
-    for group in unadvised(groups):
-        sentences = list(pools["" if group.domain else group.category])
-        for copy in range(copies):
-            advised = sentences and rng.random() < 0.5
-            advice = sentences[int(rng.integers(len(sentences)))] if advised else ""
-            result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
-    return result
 
 
 def gold_of(group: Group) -> int | None:

@@ -1,21 +1,27 @@
-"""A control with known truth: plant a preference among subjects, so that there is a bias to steer.
+"""A control with known truth: plant a preference among subjects, so that there is a bias to steer. Of
+two subjects the stronger one is preferred in answer to the question, the weaker one in answer to the negated
+question.
 
 Shape letters: B groups, V variants of a group (4), S subjects (2), E boundaries (start, end).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
 from data_modules.batching.batches import TrainBatch
-from data_modules.groups.advice import Scope, preferred_subject
+from data_modules.groups.advice import latent_strength
+from data_modules.schema import Group
 from losses.group import planted_cross_entropy
 from models.backbones import Backbone
 from training.modules.qa import QAModule
+
+Scope = Literal["category", "subject"]
+"""Whether a subject's strength differs from category to category, or is one for all."""
 
 
 class PlantedModule(QAModule):
@@ -70,3 +76,10 @@ class PlantedModule(QAModule):
         span = self.span_loss(batch.qa)
         self.log("train/loss/span", span)
         return planted + span
+
+
+def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int:
+    """Index (0 or 1) of the subject whose planted strength is greater."""
+    category = group.category if scope == "category" else ""
+    first, second = (latent_strength(subject, category, seed) for subject in group.subjects)
+    return 0 if first > second else 1

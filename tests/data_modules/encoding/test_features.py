@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching.group_set import encode_groups
-from data_modules.batching.sets import WINDOW_TYPES, max_context
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, full_query, token_span
+from data_modules.batching.sets import WINDOW_TYPES, full_query, max_context
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
 from data_modules.schema import QAExample, Span, Turn
 from data_modules.stories.groups import groups
 from storage.errors import DataError

@@ -16,19 +16,18 @@ from scipy.stats import kstest
 from data_modules.groups.advice import (
     Advice,
     latent_strength,
-    preferred_subject,
-    randomly_advised,
     read_advice,
     spread,
     unadvised,
     with_advice,
     with_unadvised,
 )
-from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample, check_keys
+from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample, check_keys, randomly_advised
 from data_modules.schema import write_records
 from data_modules.stories.groups import groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, advice_of, make_group
+from training.modules.planted import preferred_subject
 
 
 def test_read_advice_numbers_sentences_as_the_file_does(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.groups.advice import preferred_subject
 from data_modules.interventions.augmentation import FRAMES
 from data_modules.schema import LEAD_IN, QAExample
 from data_modules.stories import words
 from data_modules.stories.groups import SPLITS, groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
+from training.modules.planted import preferred_subject
 
 SEEDS = st.integers(0, 2**32)
 TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))

@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from data_modules.encoding.windows import Encoding, full_query
+from data_modules.batching.sets import full_query
+from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import perturb
 from data_modules.schema import QAExample, Variant, write_records
 from data_modules.stories.questions import qa_examples
