@@ -16,7 +16,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from data_modules.schema import ChoiceQuestion, Span
-from data_modules.sources.tables import labelled_rows
+from data_modules.sources import labelled_rows
 from storage.errors import DataError
 from storage.json_files import check
 

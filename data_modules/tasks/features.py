@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, SkipValidation, validate_call, with_config
 
-from data_modules.sources.tables import labelled_rows
+from data_modules.sources import labelled_rows
 from storage.errors import DataError, as_data_error
 from storage.json_files import check, load_yaml
 

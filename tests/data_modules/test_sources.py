@@ -10,7 +10,7 @@ import pytest
 
 from data_modules.groups.unqover_source import write_source
 from data_modules.schema import QAExample, Span, write_records
-from data_modules.sources import formats, read_choices, read_groups, read_questions
+from data_modules.sources import opened, read_choices, read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
@@ -58,7 +58,7 @@ def files(tmp_path: Path) -> Path:
 
 def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
     names = zip(["lei.json", "squad", "data.txt", "a", "b", "data.json", "c"], FORMATS.split(), strict=True)
-    assert all(formats.opened(str(files / name), None)[0].name == known for name, known in names)
+    assert all(opened(str(files / name), None)[0].name == known for name, known in names)
     for name, dataset in (("lei.json", "squad"), ("a", "coqa"), ("b", "hotpotqa"), ("data.json", "coqa")):
         (example,) = read_questions(files / name)
         assert (example.dataset, example.context) == (dataset, EXAMPLE.context)

@@ -1,0 +1,255 @@
+"""One name for any data: `read_questions(source)`, `read_groups(source)`, `read_choices(source)`.
+
+PATH             a file or folder; its format is told from the fields of its records, never from its name
+FOLDER:SPLIT     one split of a local dataset folder
+hub:NAME:SPLIT   a dataset of the Hugging Face Hub, as hub:rajpurkar/squad:validation, with a configuration
+                 as hub:hotpotqa/hotpot_qa/distractor:validation
+stories:SPLIT    the embedded generator, which needs no download; also stories:train?seed=3
+domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3072&seed=1
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Literal, NamedTuple
+
+from data_modules.schema import ChoiceQuestion, Group, QAExample, ScoredGroup
+from storage.errors import DataError, as_data_error
+from storage.files import open_file
+from storage.json_files import json_lines, load_json
+
+Kind = Literal["questions", "groups", "choices"]
+
+
+class Format(NamedTuple):
+    """How a format is recognised, and its reader."""
+
+    name: str
+    """One with two layouts has two rows."""
+    kind: Kind
+    reader: str
+    """`module:function` in this room. Functions `read_file` and `read_scored` take a path; any other takes
+    (place, record) and the source's name."""
+    fields: str
+    """By which it is told: the first records have all of them, or all after the semicolon. Those inside
+    `data` and its `paragraphs` have these names before theirs. Of multiple choice: see `choice_fields`."""
+
+
+FORMATS = (
+    Format("groups", "groups", "schema:read_groups", "subjects variants; group base_scores"),
+    Format("unqover", "groups", "groups.unqover_source:read_scored", "x1|x2"),
+    Format("lei", "groups", "groups.lei:read_scored", "data.paragraphs.key; data.paragraphs.intervention"),
+    Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
+    Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
+    Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
+    Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
+    Format("rows", "questions", "schema:read_questions", "answer_type; variant kept"),
+    Format("choices", "choices", "questions.multiple_choice:read_rows", ""),
+    Format("squad", "questions", "questions.squad:read_rows", "context question"),
+)
+"""In the order in which they are tried."""
+
+GENERATED: dict[tuple[str, str], str] = {
+    ("stories:", "questions"): "stories.questions:qa_examples",
+    ("stories:", "groups"): "stories.groups:groups",
+    ("stories:", "choices"): "stories.questions:choice_examples",
+    ("domains:", "groups"): "groups.domains:read_source",
+}
+"""Of sources that are no files, by what they begin with and what is asked for."""
+
+
+def read_questions(source: str | Path) -> Iterator[QAExample]:
+    """Questions about a text. DataError for a missing file, an unknown format, and another kind of data,
+    or none, for a bad record, and for an id that occurs twice in a variant."""
+    seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
+    for example in _read(str(source), "questions"):
+        key = hash((example.dataset, example.id, example.variant))
+        if key in seen:
+            raise DataError(f"{source}: the id {example.id!r} occurs twice; each needs its own")
+        seen.add(key)
+        yield example
+
+
+def read_groups(*sources: str | Path) -> Iterator[Group]:
+    """Groups of four variants, of one source after the other; DataError as for questions."""
+    for source in sources:
+        yield from (record.group for record in read_scored(source))
+
+
+def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
+    """Groups with the scores, targets and answers that their source gives; DataError as for questions."""
+    for record in _read(str(source), "groups"):
+        yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
+
+
+def read_choices(source: str | Path) -> list[ChoiceQuestion]:
+    """Multiple-choice questions; `PATH+LABELS` names a file of labels, one whole number a line.
+
+    Raises:
+        DataError: names place and field for a missing file or field, another format, not as many labels as
+            questions, or a label that no choice has.
+    """
+    path, labels = split_labels(str(source))
+    return list(_read(path, "choices", labels=labels))
+
+
+def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
+    prefix = "".join(source.partition(":")[:2])
+    arguments: tuple[Any, ...] = parse_stories(source) if prefix == "stories:" else (source,)
+    if generator := GENERATED.get((prefix, kind)):
+        reader, options = generator, {}
+    else:
+        found, arguments = opened(source, kind)
+        reader = found.reader
+    read, record = resolve_name(f"data_modules.{reader}"), None  # loaded where it is needed
+    for record in read(*arguments, **options):
+        yield record
+    if record is None:
+        raise DataError(f"{source}: holds no {kind}")
+
+
+def opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
+    """The format of a source, which must hold what is asked for, and what its reader takes: the path, or
+    (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
+    name, (head, table) = source.removeprefix("hub:"), _begun(source)
+    fields, wrong = _first_fields(head) if table is None else {*next(iter(table), ())}, "unknown format"
+    for found in FORMATS:
+        if any(fields.issuperset(group.split()) for group in (found.fields or choice_fields()).split(";")):
+            if (found.kind, kind) == ("groups", "questions"):
+                return found._replace(reader="groups.advice:read_decided"), (source,)
+            if kind not in (None, found.kind):
+                wrong = f"holds {found.kind}; {kind} are needed"
+                break
+            whole = found.reader.endswith((":read_file", ":read_scored"))
+            return found, (source,) if whole else (_rows(source, head, table), name)
+    wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind in (None, row.kind))
+    raise DataError(f"{name}: {wrong}; known by their fields are {', '.join(dict.fromkeys(wanted))}")
+
+
+def choice_fields() -> str:
+    """By which the benchmarks of multiple choice are known."""
+    from data_modules.questions.multiple_choice import LAYOUTS
+
+    return "; ".join(layout.fields for layout in LAYOUTS)
+
+
+def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
+    """How a file of text begins; or "" and the rows of a dataset of the Hub, a folder or a parquet file.
+    DataError where there is none."""
+    name, path = source.removeprefix("hub:"), Path(source)
+    folder, colon, _ = source.rpartition(":")
+    if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
+        return "", table_rows(name)
+    if not path.exists():
+        raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
+    with open_file(path) as file:
+        head = file.read(1 << 20)  # which should hold the first record
+    if head[:4] != b"PAR1":
+        return head.decode("utf-8-sig", errors="ignore").lstrip(), None
+    import datasets  # slow to import, and only tables need it
+    from pyarrow.parquet import read_table
+
+    return "", datasets.Dataset(read_table(source))
+
+
+def _first_fields(head: str) -> set[str]:
+    """The fields of the first records of a JSON file; those inside `data` and its `paragraphs` have these
+    names before theirs."""
+    from pydantic_core import from_json
+
+    # Half of a surrogate pair is refused by the reader of the record, who can name it.
+    head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", head)
+    found: Any = None
+    for text in (head, head.partition("\n")[0]):  # a whole document, or the first of many lines
+        with suppress(ValueError):
+            found = from_json(text, allow_partial="trailing-strings")
+            break
+    if isinstance(found, dict) and next(iter(found), "").count("|") >= 7:
+        return {"x1|x2"}
+    fields: set[str] = set()
+    records = [found]
+    for prefix, inner in (("", "data"), ("data.", "paragraphs"), ("data.paragraphs.", "")):
+        listed = [item for value in records for item in (value if isinstance(value, list) else [value])]
+        records = [record for record in listed if isinstance(record, dict)]
+        fields |= {prefix + name for record in records for name in record}
+        records = [record.get(inner) for record in records]
+    return fields
+
+
+def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(place, row) of a table of any fields: from the Hub, a folder, parquet, JSON Lines, a JSON list, or CSV
+    (with tabs too). DataError where there is none, and for a file without rows."""
+    return _rows(source, *_begun(source))
+
+
+def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> Iterator[tuple[str, Any]]:
+    if table is None and head[:1] == "[":
+        yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(source, list[Any])))
+        return
+    if table is None and head[:1] == "{":
+        yield from json_lines(source, dict[str, Any])
+        return
+    if table is None:
+        import pandas as pd
+
+        tabs = "\t" in head.partition("\n")[0]
+        how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+        try:
+            frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
+        except ValueError as error:  # of pandas, and of texts that are not UTF-8
+            raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
+        table = frame.to_dict("records")
+    yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(table))
+
+
+def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
+    """The rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
+
+    A slice such as `validation[:100]` is a split too. Without a split there must be only one. A third part of
+    a NAME of the Hub chooses among its configurations: `hotpotqa/hotpot_qa/distractor:validation`.
+    """
+    import datasets
+
+    folder, _, split = name.rpartition(":")
+    if Path(name).is_dir():
+        folder, split = name, ""
+    elif not folder or not Path(folder).is_dir():
+        folder, _, split = name.partition(":")
+    if not folder:
+        raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
+    parts = folder.split("/") if not Path(folder).exists() else [folder]
+    with as_data_error(f"{name}: cannot load this dataset"):
+        if any((Path(folder) / file).is_file() for file in ("dataset_dict.json", "state.json")):
+            loaded = datasets.load_from_disk(folder)
+            loaded = loaded[split] if split else loaded
+        else:
+            names = ("/".join(parts[:2]), parts[2]) if len(parts) == 3 else (folder,)
+            loaded = datasets.load_dataset(*names, split=split or None)
+    splits: dict[str, Iterable[Mapping[str, Any]]] = loaded if isinstance(loaded, dict) else {"": loaded}
+    if len(splits) > 1:
+        known = ", ".join(splits)
+        raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} ({known})")
+    return next(iter(splits.values()))
+
+
+def split_labels(source: str) -> tuple[str, str]:
+    """`PATH+LABELS` as (PATH, LABELS); LABELS is "" where none is named, or where a file has a + in its
+    name."""
+    path, plus, labels = source.rpartition("+")
+    if not plus or Path(source).exists() or source.startswith(("hub:", "stories:")):
+        return source, ""
+    return path, labels
+
+
+def parse_stories(source: str) -> tuple[str, int]:
+    """`stories:train?seed=3` -> ("train", 3); the seed is 0 unless given."""
+    split, _, query = source.removeprefix("stories:").partition("?")
+    name, _, value = query.partition("=")
+    if not split or (query and (name != "seed" or not value.isdecimal())):
+        raise DataError(f"{source}: write stories:SPLIT or stories:SPLIT?seed=NUMBER")
+    return split, int(value or 0)
