@@ -2,7 +2,7 @@
 
 A file is one JSON object `{class: {category: [sentence, ...]}}`; advice goes to the groups of its category.
 
-LEI's control are groups whose contexts decide (spec 3.6): a model that ignores subjects fails there.
+LEI's control is groups whose contexts decide (spec 3.6): a model that ignores subjects fails there.
 """
 
 from __future__ import annotations

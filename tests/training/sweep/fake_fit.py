@@ -1,4 +1,4 @@
-"""For `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; `until`: a file to wait for."""
+"""Replaces `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; it waits for `until`."""
 
 from __future__ import annotations
 
