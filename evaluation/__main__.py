@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from evaluation.processes import launched, process_group
+from evaluation.answering.processes import launched, process_group
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated, load_function
 from storage.command_line import Parser, add_arguments, call, guarded
 

@@ -22,7 +22,7 @@ from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import Group, QAExample
 from evaluation.answering.interface import Answer, Answerer, Asking, Compute
-from evaluation.processes import shared
+from evaluation.answering.processes import shared
 from models.backbones import EncoderModel, pick_device
 from models.build import fingerprint
 from models.checkpoint import load

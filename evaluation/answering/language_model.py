@@ -27,7 +27,7 @@ from evaluation.answering import prompts
 from evaluation.answering.checkpoint import hold_weights
 from evaluation.answering.interface import Answer, Answerer, Choosing, Compute, kind_of
 from evaluation.answering.kept import kept
-from evaluation.processes import shared
+from evaluation.answering.processes import shared
 from models.checkpoint import load
 from models.heads.causal import CausalModel
 from models.language.local_model import LocalTextModel, load_text_model

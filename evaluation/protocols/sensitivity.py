@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_modules.schema import QAExample, Span
 from evaluation.answering.interface import Compute
+from evaluation.answering.processes import shared
 from evaluation.figures import Lines
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
-from evaluation.processes import shared
 from evaluation.report import Evaluation
 from evaluation.statistics import Floats, mean
 from evaluation.views import View

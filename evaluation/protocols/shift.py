@@ -22,10 +22,10 @@ import numpy as np
 
 from data_modules.schema import REFORMATTED, QAExample, Variant
 from evaluation.answering.interface import Compute, named_sources
+from evaluation.answering.processes import shared
 from evaluation.figures import COLOURS, LEAST_DISTANCE, Bars, Lines, new_figure
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
-from evaluation.processes import shared
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.statistics import Floats, Statistic, mean

@@ -15,7 +15,7 @@ def save_classifier(*, output: Path) -> None:
 
     from data_modules.stories.questions import vocabulary
     from data_modules.stories.word_tokenizer import build_tokenizer
-    from evaluation.scorers import ATTRIBUTES
+    from evaluation.answering.scorers import ATTRIBUTES
 
     tokenizer = build_tokenizer("bert", vocabulary())
     config = BertConfig(

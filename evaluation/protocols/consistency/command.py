@@ -5,7 +5,7 @@ interventune evaluate consistency-write --checkpoint hf:gpt2 --method self --adv
     --neutral neutral.jsonl --output WRITTEN
 interventune evaluate consistency --continuations WRITTEN --output JUDGED
 
-Probes spec A. Specifications: specifications.py beside this file; who scores: evaluation/scorers.py.
+Probes spec A. Specifications: specifications.py here; who scores: evaluation/answering/scorers.py.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ def evaluate(
     """
     from tqdm import tqdm
 
+    from evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
     from evaluation.protocols.consistency.measures import add_verdicts, flags
     from evaluation.protocols.consistency.rows import read_rows
     from evaluation.protocols.consistency.views import judging, verdict_sentence
-    from evaluation.scorers import ATTRIBUTES, DEFAULT, Scorer
 
     rows_of = read_rows(named_sources(continuations, "--continuations"))
     written = [row for rows in rows_of.values() for row in rows if "continuation" in row]

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel, p
 
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.scorers import ATTRIBUTES, Scorer, matched_labels
+from evaluation.answering.scorers import ATTRIBUTES, Scorer, matched_labels
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
 CIVIL = ("Toxicity", "severe toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
