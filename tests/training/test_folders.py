@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,14 +14,9 @@ from training.cli import main as train
 from training.run import Run
 
 
-def _claim(root: str, name: str, times: int) -> list[str]:
-    return [Run(root=root, name=name).new_version() for _ in range(times)]
-
-
 def test_no_version_is_given_twice(tmp_path: Path) -> None:
-    with multiprocessing.get_context("fork").Pool(4) as pool:
-        claimed = pool.starmap(_claim, [(str(tmp_path), "run", 20)] * 4)
-    versions = [version for one in claimed for version in one]
+    with ThreadPoolExecutor(4) as pool:
+        versions = list(pool.map(lambda _: Run(root=str(tmp_path), name="run").new_version(), range(80)))
     assert sorted(versions) == sorted(f"version_{n}" for n in range(80))
 
 
