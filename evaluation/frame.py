@@ -14,95 +14,36 @@ as layers, stands for a row at each of its places: its fields are lists, too, or
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from evaluation.answering.interface import Ability, Compute, named_sources
-from evaluation.figures import Panels
-from evaluation.headlines import Said, failure_note, headline
-from evaluation.report import Evaluation, Figure
+from evaluation.answering.asking import Ability, Compute, named_sources
+from evaluation.answering.open import ask_each
+from evaluation.layout import Layout
+from evaluation.report import Evaluation
 from evaluation.results import Results, Row
-from evaluation.statistics import Statistic, estimate, estimate_change, share
-from evaluation.views import View
+from evaluation.statistics import estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-T = TypeVar("T")
-
-
-def ask_each(
-    ask: Callable[[str, Any], T],
-    named: Mapping[str, str],
-    asking: Compute,
-    *,
-    need: Ability,
-    opened: Callable[[str], Any] | None = None,
-) -> tuple[dict[str, T], dict[str, Any]]:
-    """What `ask` finds out of each source, by name; and `about` of them, the identities of answerers.
+@dataclass(frozen=True, kw_only=True)
+class Protocol(Layout):
+    """How rows become the numbers of a report.
 
     Args:
-        ask: given the name and who answers, which it must not keep: a model is gone before the next one is
-            opened.
-        named, asking, need, opened: as of `Protocol.run`.
-    """
-    identities: dict[str, Any] = {}
-
-    def asked(name: str, path: str) -> T:
-        from evaluation.answering.open import open_answerer
-
-        answerer: Any = opened(path) if opened else open_answerer(path, asking, need=need)
-        found = ask(name, answerer)
-        if identity := getattr(answerer, "identity", None):
-            identities[name] = identity
-        return found
-
-    found = {name: asked(name, path) for name, path in named.items()}
-    return found, {"identities": identities} if identities else {}
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """What a protocol measures and shows.
-
-    Args:
-        title: heading of the report.
         unit: the field of a row, or several, that tells which rows are resampled together.
-        measures: field to heading, for means of what is in [0, 1]; or other statistics by name.
-        by: the dimensions: columns of results.csv after `checkpoint` and `against`.
-        cells: which dimensions tell cells apart, an entry a way of splitting. The first is the whole: its
-            dimensions are in every entry. A row counts for the entries whose dimensions it has.
         compared: dimensions other than the checkpoint whose values are compared with the first one.
         item: the fields that tell what a row asks, equal for all that is compared (default: the unit and the
             dimensions that are not compared). Of several rows that ask the same, the n-th is compared with
             the n-th.
-        units: the units in words, in the plural.
-        views: tables (default: one of the whole); a view without measures shows all.
-        figures: file name to figure.
-        headline: its clauses.
-        good: which numbers would be good, in words.
-        notes: paragraphs above the tables.
-        failures: what unanswered rows are, in the plural; empty where rows cannot fail.
-        console: how many tables the console shows.
     """
 
-    title: str
     unit: str | tuple[str, ...]
-    measures: Mapping[str, str | Statistic]
-    by: tuple[str, ...] = ()
-    cells: Sequence[tuple[str, ...]] = ((),)
     compared: tuple[str, ...] = ()
     item: tuple[str, ...] = ()
-    units: str = "questions"
-    views: Sequence[View] = ()
-    figures: Mapping[str, Panels | Figure] = field(default_factory=dict)
-    headline: Sequence[Said] = ()
-    good: str = ""
-    notes: Sequence[str] = ()
-    failures: str = "questions"
-    console: int = 1
 
     def run(
         self,
@@ -139,63 +80,6 @@ class Protocol:
             more(results)
         return self.report(results, every, list(named), identities)
 
-    def report(
-        self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
-    ) -> Evaluation:
-        """The evaluation of numbers that are there: headline, tables and figures as declared."""
-        statistics = self.statistics()
-        shares = {name for name, statistic in statistics.items() if statistic.share}
-        headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}
-        views = [
-            replace(
-                view,
-                measures=view.measures or headings,
-                where=self.place(results, view.dimensions) | {**view.where},
-                percent=shares if view.percent is None else view.percent,
-            )
-            for view in self.views or [View(self.title, self.cells[0])]
-            if self.splits(results, view.by)
-        ]
-        figures: dict[str, Figure] = {}
-        for name, figure in self.figures.items():
-            if isinstance(figure, Panels):
-                where = self.place(results, figure.dimensions) | {**figure.where}
-                percent = shares.issuperset(figure.measures) if figure.percent is None else figure.percent
-                figure = replace(figure, where=where, percent=percent)
-                if not figure.parts(results.frame):
-                    continue
-            figures[name] = figure
-        return Evaluation(
-            title=self.title,
-            results=results,
-            views=views,
-            about=about,
-            headline=headline(self.headline, results, names, self.cells[0], shares, self.good),
-            notes=[note for note in (*self.notes, failure_note(rows, self.failures)) if note],
-            figures=figures,
-            examples=rows,
-            console=self.console,
-        )
-
-    def statistics(self) -> dict[str, Statistic]:
-        """All measures by name, and, if rows can fail, the share of those without an answer."""
-        measures = {
-            name: share(what, name) if isinstance(what, str) else what for name, what in self.measures.items()
-        }
-        if self.failures:
-            measures["failed"] = share("without an answer", "failed")
-        return measures
-
-    def place(self, results: Results, shown: Sequence[str]) -> dict[str, Any]:
-        """Where the cells are that tell the dimensions `shown` apart, and none beyond the first entry's."""
-        finer = [name for name in results.by if name in self.by and name not in self.cells[0]]
-        values = {name: sorted(set(results.frame[name]) - {""}, key=str) for name in finer if name in shown}
-        return {name: values.get(name, "") for name in finer}
-
-    def splits(self, results: Results, by: Sequence[str]) -> bool:
-        """Whether a table by these dimensions has more to tell than the whole."""
-        return all(len(values) > 1 for values in self.place(results, by).values() if values != "")
-
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
         """Every cell of every checkpoint; then its changes along each dimension that is compared."""
         results, frame = Results(self.by, self.units), self.frame(rows)
@@ -215,7 +99,7 @@ class Protocol:
                     same = [name for name in ("checkpoint", *entry) if name != along]
                     start = names[0] if along == "checkpoint" else next(iter(counted[along]), "")
                     for place, first, other in compared(counted, along, start, same):
-                        change = estimate_change(statistic, first, other)
+                        change = estimate(statistic, other, first)
                         if change.n:
                             results.add(measure, **change._asdict(), **place)
         return results

@@ -89,7 +89,7 @@ def evaluated(row: Row, flags: Mapping[str, Any], *, device: str | None = None) 
 
 def flags_record(function: Callable[..., Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Every flag of a typed function with its value as plain JSON, and the digests of files that it names."""
-    from evaluation.answering.interface import named_sources
+    from evaluation.answering.asking import named_sources
     from evaluation.report import source_record
 
     record: dict[str, Any] = {}

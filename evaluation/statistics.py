@@ -3,26 +3,27 @@
     share("right", "em")                                             # the mean of a field that is in [0, 1]
     Statistic("accuracy gap", ("known", "biased"), lambda sums_RC: ...)
 
-A statistic is a function of sums over rows, so that a resample is a product of counts and sums; what is none,
-such as a mean of means, is `Weighted`.
+A statistic is a function of sums over rows, so that a resample is a product of counts and sums.
 
-Shape letters: N rows, U units, C columns (the number of rows, then the fields), F fields, R resamples.
+Shape letters: N rows, U units, C columns (the number of rows, then the fields), R resamples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.results import NO_INTERVAL
+from metrics.intervals import bootstrap, unseen_share
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -45,10 +46,22 @@ class Statistic:
     n: Callable[[Floats], float] = lambda sum_C: sum_C[0]
     share: bool = False
 
+    def resampled(
+        self, unit_N: NDArray[np.int64], sides_NC: Sequence[Floats]
+    ) -> tuple[float, tuple[float, float]]:
+        """The number of all rows, minus that of a second side if there is one, and its interval over units,
+        which are numbers 0 to U - 1."""
+        sums_UC = np.concatenate([unit_sums(unit_N, side_NC) for side_NC in sides_NC], axis=1)
 
-class Weighted(Statistic):
-    """A number that is no function of sums: `of` takes how often each row counts (R, N), and its fields
-    (N, F), to (R,)."""
+        def of(sums_RC: Floats) -> Floats:
+            return reduce(np.subtract, map(self.of, np.split(sums_RC, len(sides_NC), axis=1)))
+
+        return float(of(sums_UC.sum(0, keepdims=True))[0]), bootstrap(sums_UC, of)
+
+
+def unit_sums(unit_N: NDArray[np.int64], columns_NC: Floats) -> Floats:
+    """The columns' sums by unit, (U, C)."""
+    return np.stack([np.bincount(unit_N, column_N) for column_N in columns_NC.T], axis=1)
 
 
 def share(heading: str, field: str) -> Statistic:
@@ -74,98 +87,40 @@ class Estimate(NamedTuple):
     units: int
 
 
-def estimate(statistic: Statistic, rows: DataFrame) -> Estimate:
-    """A statistic of rows with its interval over units.
+def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = None) -> Estimate:
+    """A statistic of rows with its interval over units; or how much more it is than that of the `first` rows,
+    over the questions that both answered: a paired bootstrap, which draws units and takes both sides of each.
 
-    A share whose units are all 0, or all 1, has the exact (Clopper-Pearson) interval over units.
+    A share whose units are all 0, or all 1, has the exact (Clopper-Pearson) interval over units. Where the
+    differences d of a share are the same in all rows there is nothing to resample either. Another difference,
+    at least -1 and at most 1, then has at most the probability q of `unseen_share`: the interval is
+    d -/+ q (1 + |d|).
 
     Args:
         statistic: what is computed.
         rows: its fields as float64, and the column `unit`; rows without a field (NaN) do not count.
+        first: the same; the indices of both tell what a row asks, once each.
     """
-    return _estimate(statistic, rows.dropna(subset=list(statistic.fields)))
-
-
-def estimate_change(statistic: Statistic, first: DataFrame, other: DataFrame) -> Estimate:
-    """How much more the other rows have than the first, over the questions that both answered: a paired
-    bootstrap, which draws units and takes both sides of each.
-
-    Where the differences d of a share are the same in all rows there is nothing to resample. Another
-    difference, at least -1 and at most 1, then has at most the probability q of `unseen_share`: the interval
-    is d -/+ q (1 + |d|).
-
-    Args:
-        statistic: what is computed of either side.
-        first: as in `estimate`; the index tells what a row asks, once each.
-        other: the same.
-    """
-    first, other = (rows.dropna(subset=list(statistic.fields)) for rows in (first, other))
-    both = first.index.intersection(other.index, sort=False)
-    return _estimate(statistic, other.loc[both], first.loc[both])
-
-
-def _estimate(statistic: Statistic, *sides: DataFrame) -> Estimate:
-    """A statistic of rows, minus that of a second side if there is one."""
-    unit_N = sides[-1]["unit"]
-    units = unit_N.nunique()
-    if not units:
+    fields, changed = list(statistic.fields), first is not None
+    sides = [side.dropna(subset=fields) for side in (rows, first) if side is not None]
+    both = sides[-1].index.intersection(sides[0].index, sort=False)
+    sides = [side.loc[both] for side in sides] if changed else sides
+    unit_N = sides[-1]["unit"].factorize()[0]
+    if not len(unit_N):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
     sides_NC = [
-        np.column_stack([np.ones(len(rows)), rows[list(statistic.fields)].to_numpy(dtype=np.float64)])
-        for rows in sides
+        np.column_stack([np.ones(len(side)), side[fields].to_numpy(dtype=np.float64)]) for side in sides
     ]
-    value, interval = _bootstrapped(statistic, unit_N, *sides_NC)
-    if statistic.share and units > 1:
-        if len(sides) > 1 and np.ptp(sides_NC[0][:, 1] - sides_NC[1][:, 1]) < 1e-12:
-            interval = _around(value, units, low=-1.0, scale=1 + abs(value))
-        elif len(sides) == 1 and value in (0.0, 1.0):
-            interval = _around(value, units, low=0.0, scale=1.0)
-    n = min(statistic.n(side_NC.sum(0)) for side_NC in sides_NC)
-    return Estimate(value, interval, int(n), _units(statistic, unit_N, *sides_NC))
-
-
-def _units(statistic: Statistic, unit_N: Series, *sides_NC: Floats) -> int:
-    """How many units have rows that count, on all sides."""
-    sides_UC = [_sums(side_NC, unit_N) for side_NC in sides_NC]
-    return sum(all(statistic.n(sum_C) > 0 for sum_C in sums_C) for sums_C in zip(*sides_UC, strict=True))
-
-
-def _sums(columns_NC: Floats, unit_N: Series) -> Floats:
-    """The columns' sums by unit, (U, C), units in the order of first appearance."""
-    number_N = unit_N.factorize()[0]
-    return np.stack([np.bincount(number_N, column_N) for column_N in columns_NC.T], axis=1)
-
-
-def _bootstrapped(
-    statistic: Statistic, unit_N: Series, *sides_NC: Floats
-) -> tuple[float, tuple[float, float]]:
-    """A statistic of rows, minus that of a second side if there is one, and its interval over units."""
-    from metrics.intervals import bootstrap, weighted_interval
-
-    def change(numbers: list[Floats]) -> Floats:
-        return numbers[0] - numbers[1] if len(numbers) > 1 else numbers[0]
-
-    def of_sums(sums_RC: Floats) -> Floats:
-        return change([statistic.of(part_RC) for part_RC in np.split(sums_RC, len(sides_NC), axis=1)])
-
-    def of_weights(weight_RN: Floats) -> Floats:
-        return change([statistic.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])
-
     with np.errstate(invalid="ignore", divide="ignore"):
-        if isinstance(statistic, Weighted):
-            value = float(of_weights(np.ones((1, len(unit_N))))[0])
-            low, high = weighted_interval(unit_N.factorize()[0], of_weights)
-        else:
-            sums_UC = _sums(np.concatenate(sides_NC, axis=1), unit_N)
-            value = float(of_sums(sums_UC.sum(0, keepdims=True))[0])
-            low, high = bootstrap(sums_UC, of_sums)
+        value, (low, high) = statistic.resampled(unit_N, sides_NC)
     # Resamples that are all alike say that units agree, not that the number is certain.
-    return value, (low, high) if high - low > 1e-12 else NO_INTERVAL
-
-
-def _around(value: float, units: int, *, low: float, scale: float) -> tuple[float, float]:
-    """Both ends of an exact interval around a value in [low, 1]."""
-    from metrics.intervals import unseen_share
-
-    reach = unseen_share(units) * scale
-    return max(low, value - reach), min(1.0, value + reach)
+    interval = (low, high) if high - low > 1e-12 else NO_INTERVAL
+    if statistic.share and (units := int(unit_N.max()) + 1) > 1:
+        floor, reach = (-1.0, 1 + abs(value)) if changed else (0.0, 1.0)
+        alike = np.ptp(np.subtract(*sides_NC)[:, 1]) < 1e-12 if changed else value in (0.0, 1.0)
+        if alike:
+            reach *= unseen_share(units)
+            interval = max(floor, value - reach), min(1.0, value + reach)
+    counts_SU = [[statistic.n(sum_C) > 0 for sum_C in unit_sums(unit_N, side_NC)] for side_NC in sides_NC]
+    n = min(statistic.n(side_NC.sum(0)) for side_NC in sides_NC)
+    return Estimate(value, interval, int(n), sum(map(all, zip(*counts_SU, strict=True))))

@@ -21,7 +21,8 @@ from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import Group, QAExample
-from evaluation.answering.interface import Answer, Answerer, Asking, Compute
+from evaluation.answering.asking import Asking, Compute
+from evaluation.answering.interface import Answer, Answerer
 from evaluation.answering.processes import shared
 from models.backbones import EncoderModel, pick_device
 from models.build import fingerprint

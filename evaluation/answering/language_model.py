@@ -24,8 +24,9 @@ from tqdm.auto import tqdm
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema import ChoiceQuestion, Group, QAExample
 from evaluation.answering import prompts
+from evaluation.answering.asking import Choosing, Compute
 from evaluation.answering.checkpoint import hold_weights
-from evaluation.answering.interface import Answer, Answerer, Choosing, Compute, kind_of
+from evaluation.answering.interface import Answer, Answerer, kind_of
 from evaluation.answering.kept import kept
 from evaluation.answering.processes import shared
 from models.checkpoint import load

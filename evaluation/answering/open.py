@@ -8,11 +8,15 @@ Only the code of the kind that is opened is imported.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import Any, TypeVar
 
-from evaluation.answering.interface import Ability, Answerer, Choosing, Compute, Kind, kind_of
+from evaluation.answering.asking import Ability, Choosing, Compute
+from evaluation.answering.interface import Answerer, Kind, kind_of
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ABILITIES: dict[Kind, tuple[Ability, ...]] = {
     "file": ("spans", "types"),
@@ -66,3 +70,31 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     from evaluation.answering.checkpoint import QuestionCheckpoint
 
     return QuestionCheckpoint(path, how)
+
+
+def ask_each(
+    ask: Callable[[str, Any], T],
+    named: Mapping[str, str],
+    asking: Compute,
+    *,
+    need: Ability,
+    opened: Callable[[str], Any] | None = None,
+) -> tuple[dict[str, T], dict[str, Any]]:
+    """What `ask` finds out of each source, by name; and `about` of them, the identities of answerers.
+
+    Args:
+        ask: given the name and who answers, which it must not keep: a model is gone before the next one is
+            opened.
+        named, asking, need, opened: as of `Protocol.run`.
+    """
+    identities: dict[str, Any] = {}
+
+    def asked(name: str, path: str) -> T:
+        answerer: Any = opened(path) if opened else open_answerer(path, asking, need=need)
+        found = ask(name, answerer)
+        if identity := getattr(answerer, "identity", None):
+            identities[name] = identity
+        return found
+
+    found = {name: asked(name, path) for name, path in named.items()}
+    return found, {"identities": identities} if identities else {}

@@ -10,7 +10,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from data_modules.encoding.prompts import CHOOSE
 from data_modules.schema import ChoiceQuestion, QAExample, UnderspecifiedQuestion, query_text
-from evaluation.answering.interface import ChoicePrompt, PromptStyle
+from evaluation.answering.asking import ChoicePrompt, PromptStyle
 from storage.errors import DataError
 
 TURNS = 2

@@ -17,7 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from data_modules.schema import Group, QAExample, Span, UnderspecifiedQuestion
-from evaluation.answering.interface import Answerer, Compute, kind_of
+from evaluation.answering.asking import Compute
+from evaluation.answering.interface import Answerer, kind_of
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.views import View

@@ -20,15 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from data_modules.schema import QAExample, query_text
-from evaluation.answering.interface import (
-    Ability,
-    Answerer,
-    AnswerFile,
-    Choosing,
-    kind_of,
-    named_answerers,
-)
-from evaluation.figures import Bars
+from evaluation.answering.asking import Ability, AnswerFile, Choosing, named_answerers
+from evaluation.answering.interface import Answerer, kind_of
+from evaluation.figures.bars import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.report import Evaluation

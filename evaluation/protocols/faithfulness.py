@@ -12,12 +12,13 @@ from itertools import pairwise
 from typing import Any
 
 from data_modules.schema import DELETED, REFORMATTED, QAExample
-from evaluation.answering.interface import Ability, Answerer, AnswerFile, Asking, named_answerers
-from evaluation.figures import Bars
+from evaluation.answering.asking import Ability, AnswerFile, Asking, named_answerers
+from evaluation.answering.interface import Answerer
+from evaluation.answering.variants import VariantOptions, read_stories
+from evaluation.figures.bars import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.report import Evaluation
-from evaluation.variants import VariantOptions, read_stories
 from evaluation.views import View
 from storage.command_line import Named
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_modules.schema import QAExample, Span
-from evaluation.answering.interface import Compute
+from evaluation.answering.asking import Compute
 from evaluation.answering.processes import shared
-from evaluation.figures import Lines
+from evaluation.figures.lines import Lines
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.report import Evaluation

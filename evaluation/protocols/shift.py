@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data_modules.schema import REFORMATTED, QAExample, Variant
-from evaluation.answering.interface import Compute, named_sources
+from evaluation.answering.asking import Compute, named_sources
 from evaluation.answering.processes import shared
-from evaluation.figures import COLOURS, LEAST_DISTANCE, Bars, Lines, new_figure
+from evaluation.answering.variants import Stories, VariantOptions, read_stories
+from evaluation.figures.bars import COLOURS, LEAST_DISTANCE, Bars, new_figure
+from evaluation.figures.lines import Lines
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from evaluation.statistics import Floats, Statistic, mean
-from evaluation.variants import Stories, VariantOptions, read_stories
 from evaluation.views import View
 from storage.command_line import Named
 from storage.errors import DataError

@@ -13,8 +13,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.interface import Answer, Answerer, AnswerFile, Asking, named_answerers
-from evaluation.figures import Bars
+from evaluation.answering.asking import AnswerFile, Asking, named_answerers
+from evaluation.answering.interface import Answer, Answerer
+from evaluation.figures.bars import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.report import Evaluation

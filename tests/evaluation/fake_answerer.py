@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from data_modules.schema import QAExample
-from evaluation.answering.interface import Answer, Answerer, Asking
+from evaluation.answering.asking import Asking
+from evaluation.answering.interface import Answer, Answerer
 
 Rule = Callable[[QAExample], str]
 """What is said to a question; a text that begins with ! is the reason of a failure."""

@@ -15,8 +15,9 @@ from scipy.stats import binomtest
 
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
+from evaluation.protocols.feature_bias.views import Weighted
 from evaluation.results import Results
-from evaluation.statistics import Statistic, Weighted, estimate_change, mean, share
+from evaluation.statistics import Statistic, estimate, mean, share
 from evaluation.views import View
 from metrics.intervals import RESAMPLES, SEED
 
@@ -111,7 +112,7 @@ def test_change_matches_naive_loop_over_resamples(measure: str, of: Callable[[Ro
 def test_change_of_a_against_b_is_minus_that_of_b_against_a(rows: list[tuple[int, float, float]]) -> None:
     a, b = (pd.DataFrame([(row[0], row[i]) for row in rows], columns=["unit", "x"]) for i in (1, 2))
     statistic = share("x", "x")
-    there, back = estimate_change(statistic, a, b), estimate_change(statistic, b, a)
+    there, back = estimate(statistic, b, a), estimate(statistic, a, b)
     assert there.value == pytest.approx(-back.value)
     assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]), nan_ok=True)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evaluation.figures import Bars, Lines
+from evaluation.figures.bars import Bars
+from evaluation.figures.lines import Lines
 from evaluation.report import Evaluation, claimed, write_report
 from evaluation.results import Results
 from evaluation.views import Table, View, make_table
@@ -69,8 +70,8 @@ def test_the_folder_holds_everything_and_the_same_bytes_again(results: Results, 
         about={"protocol": "p"},
         headline="All is well.",
         figures={
-            "bars.png": Bars(x="variant", measures=("em",)),
-            "lines.png": Lines(x="value", measures=("em",)),
+            "bars.png": Bars(x="variant", measures={"em": ""}),
+            "lines.png": Lines(x="value", measures={"em": ""}),
         },
         examples=ROWS,
     )

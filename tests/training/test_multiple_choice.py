@@ -14,9 +14,9 @@ import torch
 
 from data_modules.schema import ChoiceQuestion, write_records
 from data_modules.sources import read_choices
+from evaluation.answering.asking import Asking, Compute
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from evaluation.answering.interface import Asking, Compute
 from evaluation.answering.open import open_answerer
 from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, metrics_of

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.interface import Answerer, Asking, named_sources
+from evaluation.answering.asking import Asking, named_sources
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from storage.command_line import AtLeast, Named
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from data_modules.schema import Group
+    from evaluation.answering.interface import Answerer
 
 
 def evaluate(
@@ -95,7 +96,7 @@ def ask_all(
     import pandas as pd
     import torch
 
-    from evaluation.frame import ask_each
+    from evaluation.answering.open import ask_each
     from evaluation.protocols.bias.groups import with_answers, with_scores
 
     def ask(checkpoint: str, answerer: Answerer) -> DataFrame:

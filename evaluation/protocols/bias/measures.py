@@ -17,7 +17,7 @@ import torch
 from data_modules.schema import ADVICE_CLASSES
 from evaluation.protocols.bias.groups import between_clusters
 from evaluation.results import NO_INTERVAL, Results
-from evaluation.statistics import Statistic, estimate, estimate_change, share
+from evaluation.statistics import Statistic, estimate, share
 from metrics.bias.group_scores import score_groups
 from metrics.bias.intervals import ClassGroups, bias_change, estimate_bias, resampled_bias
 from metrics.intervals import percentiles
@@ -83,7 +83,7 @@ def advised(rows: DataFrame, place: Place) -> Iterator[tuple[Place, list[DataFra
 def add_statistic(results: Results, measure: str, statistic: Statistic, frames: Frames, place: Place) -> None:
     """A statistic of each checkpoint's rows, which have a `unit`, and its change since the first."""
     for at, sides in compared(frames, place):
-        found = estimate(statistic, *sides) if len(sides) == 1 else estimate_change(statistic, *sides)
+        found = estimate(statistic, *reversed(sides))
         if found.n:
             results.add(measure, **found._asdict(), **at)
 

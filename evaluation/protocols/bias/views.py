@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evaluation.figures import Bars
-from evaluation.frame import Protocol
+from evaluation.figures.bars import Bars
 from evaluation.headlines import Said, short
+from evaluation.layout import Layout
 from evaluation.views import Table, View, cells_of, make_table
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ def said(measure: str, words: str, advice: str) -> Said:
     return Said(measure, words, **{"class": advice})
 
 
-BIAS = Protocol(
+BIAS = Layout(
     title="Group bias",
-    unit="key",
     by=(*CELL, "domain", "advice_domain", "category", "attribute", "subject", "cluster"),
     cells=[CELL],
     measures={"accuracy": "accuracy", "unknown": "unknown"},

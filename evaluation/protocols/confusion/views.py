@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from evaluation.figures import Bars, Lines, new_figure
+from evaluation.figures.bars import Bars, new_figure
+from evaluation.figures.lines import Lines
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.confusion.measures import BIASED, CELL

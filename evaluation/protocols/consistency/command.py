@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.interface import Compute, named_sources
+from evaluation.answering.asking import Compute, named_sources
 from evaluation.protocols.consistency.specifications import OWN, Method, parts_of, read_specifications
 from evaluation.report import Evaluation
 from evaluation.results import Results

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.figures import Bars
+from evaluation.figures.bars import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.consistency.measures import EVIDENCE

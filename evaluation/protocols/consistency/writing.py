@@ -14,7 +14,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from data_modules.tasks.toxicity_prompts import ToxicityPrompt
-from evaluation.answering.interface import Compute
+from evaluation.answering.asking import Compute
 from evaluation.answering.kept import kept
 from evaluation.answering.language_model import open_language_model
 from evaluation.protocols.consistency.specifications import Part

@@ -15,7 +15,8 @@ from tqdm.auto import tqdm
 
 from data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from data_modules.tasks.features import ANSWER
-from evaluation.answering.interface import Answerer, Compute, kind_of
+from evaluation.answering.asking import Compute
+from evaluation.answering.interface import Answerer, kind_of
 from evaluation.answering.kept import kept
 from evaluation.answering.language_model import open_language_model
 from evaluation.answering.open import open_answerer

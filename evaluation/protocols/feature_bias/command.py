@@ -19,7 +19,8 @@ from typing import Annotated, Any
 
 from data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from data_modules.tasks.features import counted_with
-from evaluation.answering.interface import Answerer, Compute
+from evaluation.answering.asking import Compute
+from evaluation.answering.interface import Answerer
 from evaluation.protocols.feature_bias.prompts import Prompting, few_shots
 from evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering
 from evaluation.report import Evaluation

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from data_modules.tasks.features import Hypothesis
-from evaluation.figures import Bars
+from evaluation.figures.bars import Bars
 from evaluation.frame import Protocol
 from evaluation.headlines import Said
 from evaluation.protocols.feature_bias.prompts import NONE
-from evaluation.statistics import Floats, Weighted
+from evaluation.statistics import Floats, Statistic
 from evaluation.views import View
 from metrics.feature_bias import mean_over_strata
+from metrics.intervals import weighted_interval
 
 NOTE = (
     "Texts on which the features differ follow h1, the label, or h2 (h1 + h2 = 100 %; guessing gets 50 %); "
@@ -25,6 +30,19 @@ STEERED_NOTE = (
 )
 PLAIN = {"intervention": NONE}
 LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
+
+
+class Weighted(Statistic):
+    """A number that is no function of sums: `of` takes how often each row counts (R, N), and its fields
+    (N, F), to (R,)."""
+
+    def resampled(
+        self, unit_N: NDArray[np.int64], sides_NC: Sequence[Floats]
+    ) -> tuple[float, tuple[float, float]]:
+        def of(weight_RN: Floats) -> Floats:
+            return reduce(np.subtract, [self.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])
+
+        return float(of(np.ones((1, len(unit_N))))[0]), weighted_interval(unit_N, of)
 
 
 def over_strata(heading: str, field: str) -> Weighted:

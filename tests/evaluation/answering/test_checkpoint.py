@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from data_modules.schema import QAExample, Span
+from evaluation.answering.asking import Asking
 from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.interface import Asking
 from evaluation.answering.questions import spans
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, Naive, save_ckpt, save_folder
 

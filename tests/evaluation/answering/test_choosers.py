@@ -11,8 +11,8 @@ import torch
 from data_modules.batching.choice_set import ChoiceEncoding
 from data_modules.schema import ChoiceQuestion
 from data_modules.sources import read_choices
+from evaluation.answering.asking import Compute
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from evaluation.answering.interface import Compute
 from models.heads.choice import ChoiceModel, Pooling
 from tests.evaluation.checkpoints import save_model, tiny_model
 

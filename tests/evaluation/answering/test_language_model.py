@@ -16,7 +16,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from data_modules.schema import ChoiceQuestion, Group, Span, UnderspecifiedQuestion
-from evaluation.answering.interface import Answer, Choosing
+from evaluation.answering.asking import Choosing
+from evaluation.answering.interface import Answer
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import PromptStyle, choice_prompt, subject_prompt

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from data_modules.encoding.windows import Encoding
+from evaluation.answering.asking import Asking
 from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.interface import Asking
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start
 from tests.evaluation.checkpoints import (

@@ -1,0 +1,116 @@
+"""Flags of protocols: who is asked, and how.
+
+--checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini --batch-size 32
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from storage.command_line import Count, split_name
+
+LANGUAGE_MODELS = ("hf:", "openai:")
+"""How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
+
+AnswerFile = Annotated[str, "[NAME=]FILE"]
+"""A file of answers on the command line."""
+
+Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
+"""Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
+given spans; scores of choices; embeddings of texts; hidden states of every token."""
+
+PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
+ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
+"""How language models are asked, and asked to choose (`evaluation.answering.prompts`)."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How models run.
+
+    Args:
+        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
+        dtype: of the weights of language models and decoders; what an encoder computes in. auto is float32,
+            but for a language model (hf:) on a GPU what it was saved in.
+        batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
+    """
+
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    batch_size: Count = 64
+
+
+@dataclass(frozen=True)
+class Asking(Compute):
+    """How models are asked.
+
+    Args:
+        max_new_tokens: longest answer of a language model or a decoder.
+        prompt: how language models are asked: the paper's story, turns and question behind Q: and A:; in our
+            words, which offer unknown as an answer; or as UnifiedQA was trained.
+        chat: never leaves out the chat template of a decoder or local language model that was not trained
+            with it; auto: as a checkpoint was trained, else where the tokenizer has one.
+    """
+
+    max_new_tokens: Count = 32
+    prompt: PromptStyle = "paper"
+    chat: Literal["auto", "never"] = "auto"
+
+
+@dataclass(frozen=True)
+class Choosing(Asking):
+    """How models are asked, also to choose.
+
+    Args:
+        choice_prompt: language models. plain, question: each choice alone behind the question; question is
+            lm-evaluation-harness's way with PIQA (with --likelihood sum), without a chat template. unifiedqa
+            lists the choices as UnifiedQA was trained; letters lists them, and the letter is the answer.
+            auto: unifiedqa for sequence-to-sequence models, else plain.
+        likelihood: language models: mean or sum of the log-probabilities of a choice's tokens.
+    """
+
+    choice_prompt: ChoicePrompt = "auto"
+    likelihood: Literal["mean", "sum"] = "mean"
+
+
+def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
+    """`NAME=SOURCE` or `SOURCE` (named after its path) to sources by name.
+
+    Raises:
+        ValueError: two sources under one name.
+    """
+    named: dict[str, str] = {}
+    for argument in arguments:
+        name, path = split_name(argument)
+        name = name or source_name(path)
+        if name in named:
+            raise ValueError(f"{flag}: two are called {name!r}; write NAME=PATH to tell them apart")
+        named[name] = path
+    return named
+
+
+def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str] | None) -> dict[str, str]:
+    """Who is asked, by name: models, then files of answers.
+
+    Raises:
+        ValueError: nobody, or two under one name.
+    """
+    if not checkpoint and not predictions:
+        raise ValueError("name who is asked: --checkpoint, or --predictions with answers made elsewhere")
+    return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")
+
+
+def source_name(path: str) -> str:
+    """What a source is called that the user did not name: a file's stem, the last part of a Hub name.
+
+    >>> [source_name(path) for path in ("runs/a.ckpt", "org/bert-v1.5", "openai:m1.5@http://h/v1")]
+    ['a', 'bert-v1.5', 'm1.5']
+    """
+    if path.startswith(LANGUAGE_MODELS):
+        path = path.partition(":")[2].partition("@http")[0]
+    last = Path(path.rstrip("/").rpartition("/")[2])
+    known = last.suffix in (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")
+    return last.stem if known or Path(path).is_file() else last.name

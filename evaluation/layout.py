@@ -1,0 +1,106 @@
+"""What a report shows is declared: headline, tables and figures of a long table, however that was made.
+
+BIAS = Layout("Group bias", by=("class",), cells=[("class",)], views=[View(...)], headline=[Said(...)])
+
+BIAS.report(results, rows, names, about)                                      # an Evaluation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from evaluation.figures.bars import Bars
+from evaluation.headlines import Said, failure_note, headline
+from evaluation.report import Evaluation, Figure
+from evaluation.results import Results, Row
+from evaluation.statistics import Statistic, share
+from evaluation.views import View
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a report shows.
+
+    Args:
+        title: heading of the report.
+        measures: field to heading, for means of what is in [0, 1]; or other statistics by name.
+        by: the dimensions: columns of results.csv after `checkpoint` and `against`.
+        cells: which dimensions tell cells apart, an entry a way of splitting. The first is the whole: its
+            dimensions are in every entry. A row counts for the entries whose dimensions it has.
+        units: what intervals are over, in words, in the plural.
+        views: tables (default: one of the whole); a view without measures shows all.
+        figures: file name to figure.
+        headline: its clauses.
+        good: which numbers would be good, in words.
+        notes: paragraphs above the tables.
+        failures: what unanswered rows are, in the plural; empty where rows cannot fail.
+        console: how many tables the console shows.
+    """
+
+    title: str
+    measures: Mapping[str, str | Statistic]
+    by: tuple[str, ...] = ()
+    cells: Sequence[tuple[str, ...]] = ((),)
+    units: str = "questions"
+    views: Sequence[View] = ()
+    figures: Mapping[str, Bars | Figure] = field(default_factory=dict)
+    headline: Sequence[Said] = ()
+    good: str = ""
+    notes: Sequence[str] = ()
+    failures: str = "questions"
+    console: int = 1
+
+    def statistics(self) -> dict[str, Statistic]:
+        """All measures by name, and, if rows can fail, the share of those without an answer."""
+        made = {**self.measures, **({"failed": "without an answer"} if self.failures else {})}
+        return {name: share(what, name) if isinstance(what, str) else what for name, what in made.items()}
+
+    def report(
+        self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
+    ) -> Evaluation:
+        """The evaluation of numbers that are there.
+
+        Args:
+            results: the numbers.
+            rows: of all examples.
+            names: of the checkpoints; the first is what others are compared with.
+            about: as of `Evaluation`.
+
+        Raises:
+            ValueError: no row has an answer.
+        """
+        frame, statistics = results.frame, self.statistics()
+        shares = {name for name, statistic in statistics.items() if statistic.share}
+        headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}
+        views, figures = list[View](), dict[str, Figure]()
+        for view in self.views or [View(self.title, self.cells[0])]:
+            if all(len(values) > 1 for values in self.place(frame, view.by).values() if values != ""):
+                where = {**self.place(frame, (*view.by, view.across)), **view.where}
+                percent, measures = (
+                    shares if view.percent is None else view.percent,
+                    view.measures or headings,
+                )
+                views.append(replace(view, measures=measures, where=where, percent=percent))
+        for name, figure in self.figures.items():
+            if isinstance(figure, Bars):
+                where = {**self.place(frame, (figure.x, figure.hue, figure.panels)), **figure.where}
+                figure = replace(figure, where=where, percent=shares.issuperset(figure.measures))
+                if not figure.parts(frame):
+                    continue
+            figures[name] = figure
+        notes = [note for note in (*self.notes, failure_note(rows, self.failures)) if note]
+        said = headline(self.headline, results, names, self.cells[0], shares, self.good)
+        return Evaluation(self.title, results, views, about, said, notes, figures, rows, console=self.console)
+
+    def place(self, frame: DataFrame, shown: Sequence[str]) -> dict[str, Any]:
+        """Where the cells are that tell the dimensions `shown` apart, and none beyond the first entry's."""
+        return {
+            name: sorted(set(frame[name]) - {""}, key=str) if name in shown else ""
+            for name in self.by
+            if name not in self.cells[0]
+        }
