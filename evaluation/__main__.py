@@ -41,7 +41,7 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     Of several processes the first alone checks, writes and prints.
     """
     from evaluation.report import claimed, write_report
-    from evaluation.views import print_table
+    from evaluation.shown.views import print_table
 
     rank, size = launched()
     if row in COMMANDS:

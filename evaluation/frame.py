@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from evaluation.answering.asking import Ability, Compute, named_sources
+from evaluation.answering.asking import Compute, named_sources
+from evaluation.answering.interface import Ability
 from evaluation.answering.open import ask_each
 from evaluation.layout import Layout
 from evaluation.report import Evaluation

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from evaluation.figures.bars import Bars
-from evaluation.headlines import Said, failure_note, headline
 from evaluation.report import Evaluation, Figure
 from evaluation.results import Results, Row
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said, failure_note, headline
+from evaluation.shown.views import View
 from evaluation.statistics import Statistic, share
-from evaluation.views import View
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.results import Results
-from evaluation.views import Table, View, make_table, markdown_table
+from evaluation.shown.views import Table, View, make_table, markdown_table
 from storage.files import atomic, file_digest
 from storage.json_files import plain_json
 from storage.provenance import revision, versions

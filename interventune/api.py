@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from data_modules import sources
 from data_modules.schema import Group, QAExample
-from evaluation.answering.asking import Ability, Asking
-from evaluation.answering.interface import Answerer
+from evaluation.answering.asking import Asking
+from evaluation.answering.interface import Ability, Answerer
 from evaluation.answering.open import open_answerer
 from evaluation.protocol import PROTOCOLS, evaluated, load_function
 from evaluation.report import Evaluation

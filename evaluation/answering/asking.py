@@ -8,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from storage.command_line import Count, split_name
 
 LANGUAGE_MODELS = ("hf:", "openai:")
 """How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
-
-AnswerFile = Annotated[str, "[NAME=]FILE"]
-"""A file of answers on the command line."""
-
-Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
-"""Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
-given spans; scores of choices; embeddings of texts; hidden states of every token."""
 
 PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
@@ -90,17 +83,6 @@ def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
             raise ValueError(f"{flag}: two are called {name!r}; write NAME=PATH to tell them apart")
         named[name] = path
     return named
-
-
-def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str] | None) -> dict[str, str]:
-    """Who is asked, by name: models, then files of answers.
-
-    Raises:
-        ValueError: nobody, or two under one name.
-    """
-    if not checkpoint and not predictions:
-        raise ValueError("name who is asked: --checkpoint, or --predictions with answers made elsewhere")
-    return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")
 
 
 def source_name(path: str) -> str:

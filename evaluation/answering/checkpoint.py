@@ -23,7 +23,7 @@ from data_modules.encoding.windows import Encoding
 from data_modules.schema import Group, QAExample
 from evaluation.answering.asking import Asking, Compute
 from evaluation.answering.interface import Answer, Answerer
-from evaluation.answering.processes import shared
+from evaluation.answering.sharing import shared
 from models.backbones import EncoderModel, pick_device
 from models.build import fingerprint
 from models.checkpoint import load

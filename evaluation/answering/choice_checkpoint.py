@@ -17,7 +17,7 @@ from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
 from data_modules.schema import ChoiceQuestion
 from evaluation.answering.checkpoint import Checkpoint
 from evaluation.answering.kept import kept
-from evaluation.answering.processes import shared
+from evaluation.answering.sharing import shared
 from models.heads.choice import ChoiceModel, masked_mean
 
 

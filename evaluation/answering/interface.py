@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from data_modules.schema import ChoiceQuestion, Group, QAExample
 
+Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
+"""Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
+given spans; scores of choices; embeddings of texts; hidden states of every token."""
+
 Kind = Literal["file", "endpoint", "local", "encoder", "span", "rationale", "xlnet", "choice", "causal"]
 """Answers made elsewhere; a language model behind an endpoint or on this machine; the encoder of a Hugging
 Face folder; checkpoints by their heads. A decoder is `causal`, be it a `.ckpt`, a folder or on the Hub."""

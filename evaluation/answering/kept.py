@@ -8,7 +8,8 @@ from functools import wraps
 from itertools import chain
 from typing import Any, cast
 
-from evaluation.answering.processes import Method, Processes, current, shared
+from evaluation.answering.processes import Processes, current
+from evaluation.answering.sharing import Method, shared
 from models.language.text_models import TextFailure
 from storage.finished_work import work_key
 from storage.json_files import plain_json

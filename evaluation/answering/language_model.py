@@ -28,7 +28,7 @@ from evaluation.answering.asking import Choosing, Compute
 from evaluation.answering.checkpoint import hold_weights
 from evaluation.answering.interface import Answer, Answerer, kind_of
 from evaluation.answering.kept import kept
-from evaluation.answering.processes import shared
+from evaluation.answering.sharing import shared
 from models.checkpoint import load
 from models.heads.causal import CausalModel
 from models.language.local_model import LocalTextModel, load_text_model

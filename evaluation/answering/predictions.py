@@ -13,16 +13,19 @@ JSON Lines, a row an answer:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
 from data_modules.schema import VARIANTS, QAExample
+from evaluation.answering.asking import named_sources
 from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest
 from storage.json_files import json_lines
 
+AnswerFile = Annotated[str, "[NAME=]FILE"]
+"""A file of answers on the command line."""
 MISSING = "not among the predictions"
 
 
@@ -59,3 +62,14 @@ class Predictions(Answerer):
         for i, example in enumerate(examples):
             key = (example.id, example.variant)
             yield Answer(i, self.text_of.get(key, ""), "" if key in self.text_of else MISSING)
+
+
+def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str] | None) -> dict[str, str]:
+    """Who is asked, by name: models, then files of answers.
+
+    Raises:
+        ValueError: nobody, or two under one name.
+    """
+    if not checkpoint and not predictions:
+        raise ValueError("name who is asked: --checkpoint, or --predictions with answers made elsewhere")
+    return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")

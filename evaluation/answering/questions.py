@@ -22,7 +22,7 @@ from data_modules.encoding.prompts import around_answer
 from data_modules.encoding.windows import pad_rows, token_span
 from data_modules.schema import QAExample
 from evaluation.answering.kept import kept
-from evaluation.answering.processes import shared
+from evaluation.answering.sharing import shared
 from models.heads.span import SpanModel
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.report import SCHEMA
 from evaluation.results import ALWAYS, NUMBERS
-from evaluation.views import View, number, shown
+from evaluation.shown.views import View, number, shown
 from storage.command_line import split_name
 from storage.errors import DataError
 from storage.files import read_bytes, read_text, refuse_existing, write_text

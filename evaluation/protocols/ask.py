@@ -21,7 +21,7 @@ from evaluation.answering.asking import Compute
 from evaluation.answering.interface import Answerer, kind_of
 from evaluation.report import Evaluation
 from evaluation.results import Results
-from evaluation.views import View
+from evaluation.shown.views import View
 
 
 def evaluate(

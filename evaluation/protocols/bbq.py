@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from data_modules.schema import QAExample, query_text
-from evaluation.answering.asking import Ability, AnswerFile, Choosing, named_answerers
-from evaluation.answering.interface import Answerer, kind_of
-from evaluation.figures.bars import Bars
+from evaluation.answering.asking import Choosing
+from evaluation.answering.interface import Ability, Answerer, kind_of
+from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.report import Evaluation
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said
+from evaluation.shown.views import View
 from evaluation.statistics import Statistic, share
-from evaluation.views import View
 from metrics.bbq import bias, scaled_bias
 from storage.command_line import AtLeast, Named, split_name
 

@@ -12,14 +12,15 @@ from itertools import pairwise
 from typing import Any
 
 from data_modules.schema import DELETED, REFORMATTED, QAExample
-from evaluation.answering.asking import Ability, AnswerFile, Asking, named_answerers
-from evaluation.answering.interface import Answerer
-from evaluation.answering.variants import VariantOptions, read_stories
-from evaluation.figures.bars import Bars
+from evaluation.answering.asking import Asking
+from evaluation.answering.interface import Ability, Answerer
+from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.report import Evaluation
-from evaluation.views import View
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said
+from evaluation.shown.views import View
+from evaluation.variants import VariantOptions, read_stories
 from storage.command_line import Named
 
 NOTE = (

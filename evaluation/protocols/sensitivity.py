@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_modules.schema import QAExample, Span
 from evaluation.answering.asking import Compute
-from evaluation.answering.processes import shared
-from evaluation.figures.lines import Lines
+from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.report import Evaluation
+from evaluation.shown.headlines import Said
+from evaluation.shown.lines import Lines
+from evaluation.shown.views import View
 from evaluation.statistics import Floats, mean
-from evaluation.views import View
 from storage.command_line import Named
 
 if TYPE_CHECKING:

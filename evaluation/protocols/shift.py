@@ -22,16 +22,16 @@ import numpy as np
 
 from data_modules.schema import REFORMATTED, QAExample, Variant
 from evaluation.answering.asking import Compute, named_sources
-from evaluation.answering.processes import shared
-from evaluation.answering.variants import Stories, VariantOptions, read_stories
-from evaluation.figures.bars import COLOURS, LEAST_DISTANCE, Bars, new_figure
-from evaluation.figures.lines import Lines
+from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.report import Evaluation
 from evaluation.results import Results
+from evaluation.shown.bars import COLOURS, LEAST_DISTANCE, Bars, new_figure
+from evaluation.shown.headlines import Said
+from evaluation.shown.lines import Lines
+from evaluation.shown.views import View
 from evaluation.statistics import Floats, Statistic, mean
-from evaluation.views import View
+from evaluation.variants import Stories, VariantOptions, read_stories
 from storage.command_line import Named
 from storage.errors import DataError
 

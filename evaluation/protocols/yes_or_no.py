@@ -13,13 +13,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.asking import AnswerFile, Asking, named_answerers
+from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Answer, Answerer
-from evaluation.figures.bars import Bars
+from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.report import Evaluation
-from evaluation.views import View
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said
+from evaluation.shown.views import View
 from storage.command_line import Named
 
 if TYPE_CHECKING:

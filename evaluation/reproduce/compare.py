@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evaluation.report import Evaluation
 from evaluation.reproduce.recipe import Printed, Recipe
 from evaluation.results import NO_INTERVAL, NUMBERS, Results
-from evaluation.views import View
+from evaluation.shown.views import View
 
 if TYPE_CHECKING:
     from pandas import DataFrame

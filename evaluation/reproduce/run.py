@@ -17,7 +17,7 @@ from typing import Annotated
 from evaluation.report import claimed, write_report
 from evaluation.reproduce.compare import compare
 from evaluation.reproduce.recipe import Recipe, recipes
-from evaluation.views import print_table
+from evaluation.shown.views import print_table
 from storage.files import write_text
 from storage.json_files import load_yaml
 

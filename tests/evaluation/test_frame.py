@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.protocols.feature_bias.views import Weighted
 from evaluation.results import Results
+from evaluation.shown.headlines import Said
+from evaluation.shown.views import View
 from evaluation.statistics import Statistic, estimate, mean, share
-from evaluation.views import View
 from metrics.intervals import RESAMPLES, SEED
 
 Rows = list[dict[str, Any]]

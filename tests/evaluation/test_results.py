@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evaluation.figures.bars import Bars
-from evaluation.figures.lines import Lines
 from evaluation.report import Evaluation, claimed, write_report
 from evaluation.results import Results
-from evaluation.views import Table, View, make_table
+from evaluation.shown.bars import Bars
+from evaluation.shown.lines import Lines
+from evaluation.shown.views import Table, View, make_table
 
 EM = {("ot", "os"): 1.0, ("ot", "ts"): 0.5, ("ibt", "os"): 0.75, ("ibt", "ts"): 0.0}
 ROWS = [{"checkpoint": name, "variant": variant, "id": 1} for name, variant in EM]

@@ -12,7 +12,7 @@ import pytest
 from data_modules.interventions.variants import perturb
 from data_modules.schema import QAExample, Rejected, Variant, write_records
 from data_modules.stories.questions import qa_examples
-from evaluation.answering.variants import Stories, VariantOptions, read_stories
+from evaluation.variants import Stories, VariantOptions, read_stories
 from storage.errors import DataError
 
 STORIES = list(islice(qa_examples("mixed_dev"), 80))

@@ -21,8 +21,8 @@ import pandas as pd
 
 from evaluation.protocols.bias.measures import Frames, Place, add_statistic
 from evaluation.results import Results
+from evaluation.shown.views import cells_of
 from evaluation.statistics import Floats, Statistic
-from evaluation.views import cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evaluation.figures.bars import Bars
-from evaluation.headlines import Said, short
 from evaluation.layout import Layout
-from evaluation.views import Table, View, cells_of, make_table
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said, short
+from evaluation.shown.views import Table, View, cells_of, make_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from evaluation.figures.bars import Bars, new_figure
-from evaluation.figures.lines import Lines
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.protocols.confusion.measures import BIASED, CELL
 from evaluation.protocols.confusion.trials import Sampling
 from evaluation.results import Row
+from evaluation.shown.bars import Bars, new_figure
+from evaluation.shown.headlines import Said
+from evaluation.shown.lines import Lines
+from evaluation.shown.views import View
 from evaluation.statistics import mean, share
-from evaluation.views import View
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.figures.bars import Bars
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.protocols.consistency.measures import EVIDENCE
 from evaluation.results import Results, Row
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said
+from evaluation.shown.views import View
 from evaluation.statistics import Statistic
-from evaluation.views import View
 from metrics.consistency import DOMAINS, THRESHOLD
 
 TESTS = ("effect", "polarity", "importance", "transferability")

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.tasks.features import Hypothesis
-from evaluation.figures.bars import Bars
 from evaluation.frame import Protocol
-from evaluation.headlines import Said
 from evaluation.protocols.feature_bias.prompts import NONE
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said
+from evaluation.shown.views import View
 from evaluation.statistics import Floats, Statistic
-from evaluation.views import View
 from metrics.feature_bias import mean_over_strata
 from metrics.intervals import weighted_interval
 

@@ -14,7 +14,9 @@ import torch.distributed as dist
 
 from evaluation.__main__ import main
 from evaluation.answering.kept import kept
-from evaluation.answering.processes import local_device, process_group, shared
+from evaluation.answering.processes import process_group
+from evaluation.answering.sharing import shared
+from evaluation.answering.torchrun import local_device
 from models.language.text_models import TextFailure
 from storage.finished_work import FinishedWork
 from tests.evaluation.conftest import undrawn

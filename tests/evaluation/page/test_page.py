@@ -15,7 +15,7 @@ from evaluation.__main__ import main
 from evaluation.page.page import comparison, find_results
 from evaluation.report import Evaluation, write_report
 from evaluation.results import Results
-from evaluation.views import Table, View
+from evaluation.shown.views import Table, View
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from evaluation.figures.bars import Bars
-from evaluation.views import cells_of
+from evaluation.shown.bars import Bars
+from evaluation.shown.views import cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from evaluation.results import ALWAYS, Results, Row
-from evaluation.views import cells_of
+from evaluation.shown.views import cells_of
 
 log = logging.getLogger(__name__)
 

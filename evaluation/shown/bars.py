@@ -11,7 +11,7 @@ from itertools import chain, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.views import cells_of
+from evaluation.shown.views import cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,0 +1,43 @@
+"""Requests that several processes share, one and all without knowing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from evaluation.answering.processes import Processes, current
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def shared(method: Method) -> Method:
+    """For a method, or a function of a model, whose first argument is requests and that gives an answer for
+    each, in order, as a list, an iterator, or the rows of a tensor: processes divide the requests (who gets
+    none is not asked), and all get all answers."""
+
+    @wraps(method)
+    def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
+        processes = current.get(Processes())
+        if processes.size == 1:
+            return method(model, requests, *more, **named)
+        import torch
+
+        requests, answers = list(requests), None
+        share = requests[processes.rank :: processes.size]
+        token = current.set(Processes())  # what is divided is not divided again
+        try:
+            if share or not requests:
+                answers = method(model, share, *more, **named)
+                answers = answers if isinstance(answers, torch.Tensor) else list(answers)
+        finally:
+            current.reset(token)
+        parts = processes.gathered(answers)
+        first, whole = parts[0], cast(Any, [None] * len(requests))
+        if isinstance(first, torch.Tensor):
+            whole = first.new_empty(len(requests), *first.shape[1:])
+        for rank, part in enumerate(parts[: len(requests)]):
+            whole[rank :: processes.size] = part
+        return whole
+
+    return cast(Method, divided)
