@@ -7,19 +7,23 @@ BIAS.report(results, rows, names, about)                                      # 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from evaluation.report import Evaluation, Figure
 from evaluation.results import Results, Row
 from evaluation.shown.bars import Bars
-from evaluation.shown.headlines import Said, failure_note, headline
+from evaluation.shown.headlines import Said, failure_note
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic, share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+MOST_CLAUSES = 6
+"""Of a headline."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,8 @@ class Layout:
         for view in self.views or [View(self.title, self.cells[0])]:
             if all(len(values) > 1 for values in self.place(frame, view.by).values() if values != ""):
                 where = {**self.place(frame, (*view.by, view.across)), **view.where}
-                percent, measures = (
-                    shares if view.percent is None else view.percent,
-                    view.measures or headings,
-                )
-                views.append(replace(view, measures=measures, where=where, percent=percent))
+                percent = shares if view.percent is None else view.percent
+                views.append(replace(view, measures=view.measures or headings, where=where, percent=percent))
         for name, figure in self.figures.items():
             if isinstance(figure, Bars):
                 where = {**self.place(frame, (figure.x, figure.hue, figure.panels)), **figure.where}
@@ -94,8 +95,17 @@ class Layout:
                     continue
             figures[name] = figure
         notes = [note for note in (*self.notes, failure_note(rows, self.failures)) if note]
-        said = headline(self.headline, results, names, self.cells[0], shares, self.good)
-        return Evaluation(self.title, results, views, about, said, notes, figures, rows, console=self.console)
+        said = self.conclusion(results, names, shares)
+        return Evaluation(self.title, results, views, about, said, notes, figures, rows, self.console)
+
+    def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
+        """The headline: its first clauses, and once what would be good."""
+        about = results, names, self.cells[0]
+        found = (said.clauses(*about, percent=said.measure in shares) for said in self.headline)
+        clauses = "; ".join(islice(chain.from_iterable(found), MOST_CLAUSES))
+        who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
+        good = f" Good: {self.good}." if self.good else ""
+        return f"{who}: {clauses}.{good}" if clauses else ""
 
     def place(self, frame: DataFrame, shown: Sequence[str]) -> dict[str, Any]:
         """Where the cells are that tell the dimensions `shown` apart, and none beyond the first entry's."""

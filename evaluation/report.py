@@ -116,33 +116,33 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
 
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
-    frame, tables = evaluation.results.frame, evaluation.tables()
-    unit, resamples = evaluation.results.unit, evaluation.results.resamples or RESAMPLES
-    parts = [f"# {evaluation.title}", *([f"**{evaluation.headline}**"] if evaluation.headline else [])]
-    parts += evaluation.notes
+    results, tables, frame = evaluation.results, evaluation.tables(), evaluation.results.frame
+    resamples = results.resamples or RESAMPLES
+    parts = [f"# {evaluation.title}", evaluation.headline and f"**{evaluation.headline}**", *evaluation.notes]
     for table in tables:
-        parts += [f"## {table.title}", markdown_table(table), *([table.caption] if table.caption else [])]
+        parts += [f"## {table.title}", markdown_table(table), table.caption]
     parts += [f"![{name}]({name})" for name in evaluation.figures]
     parts.append(
-        f"Brackets: 95 % interval, a bootstrap over {unit} ({resamples} resamples, seed {SEED}); exact "
-        "where a share is 0 or 100 % in all of them. Changes (`against` in results.csv) are over the "
+        f"Brackets: 95 % interval, a bootstrap over {results.unit} ({resamples} resamples, seed {SEED}); "
+        "exact where a share is 0 or 100 % in all of them. Changes (`against` in results.csv) are over the "
         "questions that both answered. All numbers in full precision: results.csv. One line per example: "
         "examples.jsonl. Inputs, settings, command and versions: report.json."
     )
+    about = {
+        **evaluation.about,
+        "command": list(command),
+        "revision": revision(),
+        "versions": versions(),
+        "interval": {"level": LEVEL, "unit": results.unit, "resamples": resamples, "seed": SEED},
+        "files": sorted([*evaluation.figures, *FILES]),
+    }
     content = {
         "schema": SCHEMA,
         "title": evaluation.title,
         "headline": evaluation.headline,
         "notes": list(evaluation.notes),
-        "about": {
-            **evaluation.about,
-            "command": list(command),
-            "revision": revision(),
-            "versions": versions(),
-            "interval": {"level": LEVEL, "unit": unit, "resamples": resamples, "seed": SEED},
-            "files": sorted([*evaluation.figures, *FILES]),
-        },
-        "by": list(evaluation.results.by),
+        "about": about,
+        "by": list(results.by),
         "results": frame.to_dict("records"),
         "tables": [asdict(table) for table in tables],
         "figures": list(evaluation.figures),
@@ -160,7 +160,9 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         frame.to_csv(folder / "results.csv", index=False, errors=errors)
         for name, figure in evaluation.figures.items():
             figure(frame, folder / name)
-        (folder / "report.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8", errors=errors)
+        (folder / "report.md").write_text(
+            "\n\n".join(filter(None, parts)) + "\n", encoding="utf-8", errors=errors
+        )
         (folder / "report.json").write_text(as_json(content, indent=1), encoding="utf-8", errors=errors)
 
 

@@ -35,7 +35,7 @@ class Results:
     """How many were drawn, where they were fewer than usual."""
 
     def __init__(self, by: Sequence[str], unit: str) -> None:
-        self.by, self.unit = (*ALWAYS, *(name for name in by if name not in ALWAYS)), unit
+        self.by, self.unit = tuple(dict.fromkeys((*ALWAYS, *by))), unit
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def add(
@@ -63,12 +63,11 @@ class Results:
         """
         if unknown := set(cell) - set(self.by):
             raise ValueError(f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}")
-        place = {name: cell.get(name, "") for name in self.by}
-        key = (measure, *place.values())
-        if key in self._rows:
+        place = {name: cell.get(name, "") for name in self.by} | {"measure": measure}
+        if self._rows.get(key := tuple(place.values())):
             raise ValueError(f"results: a second number for {key}")
         numbers = (float(value), *map(float, interval), int(n), int(n if units is None else units))
-        self._rows[key] = place | {"measure": measure, **dict(zip(NUMBERS, numbers, strict=True))}
+        self._rows[key] = place | dict(zip(NUMBERS, numbers, strict=True))
 
     @property
     def frame(self) -> DataFrame:
@@ -79,4 +78,4 @@ class Results:
 
     def at(self, measure: str, **cell: Any) -> dict[str, Any] | None:
         """The number of a cell, None where there is none; a dimension that is not named is empty."""
-        return self._rows.get((measure, *(cell.get(name, "") for name in self.by)))
+        return self._rows.get((*(cell.get(name, "") for name in self.by), measure))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.report import SCHEMA
 from evaluation.results import ALWAYS, NUMBERS
-from evaluation.shown.views import View, number, shown
+from evaluation.shown.views import number, shown
 from storage.command_line import split_name
 from storage.errors import DataError
 from storage.files import read_bytes, read_text, refuse_existing, write_text
@@ -123,7 +123,7 @@ def long_table(content: Mapping[str, Any]) -> DataFrame:
     frame = frame[frame["against"] == ""].astype(dict.fromkeys(NUMBERS, float))
     rows, dimensions = frame.to_dict("records"), [name for name in content["by"] if name not in ALWAYS]
     cells = [", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows]
-    values = [shown(row, View("", ())) for row in rows]
+    values = [shown(row) for row in rows]
     return frame[["measure", "checkpoint"]].assign(cell=cells, value=values)
 
 

@@ -12,15 +12,13 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from evaluation.results import ALWAYS, Results, Row
 from evaluation.shown.views import cells_of
 
 log = logging.getLogger(__name__)
-
-MOST_CLAUSES = 6
 
 
 class Said:
@@ -41,38 +39,20 @@ class Said:
         self, results: Results, names: Sequence[str], whole: Sequence[str], *, percent: bool
     ) -> Iterator[str]:
         """The clauses of the cells that the last checkpoint has."""
-        dimensions = [name for name in results.by if name not in ALWAYS]
+        first, last, dimensions = names[0], names[-1], results.by[len(ALWAYS) :]
         where = {name: "" for name in dimensions if name not in whole} | self.at
         cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
         several = [name for name in dimensions if name in self.at or cells[name].nunique() > 1]
-        for last in cells[cells["checkpoint"] == names[-1]].to_dict("records"):
-            place = {name: last[name] for name in dimensions}
-            first = results.at(self.measure, checkpoint=names[0], **place) if len(names) > 1 else None
-            change = results.at(self.measure, checkpoint=names[-1], against=names[0], **place)
+        for now in cells[cells["checkpoint"] == last].to_dict("records"):
+            place = {name: now[name] for name in dimensions}
+            before = results.at(self.measure, checkpoint=first, **place) if first != last else None
+            change = results.at(self.measure, checkpoint=last, against=first, **place)
             named = ", ".join(str(place[name]) for name in several if place[name] != "")
             words = f"{self.words} ({named})" if named else self.words
-            yield f"{words} {in_words(first or last, last, change, percent=percent)}"
+            yield f"{words} {in_words(before or now, now, change, percent=percent)}"
 
 
-def headline(
-    said: Sequence[Said],
-    results: Results,
-    names: Sequence[str],
-    whole: Sequence[str],
-    shares: Collection[str],
-    good: str,
-) -> str:
-    """The conclusion of a report: at most six clauses, and once what would be good."""
-    clauses = [
-        clause for one in said for clause in one.clauses(results, names, whole, percent=one.measure in shares)
-    ]
-    if not clauses:
-        return ""
-    who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
-    return f"{who}: {'; '.join(clauses[:MOST_CLAUSES])}." + (f" Good: {good}." if good else "")
-
-
-def in_words(first: Row, last: Row, change: Row | None, *, percent: bool) -> str:
+def in_words(before: Row, now: Row, change: Row | None, *, percent: bool) -> str:
     """A number, or how it changed, with its interval and n.
 
     >>> row = {"value": 0.14, "low": 0.1, "high": 0.2, "n": 852}
@@ -83,19 +63,15 @@ def in_words(first: Row, last: Row, change: Row | None, *, percent: bool) -> str
     '14 % -> 93 %, +79 points [76, 82], n 850 of 852'
     """
     unit, points = (" %", " points") if percent else ("", "")
-
-    def text(row: Row, name: str = "value") -> str:
-        return short(row[name], percent=percent)
-
-    words, shown, of = f"{text(first)}{unit} -> {text(last)}{unit}", change or last, ""
-    if first is last:
-        words = f"{text(last)}{unit}"
+    values = [f"{short(row['value'], percent=percent)}{unit}" for row in (before, now)]
+    words, shown, of = " -> ".join(values[before is now :]), change or now, ""
     if change is not None:
-        words += f", {'+' if change['value'] > 0 else ''}{text(change)}{points}"
-        most = max(first["n"], last["n"])
+        words += f", {'+' * (change['value'] > 0)}{short(change['value'], percent=percent)}{points}"
+        most = max(before["n"], now["n"])
         of = f" of {most}" if most != change["n"] else ""
     if math.isfinite(shown["low"]):
-        words += f" [{text(shown, 'low')}, {text(shown, 'high')}]"
+        low, high = (short(shown[end], percent=percent) for end in ("low", "high"))
+        words += f" [{low}, {high}]"
     return f"{words}, n {shown['n']}{of}"
 
 
@@ -129,17 +105,14 @@ def failure_note(rows: Iterable[Row], counted: str) -> str:
         ValueError: no checkpoint answered anything.
     """
     reasons: dict[str, Counter[str]] = {}
-    answered = set()
     for row in rows:
-        if "failure" in row:
-            reasons.setdefault(row["checkpoint"], Counter())[row["failure"]] += 1
-        else:
-            answered.add(row["checkpoint"])
-    texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items()}
+        reasons.setdefault(row["checkpoint"], Counter())[row.get("failure", "")] += 1
+    answered = {name for name, counts in reasons.items() if counts.pop("", 0)}
+    texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
     parts = "; ".join(texts.values())
-    if reasons and not answered:
+    if texts and not answered:
         raise ValueError(f"nothing was answered, and no report was written; {parts}")
-    for name in reasons.keys() - answered:
+    for name in texts.keys() - answered:
         log.warning("%s answered nothing, the report holds no number of it; %s", name, texts[name])
     return f"Without an answer, counted apart and in no share ({counted}): {parts}." if parts else ""
 

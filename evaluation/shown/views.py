@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,15 +60,6 @@ class View:
     caption: str = ""
     most: int = 90
 
-    @property
-    def dimensions(self) -> tuple[str, ...]:
-        """Those that tell the cells of the table apart."""
-        return (*self.by, self.across)
-
-    def in_percent(self, measure: str) -> bool:
-        """Whether a measure is shown in percent."""
-        return measure in (self.percent or ())
-
 
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
     """The rows at the given places; a dimension has one value, or one of several."""
@@ -83,7 +75,7 @@ def make_table(view: View, frame: DataFrame) -> Table:
     Raises:
         ValueError: several numbers in one place, as where a view names too few dimensions.
     """
-    order = list(view.measures)
+    order, percent = list(view.measures), view.percent or ()
     frame = cells_of(frame, {**view.where, "measure": order})
     if "against" not in view.where:
         frame = _with_changes(frame, view.across)
@@ -92,58 +84,51 @@ def make_table(view: View, frame: DataFrame) -> Table:
     if view.across != "measure" and (frame["measure"].nunique() > 1 or not by):
         by = ["measure", *by]
     by = by or list(view.by[:1])
+    if frame.duplicated([*by, view.across]).any():
+        raise ValueError(f"{view.title}: two numbers in one place; these tell too little apart: {by}")
+    cells = [
+        shown(row, percent=row["measure"] in percent, interval=view.interval)
+        for row in frame.to_dict("records")
+    ]
     headings = {
-        name: f"{heading} (%)" if view.in_percent(name) and heading[-1:] != "%" else heading
+        name: f"{heading} (%)" if name in percent and heading[-1:] != "%" else heading
         for name, heading in view.measures.items()
     }
-    columns = list(dict.fromkeys(frame[view.across]))
-    lines: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = {}
-    for row in frame.to_dict("records"):
-        line = lines.setdefault(tuple(row[name] for name in by), {})
-        if line.setdefault(row[view.across], row) is not row:
-            raise ValueError(f"{view.title}: two numbers for {row[view.across]!r} at {by}")
-    rows = []
-    for place, line in list(lines.items())[: view.most]:
-        cells = [shown(line[column], view) if column in line else "" for column in columns]
-        numbers = [row for row in line.values() if not row["against"]]
-        counts = [row["n"] for row in numbers or line.values()]
-        n = int(min(counts)) if min(counts) == max(counts) else f"{min(counts)}–{max(counts)}"
-        lead = (
-            headings[part] if name == "measure" else str(part) for name, part in zip(by, place, strict=True)
-        )
-        rows.append((*(part or "all" for part in lead), *cells, n))
-    left_out = len(lines) - len(rows)
-    more = f"{left_out} more lines are in results.csv." if left_out else ""
-    names = headings if view.across == "measure" else {"": "value"}
-    header = (*by, *(names.get(column, str(column)) for column in columns), "n")
-    return Table(view.title, header, tuple(rows), " ".join(filter(None, (view.caption, more))), len(by))
+    frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
+    columns, rows = frame[view.across].unique(), list[tuple[str | int, ...]]()
+    lines = frame.groupby(by, sort=False)
+    for place, line in islice(lines, view.most):
+        numbers = line[line["against"] == ""]
+        counts = (numbers if len(numbers) else line)["n"]
+        n = int(counts.min()) if counts.nunique() == 1 else f"{counts.min()}–{counts.max()}"
+        cell_of = dict(zip(line[view.across], line["shown"], strict=True))
+        lead = (str(part) or "all" for part in place)
+        rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
+    more = [f"{len(lines) - len(rows)} more lines are in results.csv."] if len(lines) > len(rows) else []
+    header = (*by, *map(str, columns), "n")
+    return Table(view.title, header, tuple(rows), " ".join([view.caption, *more]).strip(), len(by))
 
 
 def _with_changes(frame: DataFrame, across: str) -> DataFrame:
     """The numbers themselves, and, where checkpoints are columns, their changes as columns after them."""
     numbers = frame[frame["against"] == ""]
-    checkpoints = list(dict.fromkeys(numbers["checkpoint"]))
-    if across != "checkpoint" or not 2 <= len(checkpoints) <= MOST_CHANGES:
+    first, *others = dict.fromkeys(numbers["checkpoint"]) or [""]
+    if across != "checkpoint" or not 1 <= len(others) < MOST_CHANGES:
         return numbers
     import pandas as pd
 
-    changes = frame[frame["against"] == checkpoints[0]]
-    named = changes.assign(checkpoint=changes["checkpoint"] + " - " + checkpoints[0])
-    return pd.concat([numbers, named])
+    changes = frame[frame["against"] == first]
+    return pd.concat([numbers, changes.assign(checkpoint=changes["checkpoint"] + f" - {first}")])
 
 
-def shown(row: Mapping[str, Any], view: View) -> str:
+def shown(row: Mapping[str, Any], *, percent: bool = False, interval: bool = True) -> str:
     """A number with its interval.
 
-    >>> shown({"measure": "em", "value": 0.5, "low": 0.25, "high": 0.75}, View("", (), {}, percent={"em"}))
+    >>> shown({"value": 0.5, "low": 0.25, "high": 0.75}, percent=True)
     '50.0 [25.0, 75.0]'
     """
-    percent = view.in_percent(row["measure"])
-    text = number(row["value"], percent=percent)
-    if not view.interval or not math.isfinite(row["low"]):
-        return text
-    low, high = (number(row[end], percent=percent) for end in ("low", "high"))
-    return f"{text} [{low}, {high}]"
+    value, low, high = (number(row[end], percent=percent) for end in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]" if interval and math.isfinite(row["low"]) else value
 
 
 def number(value: float, *, percent: bool = False) -> str:
@@ -177,15 +162,13 @@ def print_table(table: Table) -> None:
     """The table on standard output, 80 columns wide where that is no terminal."""
     from rich.console import Console
     from rich.table import Table as RichTable
-    from rich.text import Text
 
-    console = Console(highlight=False)
-    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    console = Console(highlight=False, markup=False, emoji=False)
+    grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="italic")
     for i, name in enumerate(table.header):
-        justify: Any = "left" if i < table.lead else "right"
-        grid.add_column(Text(name, style="italic"), justify=justify, overflow="fold")
+        grid.add_column(name, justify="left" if i < table.lead else "right", overflow="fold")
     for row in table.rows:
-        grid.add_row(*(Text(str(cell)) for cell in row))
-    console.print(Text(table.title, style="bold"))
+        grid.add_row(*map(str, row))
+    console.print(table.title, style="bold")
     console.print(grid)
     console.print()
