@@ -14,7 +14,7 @@ as layers, stands for a row at each of its places: its fields are lists, too, or
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ from evaluation.answering.open import ask_each
 from evaluation.layout import Layout
 from evaluation.report import Evaluation
 from evaluation.results import Results, Row
-from evaluation.statistics import estimate
+from evaluation.shown.failures import failure_note
+from evaluation.statistics import Statistic, estimate, share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,11 +41,13 @@ class Protocol(Layout):
         item: the fields that tell what a row asks, equal for all that is compared (default: the unit and the
             dimensions that are not compared). Of several rows that ask the same, the n-th is compared with
             the n-th.
+        failures: what unanswered rows are, in the plural; empty where rows cannot fail.
     """
 
     unit: str | tuple[str, ...]
     compared: tuple[str, ...] = ()
     item: tuple[str, ...] = ()
+    failures: str = "questions"
 
     def run(
         self,
@@ -79,7 +82,13 @@ class Protocol(Layout):
         results = self.results(every, list(named))
         if more is not None:
             more(results)
-        return self.report(results, every, list(named), identities)
+        report = self.report(results, every, list(named), identities)
+        return replace(report, notes=[*report.notes, failure_note(every, self.failures)])
+
+    def statistics(self) -> dict[str, Statistic]:
+        """All measures by name, and, if rows can fail, the share of those without an answer."""
+        failed = {"failed": share("without an answer", "failed")} if self.failures else {}
+        return super().statistics() | failed
 
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
         """Every cell of every checkpoint; then its changes along each dimension that is compared."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.report import Evaluation, Figure
 from evaluation.results import Results, Row
 from evaluation.shown.bars import Bars
-from evaluation.shown.headlines import Said, failure_note
+from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic, share
 
@@ -42,7 +42,6 @@ class Layout:
         headline: its clauses.
         good: which numbers would be good, in words.
         notes: paragraphs above the tables.
-        failures: what unanswered rows are, in the plural; empty where rows cannot fail.
         console: how many tables the console shows.
     """
 
@@ -56,13 +55,12 @@ class Layout:
     headline: Sequence[Said] = ()
     good: str = ""
     notes: Sequence[str] = ()
-    failures: str = "questions"
     console: int = 1
 
     def statistics(self) -> dict[str, Statistic]:
-        """All measures by name, and, if rows can fail, the share of those without an answer."""
-        made = {**self.measures, **({"failed": "without an answer"} if self.failures else {})}
-        return {name: share(what, name) if isinstance(what, str) else what for name, what in made.items()}
+        """All measures by name."""
+        measures = self.measures.items()
+        return {name: share(what, name) if isinstance(what, str) else what for name, what in measures}
 
     def report(
         self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
@@ -74,9 +72,6 @@ class Layout:
             rows: of all examples.
             names: of the checkpoints; the first is what others are compared with.
             about: as of `Evaluation`.
-
-        Raises:
-            ValueError: no row has an answer.
         """
         frame, statistics = results.frame, self.statistics()
         shares = {name for name, statistic in statistics.items() if statistic.share}
@@ -94,9 +89,8 @@ class Layout:
                 if not figure.parts(frame):
                     continue
             figures[name] = figure
-        notes = [note for note in (*self.notes, failure_note(rows, self.failures)) if note]
         said = self.conclusion(results, names, shares)
-        return Evaluation(self.title, results, views, about, said, notes, figures, rows, self.console)
+        return Evaluation(self.title, results, views, about, said, self.notes, figures, rows, self.console)
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
         """The headline: its first clauses, and once what would be good."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = 3
 """Version of the layout of report.json."""
 
-FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
+FILES = "report.json", "report.md", "results.csv", "examples.jsonl"
 Figure = Callable[["DataFrame", Path], None]
 """Draws cells of the long table into a file."""
 
@@ -44,7 +44,7 @@ class Evaluation:
         views: tables of it (or ready ones), in the order in which report.md shows them.
         about: what the flags do not say about where the numbers come from, as plain JSON values.
         headline: the conclusion in one or two sentences; first in report.md, last on the console.
-        notes: paragraphs of Markdown under the title.
+        notes: paragraphs of Markdown under the title; an empty one is none.
         figures: file name to figure.
         examples: one JSON object per example; fields named like dimensions tell which cell a row is behind.
         console: how many of the tables the console shows, from the first on.
@@ -140,7 +140,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         "schema": SCHEMA,
         "title": evaluation.title,
         "headline": evaluation.headline,
-        "notes": list(evaluation.notes),
+        "notes": list(filter(None, evaluation.notes)),
         "about": about,
         "by": list(results.by),
         "results": frame.to_dict("records"),

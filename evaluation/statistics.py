@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,18 @@ class Statistic:
     Args:
         heading: in tables and figures.
         fields: keys of a row: numbers or booleans.
-        of: sums (R, C), the number of rows first, to (R,).
+        of: sums (R, C), the number of rows first, to (R,); by default the mean of the first field.
         n: the sum that is reported as n, as a function of the sums (C,); by default the number of rows.
         share: the mean of one field that is in [0, 1]: shown in percent, and exact where all units agree.
     """
 
     heading: str
     fields: tuple[str, ...]
-    of: Callable[..., Floats]
+    of: Callable[..., Floats] = lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 0]
     n: Callable[[Floats], float] = lambda sum_C: sum_C[0]
     share: bool = False
 
-    def resampled(
-        self, unit_N: NDArray[np.int64], sides_NC: Sequence[Floats]
-    ) -> tuple[float, tuple[float, float]]:
+    def resampled(self, unit_N: Ints, sides_NC: Sequence[Floats]) -> tuple[float, tuple[float, float]]:
         """The number of all rows, minus that of a second side if there is one, and its interval over units,
         which are numbers 0 to U - 1."""
         sums_UC = np.concatenate([unit_sums(unit_N, side_NC) for side_NC in sides_NC], axis=1)
@@ -59,23 +58,19 @@ class Statistic:
         return float(of(sums_UC.sum(0, keepdims=True))[0]), bootstrap(sums_UC, of)
 
 
-def unit_sums(unit_N: NDArray[np.int64], columns_NC: Floats) -> Floats:
+def unit_sums(unit_N: Ints, columns_NC: Floats) -> Floats:
     """The columns' sums by unit, (U, C)."""
     return np.stack([np.bincount(unit_N, column_N) for column_N in columns_NC.T], axis=1)
 
 
 def share(heading: str, field: str) -> Statistic:
     """The mean of a field that is in [0, 1]."""
-    return Statistic(heading, (field,), _mean, share=True)
+    return Statistic(heading, (field,), share=True)
 
 
 def mean(heading: str, field: str) -> Statistic:
     """The mean of any number."""
-    return Statistic(heading, (field,), _mean)
-
-
-def _mean(sums_RC: Floats) -> Floats:
-    return np.asarray(sums_RC[:, 1] / sums_RC[:, 0])
+    return Statistic(heading, (field,))
 
 
 class Estimate(NamedTuple):
@@ -115,12 +110,10 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         value, (low, high) = statistic.resampled(unit_N, sides_NC)
     # Resamples that are all alike say that units agree, not that the number is certain.
     interval = (low, high) if high - low > 1e-12 else NO_INTERVAL
-    if statistic.share and (units := int(unit_N.max()) + 1) > 1:
-        floor, reach = (-1.0, 1 + abs(value)) if changed else (0.0, 1.0)
-        alike = np.ptp(np.subtract(*sides_NC)[:, 1]) < 1e-12 if changed else value in (0.0, 1.0)
-        if alike:
-            reach *= unseen_share(units)
-            interval = max(floor, value - reach), min(1.0, value + reach)
+    alike = np.ptp(np.subtract(*sides_NC)[:, 1]) < 1e-12 if changed else value in (0.0, 1.0)
+    if statistic.share and alike and unit_N.any():  # of several units
+        reach = unseen_share(int(unit_N.max()) + 1) * (1 + abs(value) if changed else 1)
+        interval = max(-1.0 if changed else 0.0, value - reach), min(1.0, value + reach)
     counts_SU = [[statistic.n(sum_C) > 0 for sum_C in unit_sums(unit_N, side_NC)] for side_NC in sides_NC]
     n = min(statistic.n(side_NC.sum(0)) for side_NC in sides_NC)
     return Estimate(value, interval, int(n), sum(map(all, zip(*counts_SU, strict=True))))

@@ -26,7 +26,7 @@ from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
 from evaluation.results import Results
-from evaluation.shown.bars import COLOURS, LEAST_DISTANCE, Bars, new_figure
+from evaluation.shown.bars import COLOURS, LEAST_DISTANCE, Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
@@ -143,7 +143,7 @@ def evaluate(
     )
     evaluation = protocol.run(measurement.rows, named, compute, need="states", more=measurement.add_cka)
     notes = [NOTE, stories.rejection_note(), BETWEEN_NOTE if len(named) > 1 else "", *measurement.notes]
-    return replace(evaluation, notes=list(filter(None, notes)))
+    return replace(evaluation, notes=notes)
 
 
 class Measurement:
@@ -299,11 +299,13 @@ def add_states(
 
 def draw_histograms(distances: Distances, _: DataFrame, path: Path) -> None:
     """1 - cosine in the last layer, on a log axis: a panel a variant and embedding, a line a checkpoint."""
+    from matplotlib.figure import Figure
+
     panels: dict[str, dict[str, Floats]] = defaultdict(dict)
     for (variant, embedding, name), parts in distances.items():
         panels[f"{variant}, {embedding}"][name] = np.maximum(np.concatenate(parts), LEAST_DISTANCE)
     down = -(-len(panels) // 2)
-    figure = new_figure(8.5, 3.4 * down)
+    figure: Any = Figure(figsize=(8.5, 3.4 * down), layout="constrained")
     figure.subplots(down, 2)
     for (title, shown), axes in zip(panels.items(), figure.axes, strict=False):
         every_N = np.concatenate(list(shown.values()))

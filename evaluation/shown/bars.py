@@ -22,16 +22,6 @@ LEAST_DISTANCE = 1e-7
 """Below it, float32 does not tell a cosine from 1."""
 
 
-def new_figure(width: float, height: float) -> Any:
-    """A figure in inches that needs no display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 @dataclass(frozen=True)
 class Bars:
     """A picture of cells, a panel for each measure and value of `panels`: bars with their intervals, a group
@@ -66,12 +56,15 @@ class Bars:
 
     def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
+        from matplotlib.figure import Figure
+
         panels = self.parts(frame)
         hues = dict.fromkeys(chain.from_iterable(cells[self.hue] for _, cells in panels))
         width = max(self.width(cells, len(hues)) for _, cells in panels)
         columns = min(len(panels), 4, max(1, int(10 / width)))
         rows = -(-len(panels) // columns)
-        figure = new_figure(max(4.0, width * columns), 0.6 + 3.4 * rows)
+        size = max(4.0, width * columns), 0.6 + 3.4 * rows
+        figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=self.one_scale).ravel()
         for axes in grid[len(panels) :]:
             axes.set_axis_off()

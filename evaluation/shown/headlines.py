@@ -1,24 +1,18 @@
-"""What a report says in words: its headline, and which questions were left unanswered.
+"""What a headline says in words.
 
-    Said("unknown", "answers unknown when the evidence is deleted", variant=DELETED)
-    # answers unknown when the evidence is deleted (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
-
-A row of a protocol has the field `failure`, the reason, where there is no answer; it is counted apart.
+Said("unknown", "answers unknown when the evidence is deleted", variant=DELETED)
+# answers unknown when the evidence is deleted (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evaluation.results import ALWAYS, Results, Row
 from evaluation.shown.views import cells_of
-
-log = logging.getLogger(__name__)
 
 
 class Said:
@@ -91,32 +85,3 @@ def short(value: float, *, percent: bool = False) -> str:
     digits = 2 + (0 < near < 0.1) + (0 < near < 0.01)
     text = f"{value:.{digits}f}"
     return re.sub(r"^(-?)0\.", r"\1.", text)
-
-
-def failure_note(rows: Iterable[Row], counted: str) -> str:
-    """A paragraph on what was left unanswered, empty where nothing was; a checkpoint that answered nothing is
-    logged.
-
-    Args:
-        rows: of all examples.
-        counted: what the reasons count, in the plural.
-
-    Raises:
-        ValueError: no checkpoint answered anything.
-    """
-    reasons: dict[str, Counter[str]] = {}
-    for row in rows:
-        reasons.setdefault(row["checkpoint"], Counter())[row.get("failure", "")] += 1
-    answered = {name for name, counts in reasons.items() if counts.pop("", 0)}
-    texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
-    parts = "; ".join(texts.values())
-    if texts and not answered:
-        raise ValueError(f"nothing was answered, and no report was written; {parts}")
-    for name in texts.keys() - answered:
-        log.warning("%s answered nothing, the report holds no number of it; %s", name, texts[name])
-    return f"Without an answer, counted apart and in no share ({counted}): {parts}." if parts else ""
-
-
-def listed(reasons: Counter[Any]) -> str:
-    """Reasons with their counts, the most frequent first."""
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MOST_CHANGES = 3
-"""Checkpoints up to which changes stand in tables; those of more are in results.csv."""
+CHANGES_OF = (2, 3)
+"""Checkpoints whose changes stand in tables; those of more are in results.csv."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,17 @@ def make_table(view: View, frame: DataFrame) -> Table:
     Raises:
         ValueError: several numbers in one place, as where a view names too few dimensions.
     """
+    import pandas as pd
+
     order, percent = list(view.measures), view.percent or ()
     frame = cells_of(frame, {**view.where, "measure": order})
     if "against" not in view.where:
-        frame = _with_changes(frame, view.across)
+        every, frame = frame, frame[frame["against"] == ""]
+        checkpoints = frame["checkpoint"].unique()
+        if view.across == "checkpoint" and len(checkpoints) in CHANGES_OF:
+            changes = every[every["against"] == checkpoints[0]]
+            named = changes["checkpoint"] + f" - {checkpoints[0]}"
+            frame = pd.concat([frame, changes.assign(checkpoint=named)])
     frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")
     by = [name for name in view.by if frame[name].nunique() > 1]
     if view.across != "measure" and (frame["measure"].nunique() > 1 or not by):
@@ -107,18 +114,6 @@ def make_table(view: View, frame: DataFrame) -> Table:
     more = [f"{len(lines) - len(rows)} more lines are in results.csv."] if len(lines) > len(rows) else []
     header = (*by, *map(str, columns), "n")
     return Table(view.title, header, tuple(rows), " ".join([view.caption, *more]).strip(), len(by))
-
-
-def _with_changes(frame: DataFrame, across: str) -> DataFrame:
-    """The numbers themselves, and, where checkpoints are columns, their changes as columns after them."""
-    numbers = frame[frame["against"] == ""]
-    first, *others = dict.fromkeys(numbers["checkpoint"]) or [""]
-    if across != "checkpoint" or not 1 <= len(others) < MOST_CHANGES:
-        return numbers
-    import pandas as pd
-
-    changes = frame[frame["against"] == first]
-    return pd.concat([numbers, changes.assign(checkpoint=changes["checkpoint"] + f" - {first}")])
 
 
 def shown(row: Mapping[str, Any], *, percent: bool = False, interval: bool = True) -> str:

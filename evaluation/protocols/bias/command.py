@@ -66,7 +66,7 @@ def evaluate(
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
     sets: dict[str, list[Group]] = {}
-    about: dict[str, Any] = {}
+    about, note = dict[str, Any](), ""
     if predictions:
         read = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
@@ -78,7 +78,7 @@ def evaluate(
     if clusters:
         frame = groups.with_clusters(frame, clusters)
     if checkpoint:
-        frame, about = ask_all(named, frame, sets, asking)
+        frame, about, note = ask_all(named, frame, sets, asking)
     results = Results(views.BIAS.by, views.BIAS.units)
     for name, rows in frame.groupby("data", sort=False):
         frames, place = dict(iter(rows.groupby("checkpoint", sort=False))), {"data": str(name)}
@@ -86,18 +86,21 @@ def evaluate(
         add_effects(results, frames, place)
     report = views.BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
     headline = report.headline + views.little_mass(results.frame, list(named)[-1])
-    return replace(report, headline=headline, views=[*report.views, views.cluster_table(results.frame)])
+    shown = [*report.views, views.cluster_table(results.frame)]
+    return replace(report, headline=headline, notes=[*report.notes, note], views=shown)
 
 
 def ask_all(
     named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
-) -> tuple[DataFrame, dict[str, Any]]:
-    """All groups as each checkpoint scores and answers them, and `about` of the checkpoints."""
+) -> tuple[DataFrame, dict[str, Any], str]:
+    """All groups as each checkpoint scores and answers them, `about` of the checkpoints, and a note on what
+    they left unanswered."""
     import pandas as pd
     import torch
 
     from evaluation.answering.open import ask_each
-    from evaluation.protocols.bias.groups import with_answers, with_scores
+    from evaluation.protocols.bias.groups import example_rows, with_answers, with_scores
+    from evaluation.shown.failures import failure_note
 
     def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
         scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
@@ -107,4 +110,5 @@ def ask_all(
         return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
 
     found, about = ask_each(ask, named, asking, need="subjects")
-    return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about
+    frame = pd.concat(found, names=["checkpoint"]).reset_index("checkpoint")
+    return frame, about, failure_note(example_rows(frame), "groups whose context decides")

@@ -71,7 +71,6 @@ BIAS = Layout(
     ],
     good="mu falls with ethical advice, rises with adversarial, and nothing changes without advice",
     notes=[NOTE],
-    failures="groups whose context decides",
     console=3,
 )
 

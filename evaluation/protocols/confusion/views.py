@@ -10,7 +10,7 @@ from evaluation.frame import Protocol
 from evaluation.protocols.confusion.measures import BIASED, CELL
 from evaluation.protocols.confusion.trials import Sampling
 from evaluation.results import Row
-from evaluation.shown.bars import Bars, new_figure
+from evaluation.shown.bars import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
@@ -139,11 +139,12 @@ def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> 
     """The paper's Figure 3: the confidence in the labelled choice, a box for each probe and checkpoint:
     median, quartiles, whiskers to 1.5 IQR, a triangle at the mean; chance as a dashed line."""
     import pandas as pd
+    from matplotlib.figure import Figure
 
     frame = pd.DataFrame([row for row in rows if row["probe"] != "choice_paralysis"])
     boxes = frame.pivot(columns=["probe", "checkpoint"], values="confidence")
     boxes.columns = [", ".join(names).replace("_", " ") for names in boxes.columns]
-    figure = new_figure(2.6 + 0.6 * len(boxes.columns), 4.2)
+    figure = Figure(figsize=(2.6 + 0.6 * len(boxes.columns), 4.2), layout="constrained")
     axes = boxes.plot.box(ax=figure.subplots(), showmeans=True, showfliers=False, rot=90)
     axes.axhline(chance, color="black", linestyle="--", linewidth=1)
     axes.set_ylabel("confidence in the labelled choice")

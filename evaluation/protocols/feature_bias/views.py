@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from data_modules.tasks.features import Hypothesis
 from evaluation.frame import Protocol
@@ -16,7 +15,7 @@ from evaluation.protocols.feature_bias.prompts import NONE
 from evaluation.shown.bars import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
-from evaluation.statistics import Floats, Statistic
+from evaluation.statistics import Floats, Ints, Statistic
 from metrics.feature_bias import mean_over_strata
 from metrics.intervals import weighted_interval
 
@@ -36,9 +35,7 @@ class Weighted(Statistic):
     """A number that is no function of sums: `of` takes how often each row counts (R, N), and its fields
     (N, F), to (R,)."""
 
-    def resampled(
-        self, unit_N: NDArray[np.int64], sides_NC: Sequence[Floats]
-    ) -> tuple[float, tuple[float, float]]:
+    def resampled(self, unit_N: Ints, sides_NC: Sequence[Floats]) -> tuple[float, tuple[float, float]]:
         def of(weight_RN: Floats) -> Floats:
             return reduce(np.subtract, [self.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])
 

@@ -1,0 +1,41 @@
+"""Which questions were left unanswered, and why: rows with the field `failure`, the reason, count apart."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from evaluation.results import Row
+
+log = logging.getLogger(__name__)
+
+
+def failure_note(rows: Iterable[Row], counted: str) -> str:
+    """A paragraph on what was left unanswered, empty where nothing was; a checkpoint that answered nothing is
+    logged.
+
+    Args:
+        rows: of all examples.
+        counted: what the reasons count, in the plural.
+
+    Raises:
+        ValueError: no checkpoint answered anything.
+    """
+    reasons: dict[str, Counter[str]] = {}
+    for row in rows:
+        reasons.setdefault(row["checkpoint"], Counter())[row.get("failure", "")] += 1
+    answered = {name for name, counts in reasons.items() if counts.pop("", 0)}
+    texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
+    parts = "; ".join(texts.values())
+    if texts and not answered:
+        raise ValueError(f"nothing was answered, and no report was written; {parts}")
+    for name in texts.keys() - answered:
+        log.warning("%s answered nothing, the report holds no number of it; %s", name, texts[name])
+    return f"Without an answer, counted apart and in no share ({counted}): {parts}." if parts else ""
+
+
+def listed(reasons: Counter[Any]) -> str:
+    """Reasons with their counts, the most frequent first."""
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
