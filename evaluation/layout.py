@@ -65,14 +65,8 @@ class Layout:
     def report(
         self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
     ) -> Evaluation:
-        """The evaluation of numbers that are there.
-
-        Args:
-            results: the numbers.
-            rows: of all examples.
-            names: of the checkpoints; the first is what others are compared with.
-            about: as of `Evaluation`.
-        """
+        """The evaluation of numbers that are there: `rows` of all examples, `names` of the checkpoints, the
+        first of which others are compared with, and `about` as of `Evaluation`."""
         frame, statistics = results.frame, self.statistics()
         shares = {name for name, statistic in statistics.items() if statistic.share}
         headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}

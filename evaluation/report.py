@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = 3
 """Version of the layout of report.json."""
 
-FILES = "report.json", "report.md", "results.csv", "examples.jsonl"
+FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
 Figure = Callable[["DataFrame", Path], None]
 """Draws cells of the long table into a file."""
 
@@ -63,7 +63,7 @@ class Evaluation:
     def tables(self) -> list[Table]:
         """All tables that have lines."""
         frame = self.results.frame
-        made = [view if isinstance(view, Table) else make_table(view, frame) for view in self.views]
+        made = (view if isinstance(view, Table) else make_table(view, frame) for view in self.views)
         return [table for table in made if table.rows]
 
 
@@ -107,11 +107,8 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
 
 
 def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str] = ()) -> None:
-    """Write the folder, which replaces what is there; on any error nothing changes.
-
-    Raises:
-        DataError: it cannot be written, as on a full disk.
-    """
+    """Write the folder, which replaces what is there; on any error nothing changes. DataError where it cannot
+    be written, as on a full disk."""
     from metrics.intervals import LEVEL, RESAMPLES, SEED
 
     output = output.absolute()
@@ -128,20 +125,19 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         "questions that both answered. All numbers in full precision: results.csv. One line per example: "
         "examples.jsonl. Inputs, settings, command and versions: report.json."
     )
-    about = {
-        **evaluation.about,
-        "command": list(command),
-        "revision": revision(),
-        "versions": versions(),
-        "interval": {"level": LEVEL, "unit": results.unit, "resamples": resamples, "seed": SEED},
-        "files": sorted([*evaluation.figures, *FILES]),
-    }
     content = {
         "schema": SCHEMA,
         "title": evaluation.title,
         "headline": evaluation.headline,
         "notes": list(filter(None, evaluation.notes)),
-        "about": about,
+        "about": {
+            **evaluation.about,
+            "command": list(command),
+            "revision": revision(),
+            "versions": versions(),
+            "interval": {"level": LEVEL, "unit": results.unit, "resamples": resamples, "seed": SEED},
+            "files": sorted([*evaluation.figures, *FILES]),
+        },
         "by": list(results.by),
         "results": frame.to_dict("records"),
         "tables": [asdict(table) for table in tables],

@@ -98,14 +98,14 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     """
     fields, changed = list(statistic.fields), first is not None
     sides = [side.dropna(subset=fields) for side in (rows, first) if side is not None]
-    both = sides[-1].index.intersection(sides[0].index, sort=False)
-    sides = [side.loc[both] for side in sides] if changed else sides
+    if changed:
+        both = sides[1].index.intersection(sides[0].index, sort=False)
+        sides = [side.loc[both] for side in sides]
     unit_N = sides[-1]["unit"].factorize()[0]
     if not len(unit_N):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    sides_NC = [
-        np.column_stack([np.ones(len(side)), side[fields].to_numpy(dtype=np.float64)]) for side in sides
-    ]
+    one_N1 = np.ones((len(unit_N), 1))
+    sides_NC = [np.hstack([one_N1, side[fields].to_numpy(dtype=np.float64)]) for side in sides]
     with np.errstate(invalid="ignore", divide="ignore"):
         value, (low, high) = statistic.resampled(unit_N, sides_NC)
     # Resamples that are all alike say that units agree, not that the number is certain.

@@ -59,16 +59,9 @@ current: ContextVar[Processes] = ContextVar("processes")
 
 @contextmanager
 def process_group(device: str, work: Path | None = None) -> Iterator[str]:
-    """Join the other processes of torchrun, if any, and go on from finished work; gives the device of this
-    process for the user's `--device`.
-
-    Args:
-        device: what the user asked for; of several processes each has its own GPU for `cuda` and `auto`.
-        work: file of finished work, in an existing folder; None keeps it in memory.
-
-    Raises:
-        ValueError: there is no such device, or another process is gone.
-    """
+    """Join the other processes of torchrun, if any, and go on from the file of finished work, in an existing
+    folder (None keeps it in memory); gives the device of this process for the user's `--device`: of several
+    each has its own GPU for `cuda` and `auto`. ValueError if there is none, or another process is gone."""
     processes = Processes(*launched(), work)
     meeting: AbstractContextManager[str] = nullcontext(device)
     if processes.size > 1:

@@ -84,8 +84,8 @@ class Bars:
         frame = cells_of(frame, {"against": "", **self.where, "measure": list(self.measures)})
         numbers = frame[["value", "low", "high"]].astype(float) * (100 if self.percent else 1)
         if self.distance:
-            numbers = 1 - numbers.rename(columns={"low": "high", "high": "low"})
-            numbers = numbers.clip(lower=LEAST_DISTANCE)
+            swapped = numbers.rename(columns={"low": "high", "high": "low"})
+            numbers = (1 - swapped).clip(lower=LEAST_DISTANCE)
         frame = frame.assign(**numbers)
         return [
             (" ".join(filter(None, (str(value), title))), part)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-CHANGES_OF = (2, 3)
-"""Checkpoints whose changes stand in tables; those of more are in results.csv."""
+MOST_CHANGES = 3
+"""Checkpoints up to which changes stand in tables; those of more are in results.csv."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +70,18 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
 
 
 def make_table(view: View, frame: DataFrame) -> Table:
-    """The view as a table; without rows where there are no such cells.
-
-    Raises:
-        ValueError: several numbers in one place, as where a view names too few dimensions.
-    """
+    """The view as a table; without rows where there are no such cells. ValueError where several numbers are
+    in one place: the view names too few dimensions."""
     import pandas as pd
 
     order, percent = list(view.measures), view.percent or ()
     frame = cells_of(frame, {**view.where, "measure": order})
     if "against" not in view.where:
         every, frame = frame, frame[frame["against"] == ""]
-        checkpoints = frame["checkpoint"].unique()
-        if view.across == "checkpoint" and len(checkpoints) in CHANGES_OF:
-            changes = every[every["against"] == checkpoints[0]]
-            named = changes["checkpoint"] + f" - {checkpoints[0]}"
-            frame = pd.concat([frame, changes.assign(checkpoint=named)])
+        names = frame["checkpoint"].unique()
+        if view.across == "checkpoint" and 1 < len(names) <= MOST_CHANGES:
+            changes = every[every["against"] == names[0]]
+            frame = pd.concat([frame, changes.assign(checkpoint=changes["checkpoint"] + f" - {names[0]}")])
     frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")
     by = [name for name in view.by if frame[name].nunique() > 1]
     if view.across != "measure" and (frame["measure"].nunique() > 1 or not by):
@@ -97,10 +93,7 @@ def make_table(view: View, frame: DataFrame) -> Table:
         shown(row, percent=row["measure"] in percent, interval=view.interval)
         for row in frame.to_dict("records")
     ]
-    headings = {
-        name: f"{heading} (%)" if name in percent and heading[-1:] != "%" else heading
-        for name, heading in view.measures.items()
-    }
+    headings = {m: h + " (%)" * (m in percent and h[-1:] != "%") for m, h in view.measures.items()}
     frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
     columns, rows = frame[view.across].unique(), list[tuple[str | int, ...]]()
     lines = frame.groupby(by, sort=False)
