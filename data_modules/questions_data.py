@@ -34,7 +34,7 @@ from data_modules.batching.sets import PairSet, QASet, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema import QAExample, Variant
-from data_modules.sources import read_questions, table_rows
+from data_modules.sources import read_questions
 from storage.errors import DataError
 from storage.files import file_digest
 
@@ -209,6 +209,8 @@ def source_digest(source: str) -> str:
     if source.startswith("stories:"):
         return ""
     if source.startswith("hub:"):
+        from data_modules.tables import table_rows
+
         return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
     path, (folder, colon, _) = Path(source), source.rpartition(":")
     path = Path(folder) if colon and not path.exists() else path  # FOLDER:SPLIT

@@ -7,6 +7,7 @@ All are frozen; text offsets are character offsets into the untouched context, e
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -199,6 +200,22 @@ class Group:
     def unadvised_key(self) -> str:
         """The key of the same four variants without any advice."""
         return self.key.rsplit("|", 1)[0]
+
+    @property
+    def gold(self) -> int | None:
+        """Index of the subject whom the contexts of both orders name more often than the other; None where
+        they do not decide. A template names both alike, so the added sentence makes the difference, without a
+        field for it, as in LEI's own specified set."""
+        golds = set()
+        for variant in self.variants[::2]:
+            names = [span.text for span in variant.candidates]
+            counts = [variant.context.count(name) for name in names]
+            if counts[0] != counts[1]:  # seldom; then mentions are told apart: African is in African-American
+                either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+                found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
+                counts = [found.count(name) for name in names]
+            golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
+        return golds.pop() if len(golds) == 1 else None
 
 
 Boundaries = tuple[float, float]

@@ -124,7 +124,5 @@ def test_source_digest_follows_content(tmp_path: Path, monkeypatch: pytest.Monke
     assert source_digest(f"{folder}:train") == source_digest(str(folder)) != whole
     with pytest.raises(DataError, match="no such file"):
         source_digest("/no/such/file")
-    monkeypatch.setattr(
-        "data_modules.questions_data.table_rows", lambda _: SimpleNamespace(_fingerprint="one")
-    )
+    monkeypatch.setattr("data_modules.tables.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
     assert source_digest("hub:owner/name:train") == "one"
