@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.side_by_side import Turn, in_turns, table
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.interface import Choosing
 from evaluation.answering.language_model import LanguageModel

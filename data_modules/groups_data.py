@@ -17,8 +17,9 @@ from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, spread, unadvised, with_advice, with_unadvised
 from data_modules.questions_data import QuestionsDataModule
-from data_modules.schema import ADVICE_CLASSES, DataError, Group, Targets
+from data_modules.schema.groups import ADVICE_CLASSES, Group, Targets
 from data_modules.sources import read_groups, read_scored
+from storage.errors import DataError
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from data_modules.batching.data_module import (
 from data_modules.batching.sets import PairSet, QASet, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import QAExample, Variant
+from data_modules.schema.questions import QAExample, Variant
 from data_modules.sources import read_questions
 from storage.errors import DataError
 from storage.files import file_digest

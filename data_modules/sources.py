@@ -15,12 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from data_modules.schema import ChoiceQuestion, Group, QAExample, ScoredGroup
+from data_modules.schema.groups import ScoredGroup
 from storage.errors import DataError
 from storage.files import open_file
 from storage.json_files import json_lines, load_json
+
+if TYPE_CHECKING:
+    from data_modules.schema.groups import Group
+    from data_modules.schema.questions import ChoiceQuestion, QAExample
 
 Kind = Literal["questions", "groups", "choices"]
 
@@ -40,14 +44,14 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("groups", "groups", "schema:read_groups", "subjects variants; group base_scores"),
+    Format("groups", "groups", "schema.groups:read_groups", "subjects variants; group base_scores"),
     Format("unqover", "groups", "groups.unqover_source:read_scored", "x1|x2"),
     Format("lei", "groups", "groups.lei:read_scored", "data.paragraphs.key; data.paragraphs.intervention"),
     Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
     Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
     Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
     Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
-    Format("rows", "questions", "schema:read_questions", "answer_type; variant kept"),
+    Format("rows", "questions", "schema.questions:read_questions", "answer_type; variant kept"),
     Format("choices", "choices", "questions.multiple_choice:read_rows", ""),
     Format("squad", "questions", "questions.squad:read_rows", "context question"),
 )

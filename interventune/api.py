@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from data_modules import sources
-from data_modules.schema import Group, QAExample
+from data_modules.schema.groups import Group
+from data_modules.schema.questions import QAExample
 from evaluation.answering.interface import Ability, Answerer, Asking
 from evaluation.answering.open import open_answerer
 from evaluation.protocol import PROTOCOLS, evaluated, load_function

@@ -18,7 +18,8 @@ from torch.utils.data import Dataset
 from data_modules.batching.batches import ChoiceBatch, sorted_batches
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
 from data_modules.encoding.windows import PAD_TO, EncodedRow, Encoding, Prompts, pad_rows
-from data_modules.schema import DECODERS, ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
+from data_modules.schema.spans import DECODERS
 
 
 @dataclass(kw_only=True)

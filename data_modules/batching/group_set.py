@@ -25,7 +25,8 @@ from data_modules.encoding.windows import (
     pad_rows,
     token_span,
 )
-from data_modules.schema import ADVICE_CLASSES, DECODERS, Group, query_text
+from data_modules.schema.groups import ADVICE_CLASSES, Group
+from data_modules.schema.spans import DECODERS, query_text
 from storage.errors import DataError
 
 T = TypeVar("T", str, tuple[str, str])

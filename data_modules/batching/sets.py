@@ -31,7 +31,8 @@ from data_modules.encoding.windows import (
     token_span,
 )
 from data_modules.questions.answer_spans import answer_type
-from data_modules.schema import DECODERS, AnswerType, QAExample, query_text
+from data_modules.schema.questions import AnswerType, QAExample
+from data_modules.schema.spans import DECODERS, query_text
 from storage.errors import DataError
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.schema import DECODERS, Span
+from data_modules.schema.spans import DECODERS, Span
 from storage.errors import DataError
 
 Messages = list[dict[str, str]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from data_modules.schema import LEAD_IN, AdviceClass, Group
+from data_modules.schema.groups import LEAD_IN, AdviceClass, Group
 from storage.json_files import load_json
 
 

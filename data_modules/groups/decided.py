@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_modules.schema import Group, QAExample
+from data_modules.schema.groups import Group
+from data_modules.schema.questions import QAExample
 from data_modules.sources import read_groups
 
 

@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 from data_modules.groups.advice import Advice, with_advice
 from data_modules.groups.expansion import Cell, Expansion, Subject, repair_articles
 from data_modules.groups.sets import Split, apportion
-from data_modules.schema import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
+from data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import check, load_yaml
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, get_args
 from data_modules.groups.advice import Advice, read_advice
 from data_modules.groups.expansion import Expansion, repair_articles
 from data_modules.groups.unqover import listed, read_expansion, write_source
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, write_records
+from data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups
 from storage.command_line import Count
 from storage.errors import DataError

@@ -18,7 +18,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from data_modules.groups.expansion import SLOT, Cell, Expansion, Subject
-from data_modules.schema import NO_CLUSTER
+from data_modules.schema.groups import NO_CLUSTER
 from storage.errors import DataError, as_data_error
 from storage.files import atomic_text, read_text
 

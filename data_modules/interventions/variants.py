@@ -25,7 +25,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from data_modules.questions.answer_spans import answer_span, occurs
-from data_modules.schema import REFORMATTED, QAExample, Rejected, Span, Variant
+from data_modules.schema.questions import REFORMATTED, QAExample, Rejected, Variant
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 
 logger = logging.getLogger(__name__)

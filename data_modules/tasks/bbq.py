@@ -15,7 +15,8 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from data_modules.schema import ChoiceQuestion, Span
+from data_modules.schema.questions import ChoiceQuestion
+from data_modules.schema.spans import Span
 from data_modules.sources import labelled_rows
 from storage.errors import DataError
 from storage.json_files import check

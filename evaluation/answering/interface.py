@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from data_modules.schema import ChoiceQuestion, Group, QAExample
+    from data_modules.schema.groups import Group
+    from data_modules.schema.questions import ChoiceQuestion, QAExample
 
 LANGUAGE_MODELS = ("hf:", "openai:")
 """How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
@@ -158,7 +159,7 @@ def kind_of(path: str) -> Kind:
         return "local" if path.startswith("hf:") else "endpoint"
     if path.endswith(".jsonl"):
         return "file"
-    from data_modules.schema import DECODERS
+    from data_modules.schema.spans import DECODERS
     from models.checkpoint import inspect
 
     info = inspect(path)

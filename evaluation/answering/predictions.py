@@ -17,7 +17,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from data_modules.schema import VARIANTS, QAExample
+from data_modules.schema.questions import VARIANTS, QAExample
 from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest

@@ -9,7 +9,9 @@ import re
 from string import ascii_lowercase, ascii_uppercase
 
 from data_modules.encoding.prompts import CHOOSE
-from data_modules.schema import ChoiceQuestion, QAExample, UnderspecifiedQuestion, query_text
+from data_modules.schema.groups import UnderspecifiedQuestion
+from data_modules.schema.questions import ChoiceQuestion, QAExample
+from data_modules.schema.spans import query_text
 from evaluation.answering.interface import ChoicePrompt, PromptStyle
 from storage.errors import DataError
 

@@ -20,7 +20,7 @@ from data_modules.batching.decoding import decode_answers, decode_typed_answers,
 from data_modules.batching.sets import QASet, encode_examples
 from data_modules.encoding.prompts import around_answer
 from data_modules.encoding.windows import pad_rows, token_span
-from data_modules.schema import QAExample
+from data_modules.schema.questions import QAExample
 from evaluation.answering.kept import kept
 from evaluation.answering.processes import shared
 from models.heads.span import SpanModel

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from data_modules.schema import QAExample, query_text
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import query_text
 from evaluation.answering.interface import (
     Ability,
     Answerer,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from data_modules.schema import DELETED, REFORMATTED, QAExample
+from data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from evaluation.answering.interface import Ability, Answerer, AnswerFile, Asking, named_answerers
 from evaluation.figures import Bars
 from evaluation.frame import Protocol

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from data_modules.schema import REFORMATTED, QAExample, Variant
+from data_modules.schema.questions import REFORMATTED, QAExample, Variant
 from evaluation.answering.interface import Compute, named_sources
 from evaluation.answering.processes import shared
 from evaluation.figures import COLOURS, LEAST_DISTANCE, Bars, Lines, new_figure

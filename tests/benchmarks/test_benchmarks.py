@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForQuestionAnswering, LlamaConfig,
 
 from benchmarks import likelihoods, training
 from benchmarks.side_by_side import Turn, table
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 

@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema import (
-    ANSWER_TYPES,
-    VARIANTS,
-    Group,
-    QAExample,
-    ScoredGroup,
-    Span,
-    Turn,
-    write_records,
-)
+from data_modules.schema.groups import Group, ScoredGroup
+from data_modules.schema.questions import ANSWER_TYPES, VARIANTS, QAExample, Turn
+from data_modules.schema.spans import Span, write_records
 from data_modules.sources import read_groups, read_questions, read_scored
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from data_modules.batching.batches import TrainBatch
 from data_modules.groups.advice import latent_strength
-from data_modules.schema import Group
+from data_modules.schema.groups import Group
 from losses.group import planted_cross_entropy
 from models.backbones import Backbone
 from training.modules.qa import QAModule

@@ -14,8 +14,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from data_modules.groups.decided import gold_examples
-from data_modules.schema import Group
 from data_modules.sources import read_scored
 from metrics.bias.group_scores import score_groups, span_score
 from storage.errors import DataError
@@ -23,6 +21,7 @@ from storage.errors import DataError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from data_modules.schema.groups import Group
     from evaluation.answering.interface import Answerer
 
 
@@ -75,6 +74,8 @@ def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, 
     golds = {i: gold for i, group in enumerate(groups) if (gold := group.gold) is not None}
     if not golds:
         return frame
+    from data_modules.groups.decided import gold_examples
+
     examples = list(gold_examples(groups))
     found = sorted(answerer.answers(examples, what))
     columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}

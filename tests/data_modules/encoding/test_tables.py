@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from data_modules import questions_data
 from data_modules.encoding.windows import Encoding
 from data_modules.questions_data import Interventions, QuestionsDataModule, code_digest, source_digest
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.stories import questions as stories
 from storage.errors import DataError
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data_modules.groups.domains import DomainSet, Split, draw, read_library
 from data_modules.groups.unqover import read_subjects
-from data_modules.schema import ADVICE_CLASSES, Group
+from data_modules.schema.groups import ADVICE_CLASSES, Group
 from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import advice_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from data_modules.groups import lei, unqover, unqover_source
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import name_expansion, place_expansion, tiny_expansion

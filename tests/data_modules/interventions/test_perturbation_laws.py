@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from data_modules.interventions.reformatting import straight_quotes
 from data_modules.interventions.variants import delete_rationale, perturb, sentence_spans
 from data_modules.questions.answer_spans import occurs
-from data_modules.schema import DELETED, REFORMATTED, VARIANTS, QAExample, Span, Variant
+from data_modules.schema.questions import DELETED, REFORMATTED, VARIANTS, QAExample, Variant
+from data_modules.schema.spans import Span
 
 
 def squeezed(text: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.questions.answer_spans import NUMBER_WORDS, answer_span, answer_type
-from data_modules.schema import Span
+from data_modules.schema.spans import Span
 
 STORY = (
     "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green kettle. "

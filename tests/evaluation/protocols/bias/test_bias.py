@@ -16,7 +16,8 @@ from scipy.stats import spearmanr
 
 from data_modules.groups.advice import latent_strength, unadvised
 from data_modules.groups.sets import specify
-from data_modules.schema import ADVICE_CLASSES, query_text
+from data_modules.schema.groups import ADVICE_CLASSES
+from data_modules.schema.spans import query_text
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
