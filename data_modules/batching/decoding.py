@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from data_modules.batching.batches import QABatch
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import QABatch, QASet
 from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema.questions import AnswerType
 

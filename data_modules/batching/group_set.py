@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import GroupBatch, sorted_batches
 from data_modules.encoding.windows import (
     PAD_TO,
     EncodedRow,
@@ -23,6 +22,7 @@ from data_modules.encoding.windows import (
     Inputs,
     encode_texts,
     pad_rows,
+    sorted_batches,
     token_span,
 )
 from data_modules.schema.groups import ADVICE_CLASSES, Group
@@ -43,6 +43,22 @@ class GroupIds(NamedTuple):
     subject_NS: np.ndarray
     """Of x1 and x2."""
     attribute_N: np.ndarray
+
+
+class GroupBatch(NamedTuple):
+    """Whole groups; row b * 4 + v of `inputs` is variant v of group b."""
+
+    inputs: Inputs
+    context_BT: Tensor
+    """True at context tokens, of the same rows."""
+    candidate_BVSE: Tensor
+    advice_class_B: Tensor
+    """Index into schema.ADVICE_CLASSES."""
+    subject_BS: Tensor
+    """Ids of x1 and x2 in the vocabulary of the data set."""
+    attribute_B: Tensor
+    group_B: Tensor
+    """Index of the group in its data set."""
 
 
 class GroupSet(Dataset):

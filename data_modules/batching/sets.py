@@ -18,16 +18,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import PairBatch, QABatch, sorted_batches
 from data_modules.encoding.windows import (
     CHUNK,
     HISTORY_TURNS,
     EncodedRow,
     Encoding,
+    Inputs,
     encode_texts,
     padded,
+    sorted_batches,
     token_span,
 )
 from data_modules.questions.answer_spans import answer_type
@@ -51,6 +53,30 @@ ROWS = pa.schema(
 
 Tokens = list[tuple[int, int, int]]
 """Start, end and id of every token of a row; start and end are -1 outside the context."""
+
+
+class QABatch(NamedTuple):
+    """Windows of questions."""
+
+    inputs: Inputs
+    start_B: Tensor
+    end_B: Tensor
+    context_BT: Tensor
+    """True at context tokens: where an answer may stand."""
+    cls_B: Tensor
+    shift_B: Tensor
+    """Columns of padding before the row: subtract to get the token index of the unpadded row."""
+    feature_B: Tensor
+    """Index of the window in its data set."""
+    answer_type_B: Tensor
+    """Target of the window, index into sets.WINDOW_TYPES."""
+    number_B: Tensor
+    option_B: Tensor
+    """XLNet's number and option classes."""
+    rationale_BT: Tensor
+    """True at rationale tokens."""
+    max_context_BT: Tensor
+    """True where an answer may begin: context tokens that no other window shows with more context."""
 
 
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
@@ -252,6 +278,18 @@ class QASet(Dataset):
                 batches.append([])
             batches[-1] += windows_Q[question].tolist()
         return batches
+
+
+class PairBatch(NamedTuple):
+    """Original stories beside a variant of each, in their first windows; P counts the tokens of all."""
+
+    original: QABatch
+    variant: QABatch
+    original_P: Tensor
+    variant_P: Tensor
+    """Token index of every common token, in its row of either half."""
+    row_P: Tensor
+    """Which row that is."""
 
 
 class PairSet(Dataset):

@@ -183,6 +183,12 @@ def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
     return int(inside[0]), int(inside[-1])
 
 
+def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
+    """Every index once, longest first (memory trouble shows at once), similar lengths together."""
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
+
+
 def padded(
     tokenizer: Any,
     ids_N: np.ndarray,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-    from data_modules.batching.batches import PairBatch
+    from data_modules.batching.sets import PairBatch
     from evaluation.answering.checkpoint import QuestionCheckpoint
     from metrics.cka import LinearCKA
 
