@@ -40,8 +40,6 @@ class _Domain(TypedDict):
     people: list[str]  # the phrases in which subjects stand
     subjects: list[str]
     bare: NotRequired[list[str]]
-    contexts: NotRequired[list[str]]
-    attributes: NotRequired[dict[str, dict[str, str]]]
 
 
 @with_config(_EXACT)
@@ -134,11 +132,11 @@ def _groups(
 
 
 def _cells(library: _Library, domain: _Domain) -> list[Cell]:
-    cells, contexts = [], domain.get("contexts", library["contexts"])
-    for number, (context, phrase) in enumerate(product(contexts, domain["people"])):
+    cells = []
+    for number, (context, phrase) in enumerate(product(library["contexts"], domain["people"])):
         for side in "12":
             context = context.replace(f"{{{side}}}", phrase.replace("{}", f"[subj{side}]"))
-        for topic, attributes in domain.get("attributes", library["attributes"]).items():
+        for topic, attributes in library["attributes"].items():
             for text, negation in attributes.items():
                 cells.append(Cell(number, topic, text, f"{context}\tWho {text}?\tWho {negation}?"))
     return cells

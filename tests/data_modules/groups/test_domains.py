@@ -89,8 +89,7 @@ def test_splits_share_no_domain() -> None:
 MINE = """
 domains:
   badge: {nouns: [badge], people: ["member with {}"], subjects: [star badge, moon badge, sun badge]}
-  ribbon: {nouns: [ribbon], people: ["guest with {}"], subjects: [wide ribbon, thin ribbon],
-    attributes: {luck: {won the raffle: lost the raffle}}, contexts: ["{1} saw {2}."]}
+  ribbon: {nouns: [ribbon], people: ["guest with {}"], subjects: [wide ribbon, thin ribbon]}
 topics:
   luck: {topic: [luck], whether: [is lucky], being: [being lucky]}
 attributes:
