@@ -92,12 +92,8 @@ class GroupsDataModule(QuestionsDataModule):
         if self.random_advice_copies:
             groups = randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
-        sizes = {
-            "per_class": self.groups_per_class,
-            "qa_every": self.qa_every,
-            "world_size": process_rank()[1],
-        }
-        class_N = train_set.groups.ids.advice_class_N
+        class_N, world_size = train_set.groups.ids.advice_class_N, process_rank()[1]
+        sizes = {"per_class": self.groups_per_class, "qa_every": self.qa_every, "world_size": world_size}
         return train_set, partial(group_batches, class_N=class_N, questions=questions, **sizes)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:

@@ -187,9 +187,8 @@ def question_batches(
 ) -> list[BatchIndex]:
     """An epoch of question windows, each once: those of similar length share a batch, or any."""
     if order == "random":
-        drawn: Iterable[list[int]] = BatchSampler(
-            rng.permutation(len(lengths_N)).tolist(), batch_size, drop_last=False
-        )
+        order_N = rng.permutation(len(lengths_N)).tolist()
+        drawn: Iterable[list[int]] = BatchSampler(order_N, batch_size, drop_last=False)
     else:
         drawn = length_bucketed(lengths_N, batch_size, rng, world_size)
     return [BatchIndex(qa=tuple(batch)) for batch in drawn]

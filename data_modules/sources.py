@@ -124,7 +124,7 @@ def opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
     for found in FORMATS:
         if any(fields.issuperset(group.split()) for group in (found.fields or choice_fields()).split(";")):
             if (found.kind, kind) == ("groups", "questions"):
-                return found._replace(reader="groups.decided:read_decided"), (source,)
+                return found._replace(reader="groups.sets:read_decided"), (source,)
             if kind not in (None, found.kind):
                 wrong = f"holds {found.kind}; {kind} are needed"
                 break
@@ -156,9 +156,10 @@ def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
         head = file.read(1 << 20)  # which should hold the first record
     if head[:4] != b"PAR1":
         return head.decode("utf-8-sig", errors="ignore").lstrip(), None
-    from data_modules.tables import parquet_rows
+    import datasets  # slow to import, and only tables need it
+    from pyarrow.parquet import read_table
 
-    return "", parquet_rows(source)
+    return "", datasets.Dataset(read_table(source))
 
 
 def _first_fields(head: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Rows of tables: parquet, CSV, and whatever the `datasets` library loads from a folder or from the Hub."""
+"""Rows of tables: CSV, and whatever the `datasets` library loads from a folder or from the Hub."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import DataError, as_data_error
-
-
-def parquet_rows(source: str) -> Iterable[Mapping[str, Any]]:
-    """The rows of a parquet file."""
-    import datasets  # slow to import
-    from pyarrow.parquet import read_table
-
-    return datasets.Dataset(read_table(source))
 
 
 def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:

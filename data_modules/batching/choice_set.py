@@ -18,6 +18,7 @@ from torch.utils.data import Dataset
 
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
 from data_modules.encoding.windows import (
+    DECODERS,
     PAD_TO,
     EncodedRow,
     Encoding,
@@ -27,7 +28,6 @@ from data_modules.encoding.windows import (
     sorted_batches,
 )
 from data_modules.schema.questions import ChoiceQuestion
-from data_modules.schema.spans import DECODERS
 
 
 @dataclass(kw_only=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from data_modules.encoding.windows import (
+    DECODERS,
     PAD_TO,
     EncodedRow,
     Encoding,
@@ -26,7 +27,7 @@ from data_modules.encoding.windows import (
     token_span,
 )
 from data_modules.schema.groups import ADVICE_CLASSES, Group
-from data_modules.schema.spans import DECODERS, query_text
+from data_modules.schema.spans import query_text
 from storage.errors import DataError
 
 T = TypeVar("T", str, tuple[str, str])

@@ -23,6 +23,7 @@ from torch.utils.data import Dataset
 
 from data_modules.encoding.windows import (
     CHUNK,
+    DECODERS,
     HISTORY_TURNS,
     EncodedRow,
     Encoding,
@@ -34,7 +35,7 @@ from data_modules.encoding.windows import (
 )
 from data_modules.questions.answer_spans import answer_type
 from data_modules.schema.questions import AnswerType, QAExample
-from data_modules.schema.spans import DECODERS, query_text
+from data_modules.schema.spans import query_text
 from storage.errors import DataError
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.schema.spans import DECODERS, Span
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 
 Messages = list[dict[str, str]]
@@ -23,6 +23,9 @@ Messages = list[dict[str, str]]
 
 QUESTION = "Text: {context}\n\nQuestion: {advice} {question}\nAnswer:"
 CHOICE = "Text: {context}\n\nQuestion: {advice} {question}\nReply with {options}.\nAnswer:"
+
+DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
+"""Architectures that read prompts (data_modules/encoding/prompts.py, which encoders do without)."""
 
 UNKNOWN = "unknown"
 """What a decoder writes where there is no answer."""

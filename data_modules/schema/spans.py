@@ -38,10 +38,6 @@ class Span:
             raise DataError(f"{where}: offset {self.start} cuts {found!r}, not {self.text!r}")
 
 
-DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
-"""Architectures that read prompts (data_modules/encoding/prompts.py, which encoders do without)."""
-
-
 def query_text(question: str, advice: str) -> str:
     """The question with its advice right before it."""
     return f"{advice} {question}" if advice else question

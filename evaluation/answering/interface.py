@@ -159,11 +159,11 @@ def kind_of(path: str) -> Kind:
         return "local" if path.startswith("hf:") else "endpoint"
     if path.endswith(".jsonl"):
         return "file"
-    from data_modules.schema.spans import DECODERS
+    from models.backbones import ARCHITECTURES
     from models.checkpoint import inspect
 
     info = inspect(path)
-    return "causal" if info.architecture in DECODERS else cast(Kind, info.heads or "encoder")
+    return "causal" if ARCHITECTURES[info.architecture].causal else cast(Kind, info.heads or "encoder")
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:

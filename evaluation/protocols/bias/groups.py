@@ -74,7 +74,7 @@ def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, 
     golds = {i: gold for i, group in enumerate(groups) if (gold := group.gold) is not None}
     if not golds:
         return frame
-    from data_modules.groups.decided import gold_examples
+    from data_modules.groups.sets import gold_examples
 
     examples = list(gold_examples(groups))
     found = sorted(answerer.answers(examples, what))

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.advice import Advice, read_advice, with_advice
-from data_modules.groups.decided import gold_examples
 from data_modules.groups.expansion import Expansion
-from data_modules.groups.sets import Split, advised_pools, part, restrict, sample, specify
+from data_modules.groups.sets import Split, advised_pools, gold_examples, part, restrict, sample, specify
 from data_modules.groups.unqover import read_expansion
 from data_modules.sources import read_groups
 from storage.errors import DataError
