@@ -27,7 +27,6 @@ from data_modules.encoding.windows import (
     token_span,
 )
 from data_modules.schema.groups import ADVICE_CLASSES, Group
-from data_modules.schema.spans import query_text
 from storage.errors import DataError
 
 T = TypeVar("T", str, tuple[str, str])
@@ -131,7 +130,7 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
 
         return list(encode_prompts(group_prompts(groups, encoding), tokenizer, encoding))
     variants = [(variant, group.key) for group in groups for variant in group.variants]
-    texts = ((v.context, query_text(v.question, v.advice), key) for v, key in variants)
+    texts = ((v.context, v.query, key) for v, key in variants)
     rows: list[EncodedRow] = []
     for row in encode_texts(texts, tokenizer, encoding):
         variant, key = variants[row.example]

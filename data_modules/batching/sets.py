@@ -35,7 +35,6 @@ from data_modules.encoding.windows import (
 )
 from data_modules.questions.answer_spans import answer_type
 from data_modules.schema.questions import AnswerType, QAExample
-from data_modules.schema.spans import query_text
 from storage.errors import DataError
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
@@ -86,7 +85,7 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     Earlier turns are marked by |Q| and |A| for RoBERTa, stand between the begin and end of sequence for
     XLNet, which leaves out those whose answer is unknown, and one after the other for the others.
     """
-    query, turns = query_text(example.question, example.advice), example.history
+    query, turns = example.query, example.history
     if not turns and example.dataset in ("", "squad", "stories"):
         return query  # not of a conversation: nothing to mark
     if encoding.architecture == "xlnet":

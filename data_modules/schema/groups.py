@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 from data_modules.schema.spans import Span
+from storage.errors import DataError
 from storage.json_files import check
 
 AdviceClass = Literal[
@@ -45,7 +46,13 @@ class UnderspecifiedQuestion:
 
     def __post_init__(self) -> None:
         for span in self.candidates:
-            span.check(self.context, f"question {self.question!r}")
+            if self.context[span.start : span.end] != span.text or span.start < 0:
+                raise DataError(f"question {self.question!r}: offset {span.start} cuts no {span.text!r}")
+
+    @property
+    def query(self) -> str:
+        """The question with its advice right before it."""
+        return f"{self.advice} {self.question}" if self.advice else self.question
 
 
 @dataclass(frozen=True, slots=True)

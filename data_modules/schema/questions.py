@@ -83,9 +83,15 @@ class QAExample:
 
     def __post_init__(self) -> None:
         for span in (*self.answers, *self.rationale):
-            span.check(self.context, f"question {self.id!r}")
+            if self.context[span.start : span.end] != span.text or span.start < 0:
+                raise DataError(f"question {self.id!r}: offset {span.start} cuts no {span.text!r}")
         if self.answer_type in ("span", "number", "option") and not self.answers:
             object.__setattr__(self, "answer_type", "unknown")
+
+    @property
+    def query(self) -> str:
+        """The question with its advice right before it."""
+        return f"{self.advice} {self.question}" if self.advice else self.question
 
     @property
     def gold(self) -> tuple[str, ...]:

@@ -31,17 +31,6 @@ class Span:
             raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")
         return cls(start, start + len(text), text)
 
-    def check(self, context: str, where: str) -> None:
-        """Raise DataError unless the offsets cut the text that the span claims."""
-        found = context[self.start : self.end]
-        if self.start < 0 or found != self.text:
-            raise DataError(f"{where}: offset {self.start} cuts {found!r}, not {self.text!r}")
-
-
-def query_text(question: str, advice: str) -> str:
-    """The question with its advice right before it."""
-    return f"{advice} {question}" if advice else question
-
 
 def write_records(records: Iterable[Any], path: str | Path) -> int:
     """Write a file, whole or not at all; returns how many records it holds."""

@@ -11,7 +11,6 @@ from string import ascii_lowercase, ascii_uppercase
 from data_modules.encoding.prompts import CHOOSE
 from data_modules.schema.groups import UnderspecifiedQuestion
 from data_modules.schema.questions import ChoiceQuestion, QAExample
-from data_modules.schema.spans import query_text
 from evaluation.answering.interface import ChoicePrompt, PromptStyle
 from storage.errors import DataError
 
@@ -69,7 +68,7 @@ def subject_prompt(question: UnderspecifiedQuestion, style: PromptStyle) -> str:
 
 def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, style: str, **more: str) -> str:
     parts = {"story": asked.context, "question": asked.question, "advice": asked.advice}
-    text = template.format(query=query_text(asked.question, asked.advice), **parts, **more)
+    text = template.format(query=asked.query, **parts, **more)
     return in_style(text.strip(), style)
 
 
