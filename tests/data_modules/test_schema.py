@@ -80,7 +80,7 @@ ASKED = QAExample("a", "Ida sat.", "Who?")
 @pytest.mark.parametrize(
     ("read", "record", "change", "error"),
     [
-        (read_questions, ASKED, {"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "offset 0 cuts no 'Bob'"),
+        (read_questions, ASKED, {"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "cuts no 'Bob'"),
         (read_questions, ASKED, {"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "'b': offset -4"),
         (read_questions, ASKED, {"context": 5}, "'context'"),
         (read_groups, make_group(), {"category": None}, "the field 'category'"),
