@@ -1,4 +1,4 @@
-"""Log-likelihoods of choices beside lm-evaluation-harness (pip install lm-eval==0.4.13)."""
+"""Log-likelihoods of choices beside lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from benchmarks.side_by_side import Turn, in_turns, table
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.asking import Choosing
 from evaluation.answering.language_model import LanguageModel
@@ -29,8 +28,8 @@ def measure(source: str, folder: str, *, repeats: int) -> str:
     Raises:
         ValueError: a log-likelihood of ours differs by more than 5e-4 from lm-eval's with a float64 softmax.
     """
-    if find_spec("lm_eval") is None or not folder:
-        return "likelihoods: skipped, needs --model and lm_eval (pip install lm-eval==0.4.13)"
+    if not folder:
+        return "likelihoods: skipped, needs --model"
     asked = list(read_choices(source)[:300])
     exact = lm_eval(8, "float64", folder, asked)
     systems = {name: partial(answered, system) for name, system in SYSTEMS.items()}

@@ -26,7 +26,8 @@ from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenize
 from benchmarks.side_by_side import Turn, in_turns, table
 from data_modules.batching.sets import encode_questions
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import QAExample, Span, write_records
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span, write_records
 from data_modules.sources import read_questions
 from data_modules.stories.word_tokenizer import build_tokenizer
 from training.cli import main

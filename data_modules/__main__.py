@@ -11,14 +11,8 @@ from storage.command_line import Parser, about, add_arguments, call, guarded
 COMMANDS = {
     "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
     "lei": ("groups.sets:write_groups", "write groups with advice from word lists and interventions"),
-    "perturb": (
-        "interventions.commands:perturb_file",
-        "write questions with their stories truncated or their rationales deleted",
-    ),
-    "statistics": (
-        "interventions.commands:count_questions",
-        "count stories and questions in every variant, by type of answer",
-    ),
+    "perturb": ("interventions.commands:perturb_file", "truncate stories, or delete their rationales"),
+    "statistics": ("interventions.commands:count_questions", "count stories and questions by variant"),
     "toxicity-prompts": (
         "tasks.toxicity_prompts:write_prompts",
         "draw adversarial and neutral prompts from RealToxicityPrompts",

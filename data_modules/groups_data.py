@@ -17,8 +17,9 @@ from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups.advice import by_class, spread, unadvised, with_advice, with_unadvised
 from data_modules.questions_data import QuestionsDataModule
-from data_modules.schema import ADVICE_CLASSES, DataError, Group, Targets
+from data_modules.schema.groups import ADVICE_CLASSES, Group, Targets
 from data_modules.sources import read_groups, read_scored
+from storage.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +92,8 @@ class GroupsDataModule(QuestionsDataModule):
         if self.random_advice_copies:
             groups = randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
-        sizes = {
-            "per_class": self.groups_per_class,
-            "qa_every": self.qa_every,
-            "world_size": process_rank()[1],
-        }
-        class_N = train_set.groups.ids.advice_class_N
+        class_N, world_size = train_set.groups.ids.advice_class_N, process_rank()[1]
+        sizes = {"per_class": self.groups_per_class, "qa_every": self.qa_every, "world_size": world_size}
         return train_set, partial(group_batches, class_N=class_N, questions=questions, **sizes)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:

@@ -33,8 +33,8 @@ from data_modules.batching.data_module import (
 from data_modules.batching.sets import PairSet, QASet, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import QAExample, Variant
-from data_modules.sources import read_questions, table_rows
+from data_modules.schema.questions import QAExample, Variant
+from data_modules.sources import read_questions
 from storage.errors import DataError
 from storage.files import file_digest
 
@@ -187,9 +187,8 @@ def question_batches(
 ) -> list[BatchIndex]:
     """An epoch of question windows, each once: those of similar length share a batch, or any."""
     if order == "random":
-        drawn: Iterable[list[int]] = BatchSampler(
-            rng.permutation(len(lengths_N)).tolist(), batch_size, drop_last=False
-        )
+        order_N = rng.permutation(len(lengths_N)).tolist()
+        drawn: Iterable[list[int]] = BatchSampler(order_N, batch_size, drop_last=False)
     else:
         drawn = length_bucketed(lengths_N, batch_size, rng, world_size)
     return [BatchIndex(qa=tuple(batch)) for batch in drawn]
@@ -209,6 +208,8 @@ def source_digest(source: str) -> str:
     if source.startswith("stories:"):
         return ""
     if source.startswith("hub:"):
+        from data_modules.tables import table_rows
+
         return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
     path, (folder, colon, _) = Path(source), source.rpartition(":")
     path = Path(folder) if colon and not path.exists() else path  # FOLDER:SPLIT

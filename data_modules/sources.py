@@ -10,18 +10,21 @@ domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from data_modules.schema import ChoiceQuestion, Group, QAExample, ScoredGroup
-from storage.errors import DataError, as_data_error
+from data_modules.schema.groups import ScoredGroup
+from storage.errors import DataError
 from storage.files import open_file
 from storage.json_files import json_lines, load_json
+
+if TYPE_CHECKING:
+    from data_modules.schema.groups import Group
+    from data_modules.schema.questions import ChoiceQuestion, QAExample
 
 Kind = Literal["questions", "groups", "choices"]
 
@@ -41,14 +44,14 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("groups", "groups", "schema:read_groups", "subjects variants; group base_scores"),
+    Format("groups", "groups", "schema.groups:read_groups", "subjects variants; group base_scores"),
     Format("unqover", "groups", "groups.unqover_source:read_scored", "x1|x2"),
     Format("lei", "groups", "groups.lei:read_scored", "data.paragraphs.key; data.paragraphs.intervention"),
     Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
     Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
     Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
     Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
-    Format("rows", "questions", "schema:read_questions", "answer_type; variant kept"),
+    Format("rows", "questions", "schema.questions:read_questions", "answer_type; variant kept"),
     Format("choices", "choices", "questions.multiple_choice:read_rows", ""),
     Format("squad", "questions", "questions.squad:read_rows", "context question"),
 )
@@ -121,7 +124,7 @@ def opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
     for found in FORMATS:
         if any(fields.issuperset(group.split()) for group in (found.fields or choice_fields()).split(";")):
             if (found.kind, kind) == ("groups", "questions"):
-                return found._replace(reader="groups.advice:read_decided"), (source,)
+                return found._replace(reader="groups.sets:read_decided"), (source,)
             if kind not in (None, found.kind):
                 wrong = f"holds {found.kind}; {kind} are needed"
                 break
@@ -144,6 +147,8 @@ def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
     name, path = source.removeprefix("hub:"), Path(source)
     folder, colon, _ = source.rpartition(":")
     if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
+        from data_modules.tables import table_rows
+
         return "", table_rows(name)
     if not path.exists():
         raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
@@ -190,51 +195,13 @@ def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> Iterator[tuple[str, Any]]:
     if table is None and head[:1] == "[":
         yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(source, list[Any])))
-        return
-    if table is None and head[:1] == "{":
+    elif table is None and head[:1] == "{":
         yield from json_lines(source, dict[str, Any])
-        return
-    if table is None:
-        import pandas as pd
+    else:
+        from data_modules.tables import csv_rows
 
-        tabs = "\t" in head.partition("\n")[0]
-        how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
-        try:
-            frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
-        except ValueError as error:  # of pandas, and of texts that are not UTF-8
-            raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
-        table = frame.to_dict("records")
-    yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(table))
-
-
-def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
-    """The rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
-
-    A slice such as `validation[:100]` is a split too. Without a split there must be only one. A third part of
-    a NAME of the Hub chooses among its configurations: `hotpotqa/hotpot_qa/distractor:validation`.
-    """
-    import datasets
-
-    folder, _, split = name.rpartition(":")
-    if Path(name).is_dir():
-        folder, split = name, ""
-    elif not folder or not Path(folder).is_dir():
-        folder, _, split = name.partition(":")
-    if not folder:
-        raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
-    parts = folder.split("/") if not Path(folder).exists() else [folder]
-    with as_data_error(f"{name}: cannot load this dataset"):
-        if any((Path(folder) / file).is_file() for file in ("dataset_dict.json", "state.json")):
-            loaded = datasets.load_from_disk(folder)
-            loaded = loaded[split] if split else loaded
-        else:
-            names = ("/".join(parts[:2]), parts[2]) if len(parts) == 3 else (folder,)
-            loaded = datasets.load_dataset(*names, split=split or None)
-    splits: dict[str, Iterable[Mapping[str, Any]]] = loaded if isinstance(loaded, dict) else {"": loaded}
-    if len(splits) > 1:
-        known = ", ".join(splits)
-        raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} ({known})")
-    return next(iter(splits.values()))
+        rows = csv_rows(source, tabs="\t" in head.partition("\n")[0]) if table is None else table
+        yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(rows))
 
 
 def split_labels(source: str) -> tuple[str, str]:

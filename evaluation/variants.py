@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Annotated
 
 from data_modules.interventions.variants import made_of, report_rejected, usual_variants, with_rationale
-from data_modules.schema import QAExample, Variant
+from data_modules.schema.questions import QAExample, Variant
 from evaluation.shown.failures import listed
 from storage.command_line import AtLeast
 from storage.errors import DataError

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from data_modules import sources
-from data_modules.schema import Group, QAExample
+from data_modules.schema.groups import Group
+from data_modules.schema.questions import QAExample
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Ability, Answerer
 from evaluation.answering.open import open_answerer

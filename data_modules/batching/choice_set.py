@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import ChoiceBatch, sorted_batches
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
-from data_modules.encoding.windows import PAD_TO, EncodedRow, Encoding, Prompts, pad_rows
-from data_modules.schema import DECODERS, ChoiceQuestion
+from data_modules.encoding.windows import (
+    DECODERS,
+    PAD_TO,
+    EncodedRow,
+    Encoding,
+    Inputs,
+    Prompts,
+    pad_rows,
+    sorted_batches,
+)
+from data_modules.schema.questions import ChoiceQuestion
 
 
 @dataclass(kw_only=True)
@@ -41,6 +50,20 @@ class ChoiceEncoding:
     def of_decoder(self, architecture: str) -> Encoding:
         """The same, as all checkpoints of decoders have it."""
         return Encoding(max_length=self.max_length, prompts=Prompts(chat=self.chat)).resolved(architecture)
+
+
+class ChoiceBatch(NamedTuple):
+    """Multiple-choice questions with the same number of choices C."""
+
+    inputs: Inputs
+    """Each (B, C, T); of a decoder (B, 1, T)."""
+    label_B: Tensor
+    unknown_B: Tensor
+    """True where the label says that the text does not tell, and the other choices are to be alike."""
+    candidate_BCE: Tensor | None
+    """Of a decoder: first and last token of each choice behind the prompt."""
+    example_B: Tensor
+    """Index of the question in its data set."""
 
 
 class ChoiceSet(Dataset):

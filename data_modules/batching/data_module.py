@@ -22,9 +22,8 @@ import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
-from data_modules.batching.batches import TrainBatch
-from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import QASet
+from data_modules.batching.group_set import GroupBatch, GroupSet
+from data_modules.batching.sets import QABatch, QASet
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.sources import split_labels
 from storage.errors import DataError
@@ -38,6 +37,13 @@ POOL = 50
 
 Draw = Callable[[np.random.Generator], list[Any]]
 """Makes all batches of an epoch, as indices, out of a random generator; as many in every epoch."""
+
+
+class TrainBatch(NamedTuple):
+    """What one optimisation step sees; each part may be absent."""
+
+    groups: GroupBatch | None = None
+    qa: QABatch | None = None
 
 
 class BatchIndex(NamedTuple):

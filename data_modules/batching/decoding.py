@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from data_modules.batching.batches import QABatch
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import QABatch, QASet
 from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
-from data_modules.schema import AnswerType
+from data_modules.schema.questions import AnswerType
 
 TYPE_THRESHOLD = 0.1
 """XLNet's heads: the most probable type is the answer from this probability on, else the span. The share of

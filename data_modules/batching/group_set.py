@@ -15,17 +15,18 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import GroupBatch, sorted_batches
 from data_modules.encoding.windows import (
+    DECODERS,
     PAD_TO,
     EncodedRow,
     Encoding,
     Inputs,
     encode_texts,
     pad_rows,
+    sorted_batches,
     token_span,
 )
-from data_modules.schema import ADVICE_CLASSES, DECODERS, Group, query_text
+from data_modules.schema.groups import ADVICE_CLASSES, Group
 from storage.errors import DataError
 
 T = TypeVar("T", str, tuple[str, str])
@@ -42,6 +43,22 @@ class GroupIds(NamedTuple):
     subject_NS: np.ndarray
     """Of x1 and x2."""
     attribute_N: np.ndarray
+
+
+class GroupBatch(NamedTuple):
+    """Whole groups; row b * 4 + v of `inputs` is variant v of group b."""
+
+    inputs: Inputs
+    context_BT: Tensor
+    """True at context tokens, of the same rows."""
+    candidate_BVSE: Tensor
+    advice_class_B: Tensor
+    """Index into schema.ADVICE_CLASSES."""
+    subject_BS: Tensor
+    """Ids of x1 and x2 in the vocabulary of the data set."""
+    attribute_B: Tensor
+    group_B: Tensor
+    """Index of the group in its data set."""
 
 
 class GroupSet(Dataset):
@@ -113,7 +130,7 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
 
         return list(encode_prompts(group_prompts(groups, encoding), tokenizer, encoding))
     variants = [(variant, group.key) for group in groups for variant in group.variants]
-    texts = ((v.context, query_text(v.question, v.advice), key) for v, key in variants)
+    texts = ((v.context, v.query, key) for v, key in variants)
     rows: list[EncodedRow] = []
     for row in encode_texts(texts, tokenizer, encoding):
         variant, key = variants[row.example]

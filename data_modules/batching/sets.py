@@ -18,20 +18,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.batches import PairBatch, QABatch, sorted_batches
 from data_modules.encoding.windows import (
     CHUNK,
+    DECODERS,
     HISTORY_TURNS,
     EncodedRow,
     Encoding,
+    Inputs,
     encode_texts,
     padded,
+    sorted_batches,
     token_span,
 )
 from data_modules.questions.answer_spans import answer_type
-from data_modules.schema import DECODERS, AnswerType, QAExample, query_text
+from data_modules.schema.questions import AnswerType, QAExample
 from storage.errors import DataError
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
@@ -52,13 +55,37 @@ Tokens = list[tuple[int, int, int]]
 """Start, end and id of every token of a row; start and end are -1 outside the context."""
 
 
+class QABatch(NamedTuple):
+    """Windows of questions."""
+
+    inputs: Inputs
+    start_B: Tensor
+    end_B: Tensor
+    context_BT: Tensor
+    """True at context tokens: where an answer may stand."""
+    cls_B: Tensor
+    shift_B: Tensor
+    """Columns of padding before the row: subtract to get the token index of the unpadded row."""
+    feature_B: Tensor
+    """Index of the window in its data set."""
+    answer_type_B: Tensor
+    """Target of the window, index into sets.WINDOW_TYPES."""
+    number_B: Tensor
+    option_B: Tensor
+    """XLNet's number and option classes."""
+    rationale_BT: Tensor
+    """True at rationale tokens."""
+    max_context_BT: Tensor
+    """True where an answer may begin: context tokens that no other window shows with more context."""
+
+
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     """What an encoder reads of a question: history, advice and question (faithfulness spec 1.1.7, 1.4).
 
     Earlier turns are marked by |Q| and |A| for RoBERTa, stand between the begin and end of sequence for
     XLNet, which leaves out those whose answer is unknown, and one after the other for the others.
     """
-    query, turns = query_text(example.question, example.advice), example.history
+    query, turns = example.query, example.history
     if not turns and example.dataset in ("", "squad", "stories"):
         return query  # not of a conversation: nothing to mark
     if encoding.architecture == "xlnet":
@@ -251,6 +278,18 @@ class QASet(Dataset):
                 batches.append([])
             batches[-1] += windows_Q[question].tolist()
         return batches
+
+
+class PairBatch(NamedTuple):
+    """Original stories beside a variant of each, in their first windows; P counts the tokens of all."""
+
+    original: QABatch
+    variant: QABatch
+    original_P: Tensor
+    variant_P: Tensor
+    """Token index of every common token, in its row of either half."""
+    row_P: Tensor
+    """Which row that is."""
 
 
 class PairSet(Dataset):

@@ -15,7 +15,8 @@ import numpy as np
 from jinja2 import TemplateError
 
 from data_modules.encoding.windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages
-from data_modules.schema import Group, QAExample
+from data_modules.schema.groups import Group
+from data_modules.schema.questions import QAExample
 from storage.errors import DataError
 
 CHOOSE = "{prompt}\nThe choice that fits best:"

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.schema import DECODERS, Span
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 
 Messages = list[dict[str, str]]
@@ -23,6 +23,9 @@ Messages = list[dict[str, str]]
 
 QUESTION = "Text: {context}\n\nQuestion: {advice} {question}\nAnswer:"
 CHOICE = "Text: {context}\n\nQuestion: {advice} {question}\nReply with {options}.\nAnswer:"
+
+DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
+"""Architectures that read prompts (data_modules/encoding/prompts.py, which encoders do without)."""
 
 UNKNOWN = "unknown"
 """What a decoder writes where there is no answer."""
@@ -181,6 +184,12 @@ def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
     if not len(inside) or start_T[inside[0]] > start or end_T[inside[-1]] < end:
         return None
     return int(inside[0]), int(inside[-1])
+
+
+def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
+    """Every index once, longest first (memory trouble shows at once), similar lengths together."""
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
 
 
 def padded(

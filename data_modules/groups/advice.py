@@ -1,22 +1,18 @@
 """LEI's interventions: ethical, adversarial, irrelevant advice and the groups it goes to (LEI spec 3.1, 3.2).
 
 A file is one JSON object `{class: {category: [sentence, ...]}}`; advice goes to the groups of its category.
-
-LEI's control is groups whose contexts decide (spec 3.6): a model that ignores subjects fails there.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from data_modules.schema import LEAD_IN, AdviceClass, Group, QAExample
-from data_modules.sources import read_groups
+from data_modules.schema.groups import LEAD_IN, AdviceClass, Group
 from storage.json_files import load_json
 
 
@@ -108,34 +104,3 @@ def latent_strength(subject: str, category: str, seed: int) -> float:
     function of names and seed, so that any file of groups has one."""
     digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def gold_of(group: Group) -> int | None:
-    """Index (0 or 1) of the subject whom the contexts of both orders name more often than the other; None
-    where they do not decide. A template names both alike, so the added sentence makes the difference, without
-    a field for it, as in LEI's own specified set."""
-    golds = set()
-    for variant in group.variants[::2]:
-        names = [span.text for span in variant.candidates]
-        counts = [variant.context.count(name) for name in names]
-        if counts[0] != counts[1]:  # seldom; then mentions are told apart: African is not in African-American
-            either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-            found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
-            counts = [found.count(name) for name in names]
-        golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
-    return golds.pop() if len(golds) == 1 else None
-
-
-def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
-    """The groups whose contexts decide as questions with one right answer: two per group, its question in
-    both context orders (the sentence does not decide the negated one). Ids: key and order."""
-    for group in groups:
-        if (gold := gold_of(group)) is not None:
-            for order, variant in enumerate(group.variants[::2]):
-                asked = (f"{group.key}|{order}", variant.context, variant.question)
-                yield QAExample(*asked, (variant.candidates[gold],), variant.advice)
-
-
-def read_decided(path: str | Path) -> Iterator[QAExample]:
-    """The questions of a file of groups whose contexts decide; the other groups are left out."""
-    yield from gold_examples(read_groups(path))

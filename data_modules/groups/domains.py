@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 from data_modules.groups.advice import Advice, with_advice
 from data_modules.groups.expansion import Cell, Expansion, Subject, repair_articles
 from data_modules.groups.sets import Split, apportion
-from data_modules.schema import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
+from data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from storage.errors import DataError
 from storage.json_files import check, load_yaml
 
@@ -40,8 +40,6 @@ class _Domain(TypedDict):
     people: list[str]  # the phrases in which subjects stand
     subjects: list[str]
     bare: NotRequired[list[str]]
-    contexts: NotRequired[list[str]]
-    attributes: NotRequired[dict[str, dict[str, str]]]
 
 
 @with_config(_EXACT)
@@ -134,11 +132,11 @@ def _groups(
 
 
 def _cells(library: _Library, domain: _Domain) -> list[Cell]:
-    cells, contexts = [], domain.get("contexts", library["contexts"])
-    for number, (context, phrase) in enumerate(product(contexts, domain["people"])):
+    cells = []
+    for number, (context, phrase) in enumerate(product(library["contexts"], domain["people"])):
         for side in "12":
             context = context.replace(f"{{{side}}}", phrase.replace("{}", f"[subj{side}]"))
-        for topic, attributes in domain.get("attributes", library["attributes"]).items():
+        for topic, attributes in library["attributes"].items():
             for text, negation in attributes.items():
                 cells.append(Cell(number, topic, text, f"{context}\tWho {text}?\tWho {negation}?"))
     return cells

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_modules.groups.advice import Advice, with_advice
-from data_modules.schema import Group, Span, UnderspecifiedQuestion
+from data_modules.schema.groups import Group, UnderspecifiedQuestion
+from data_modules.schema.spans import Span
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, however the word is spoken ("an European"), between single blanks only:

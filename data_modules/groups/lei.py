@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, NotRequired, TypeVar
 
 from typing_extensions import TypedDict
 
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, ScoredGroup, Span, UnderspecifiedQuestion
+from data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group, ScoredGroup, UnderspecifiedQuestion
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 from storage.json_files import load_json
 

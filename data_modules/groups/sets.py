@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from data_modules.groups.advice import Advice, read_advice
 from data_modules.groups.expansion import Expansion, repair_articles
-from data_modules.groups.unqover import listed, read_expansion
-from data_modules.groups.unqover_source import write_source
-from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, write_records
+from data_modules.groups.unqover import listed, read_expansion, write_source
+from data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups
 from storage.command_line import Count
 from storage.errors import DataError
@@ -129,6 +130,21 @@ def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
         decisive = repair_articles(sentence.replace("[subj]", variant.candidates[gold].text))
         variants.append(replace(variant, context=f"{variant.context} {decisive}"))
     return replace(group, variants=tuple(variants))
+
+
+def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
+    """The groups whose contexts decide as questions with one right answer: two per group, its question in
+    both context orders (the sentence does not decide the negated one). Ids: key and order."""
+    for group in groups:
+        if (gold := group.gold) is not None:
+            for order, variant in enumerate(group.variants[::2]):
+                asked = (f"{group.key}|{order}", variant.context, variant.question)
+                yield QAExample(*asked, (variant.candidates[gold],), variant.advice)
+
+
+def read_decided(path: str | Path) -> Iterator[QAExample]:
+    """The questions of a file of groups whose contexts decide; the other groups are left out."""
+    yield from gold_examples(read_groups(path))
 
 
 File = Annotated[str, "FILE"]

@@ -1,4 +1,4 @@
-"""UnQover's word lists (LEI spec 1.1 to 1.3).
+"""UnQover's word lists, and the `source.json` written from them (LEI spec 1.1 to 1.3).
 
 subjects     HEAD [cluster |] TEXT            [subj] female | Mary        [subj:dem] French
 attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were polite
@@ -9,15 +9,18 @@ Lists have one item a line; `#` lines and empty lines are left out.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, product
 from pathlib import Path
 
+from tqdm import tqdm
+
 from data_modules.groups.expansion import SLOT, Cell, Expansion, Subject
-from data_modules.schema import NO_CLUSTER
+from data_modules.schema.groups import NO_CLUSTER
 from storage.errors import DataError, as_data_error
-from storage.files import read_text
+from storage.files import atomic_text, read_text
 
 
 def read_expansion(
@@ -105,3 +108,22 @@ def listed(path: str | Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip() and not line.strip().startswith("#"):
             yield f"{path}, line {number}", line.strip()
+
+
+def write_source(expansion: Expansion, path: str | Path) -> int:
+    """Stream UnQover's own `source.json`, byte for byte `json.dump(everything, indent=4)`; returns the number
+    of records, at least one."""
+    count = 2 * len(expansion)
+    pairs = (*expansion.pairs, *(pair[::-1] for pair in expansion.pairs))  # first all in one context order
+    records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
+    with atomic_text(path) as file:
+        for i, (pair, cell) in enumerate(records):
+            (context, *questions), spans = cell.fill(pair)
+            answers = {f"ans{j}": {"text": span.text, "start": "", "end": ""} for j, span in enumerate(spans)}
+            asked = {f"q{j}": {"question": text, "pred": "", **answers} for j, text in enumerate(questions)}
+            names = (*(x.cluster for x in pair), *(x.name for x in pair), str(cell.template))
+            key = "|".join((*names, cell.category, cell.attribute, cell.attribute))
+            record = json.dumps({key: {"context": context, **asked}}, indent=4)
+            file.write((",\n" if i else "{\n") + record[2:-2])
+        file.write("\n}")
+    return count

@@ -1,4 +1,4 @@
-"""UnQover's `source.json`, read and written: one object keyed by id, two records (context orders) a group.
+"""UnQover's `source.json`, read: one object keyed by id, two records (context orders) a group.
 
 Ids have 8 fields, `cluster1|cluster2|x1|x2|template|category|attribute|attribute` with the subjects in
 context order, or 9 with the advice's id (LEI spec 1.2, 2.4). Prediction files have the same layout with
@@ -8,24 +8,20 @@ subjects sorted, mapped to four records of one question each, two for either con
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import ChainMap
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 from pydantic import BeforeValidator
-from tqdm import tqdm
 from typing_extensions import TypedDict
 
-from data_modules.groups.expansion import Expansion
 from data_modules.groups.lei import Half, pair_halves, parse_key, split_advice
-from data_modules.schema import LEAD_IN, NO_CLUSTER, ScoredGroup, Span, UnderspecifiedQuestion
+from data_modules.schema.groups import LEAD_IN, NO_CLUSTER, ScoredGroup, UnderspecifiedQuestion
+from data_modules.schema.spans import Span
 from storage.errors import DataError
-from storage.files import atomic_text
 from storage.json_files import check, stream_object
 
 logger = logging.getLogger(__name__)
@@ -111,22 +107,3 @@ def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
                 spans = (Span(*found.span(1), one), Span(*found.span(2), two))
                 return spans[::-1] if flip else spans
     raise DataError(f"{first!r} and {second!r} do not both occur in the context {context!r}")
-
-
-def write_source(expansion: Expansion, path: str | Path) -> int:
-    """Stream UnQover's own `source.json`, byte for byte `json.dump(everything, indent=4)`; returns the number
-    of records, at least one."""
-    count = 2 * len(expansion)
-    pairs = (*expansion.pairs, *(pair[::-1] for pair in expansion.pairs))  # first all in one context order
-    records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
-    with atomic_text(path) as file:
-        for i, (pair, cell) in enumerate(records):
-            (context, *questions), spans = cell.fill(pair)
-            answers = {f"ans{j}": {"text": span.text, "start": "", "end": ""} for j, span in enumerate(spans)}
-            asked = {f"q{j}": {"question": text, "pred": "", **answers} for j, text in enumerate(questions)}
-            names = (*(x.cluster for x in pair), *(x.name for x in pair), str(cell.template))
-            key = "|".join((*names, cell.category, cell.attribute, cell.attribute))
-            record = json.dumps({key: {"context": context, **asked}}, indent=4)
-            file.write((",\n" if i else "{\n") + record[2:-2])
-        file.write("\n}")
-    return count

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from random import Random
 
 from data_modules.questions.answer_spans import occurs
-from data_modules.schema import QAExample, Rejected
+from data_modules.schema.questions import QAExample, Rejected
 
 FRAMES = (
     "The note on the wall said {answer}.",

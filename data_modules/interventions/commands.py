@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 from tqdm.auto import tqdm
 
 from data_modules.interventions.variants import made_of, report_rejected, usual_variants
-from data_modules.schema import ANSWER_TYPES, Variant, write_records
+from data_modules.schema.questions import ANSWER_TYPES, Variant
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_questions
 from storage.command_line import split_name
 from storage.errors import DataError

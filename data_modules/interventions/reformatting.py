@@ -14,7 +14,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data_modules.schema import QAExample, Rejected, Span, Variant
+from data_modules.schema.questions import QAExample, Rejected, Variant
+from data_modules.schema.spans import Span
 
 _VERBS = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must"
 _MOTION = "go|goes|going|gone|come|comes|coming|move|moves|moved|moving|travel|head|run"

@@ -25,7 +25,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from data_modules.questions.answer_spans import answer_span, occurs
-from data_modules.schema import REFORMATTED, QAExample, Rejected, Span, Variant
+from data_modules.schema.questions import REFORMATTED, QAExample, Rejected, Variant
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -139,18 +140,15 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
         sentences, first = sentence_spans(context), min(places)[0]
         end = len(context[: next(start for start, end in sentences if first < end)].rstrip())
         pieces: tuple[Piece, ...] = ((0, end),) if end else ()
-        deleted = [
-            context[start:end]
-            for start, end in sentences
-            if any(first < end and start < last for first, last in places)
-        ]
+        cut = [(at, to) for at, to in sentences if any(first < to and at < last for first, last in places)]
+        deleted = [context[start:end] for start, end in cut]
     else:
         pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
     deleted = [text for text in deleted if any(character.isalnum() for character in text)]
     kept = "".join(context[start:end] for start, end in pieces)
     if not kept.strip():
-        cut, left = "rationale begins in the first sentence", "nothing left beside the rationale"
-        return Rejected(example.id, cut if variant.startswith("ts") else left)
+        begins, left = "rationale begins in the first sentence", "nothing left beside the rationale"
+        return Rejected(example.id, begins if variant.startswith("ts") else left)
     if any(occurs(text, kept) for text in deleted):
         return Rejected(example.id, "rationale occurs again in the kept text")
     appended = example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""

@@ -18,7 +18,8 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from data_modules.schema import AnswerType, Span
+from data_modules.schema.questions import AnswerType
+from data_modules.schema.spans import Span
 
 NUMBER_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 """The answers of type number; `number_class` is the place in this list plus one."""

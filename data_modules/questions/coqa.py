@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 
 from data_modules.questions.answer_spans import answer_span, answer_type
 from data_modules.questions.squad import Listed
-from data_modules.schema import QAExample, Span, Turn
+from data_modules.schema.questions import QAExample, Turn
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 from storage.json_files import check, load_json
 

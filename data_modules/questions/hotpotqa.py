@@ -19,7 +19,8 @@ from pydantic.dataclasses import dataclass
 
 from data_modules.questions.answer_spans import answer_span, answer_type
 from data_modules.questions.squad import Listed
-from data_modules.schema import QAExample, Span
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 from storage.json_files import check
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from data_modules.schema import ChoiceQuestion, ChoiceTarget
+from data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
 from storage.errors import DataError, as_data_error
 from storage.files import read_text
 from storage.json_files import check, field

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypeVar
 from pydantic import BeforeValidator, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.schema import QAExample, Span
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from storage.errors import DataError
 from storage.json_files import check, load_json
 

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from data_modules.groups.advice import latent_strength, with_advice
 from data_modules.groups.expansion import Cell, Expansion, Subject
-from data_modules.schema import LEAD_IN, NO_CLUSTER, AdviceClass, Group
+from data_modules.schema.groups import LEAD_IN, NO_CLUSTER, AdviceClass, Group
 from data_modules.stories import words
 from storage.errors import DataError
 

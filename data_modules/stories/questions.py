@@ -24,7 +24,9 @@ from itertools import chain
 from random import Random
 from typing import NamedTuple
 
-from data_modules.schema import LEAD_IN, AnswerType, ChoiceQuestion, QAExample, Span, Turn
+from data_modules.schema.groups import LEAD_IN
+from data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
+from data_modules.schema.spans import Span
 from data_modules.stories import words
 from storage.errors import DataError
 

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-from data_modules.schema import AdviceClass
+from data_modules.schema.groups import AdviceClass
 
 SUBJECTS = ("Velan", "Dorun", "Mirath", "Kessar", "Tolin", "Brevan", "Halvek", "Sabrik")
 """Groups that a fine-tuning may see."""

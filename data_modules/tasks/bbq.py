@@ -15,7 +15,8 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from data_modules.schema import ChoiceQuestion, Span
+from data_modules.schema.questions import ChoiceQuestion
+from data_modules.schema.spans import Span
 from data_modules.sources import labelled_rows
 from storage.errors import DataError
 from storage.json_files import check
@@ -98,9 +99,8 @@ def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tu
     targets = {key_of(row): row for row in listed if row["target_loc"] in ("0", "1", "2")}
     items, left_out = list[BBQItem](), 0
     for source in sources:
-        rows = [
-            (where, check(row, _Row, where)) for where, row in islice(labelled_rows(source), limit or None)
-        ]
+        begun = islice(labelled_rows(source), limit or None)
+        rows = [(where, check(row, _Row, where)) for where, row in begun]
         found = [_item(row, targets[key_of(row)], where) for where, row in rows if key_of(row) in targets]
         if not found:
             raise DataError(f"{source}: {metadata} has a target for none of its examples")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.schema import QAExample, Turn
+from data_modules.schema.questions import QAExample, Turn
 from data_modules.tasks.predicate_argument import YesNo
 from storage.errors import DataError
 from storage.json_files import check, json_lines

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from storage.errors import DataError
 
 Probe = Literal["no_question", "wrong_question", "no_right_answer", "choice_paralysis"]

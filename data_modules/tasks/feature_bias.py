@@ -19,7 +19,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from data_modules.schema import ChoiceQuestion, write_records
+from data_modules.schema.questions import ChoiceQuestion
+from data_modules.schema.spans import write_records
 from data_modules.sources import parse_stories
 from data_modules.stories import words
 from data_modules.tasks.features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, SkipValidation, validate_call, with_config
+from pydantic import SkipValidation, validate_call, with_config
 
 from data_modules.sources import labelled_rows
 from storage.errors import DataError, as_data_error
@@ -25,8 +25,6 @@ HYPOTHESES: tuple[Hypothesis, ...] = get_args(Hypothesis)
 """The label, and the other feature."""
 ANSWER = "answer is "
 """What stands before the label in an explanation; the prediction is what follows it."""
-ToZero = Annotated[str, Field(pattern=rf"{ANSWER}0\.?\s*$")]
-ToOne = Annotated[str, Field(pattern=rf"{ANSWER}1\.?\s*$")]
 TEXTS = ("premise hypothesis", "passage question", "sentence1 sentence2", "text", "comment_text")
 """Fields that hold the texts of a row, pairs first."""
 Part = Literal["both", "first", "second"]
@@ -113,7 +111,8 @@ PREDICATES: dict[str, Callable[..., int | None]] = {make.__name__: validate_call
 @with_config(extra="forbid")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """How one of the two features is put into words; what is empty has no wording.
+    """How one of the two features is put into words; what is empty has no wording. Instructions and
+    explanations are made of the two sentences.
 
     >>> Wording(one="somebody shouts", zero="nobody shouts").instructed
     'Write 1 when somebody shouts, and 0 when nobody shouts.'
@@ -125,22 +124,18 @@ class Wording:
     zero: str = ""
     """A sentence without its full stop, true where the feature is 0."""
     one: str = ""
-    instruction: str = ""
-    """Ours is made of the two sentences, as are explanations."""
-    explanation: tuple[ToZero, ToOne] | None = None
-    """What follows the key in demonstrations of 0 and of 1."""
 
     @property
     def instructed(self) -> str:
-        """The instruction, or ours."""
-        ours = f"Write 1 when {self.one}, and 0 when {self.zero}." if self.one and self.zero else ""
-        return self.instruction or ours
+        """The instruction."""
+        return f"Write 1 when {self.one}, and 0 when {self.zero}." if self.one and self.zero else ""
 
     @property
     def explained(self) -> tuple[str, str] | None:
-        """The explanations, or ours."""
-        ours = (f"Here, {self.zero}, so the {ANSWER}0.", f"Here, {self.one}, so the {ANSWER}1.")
-        return self.explanation or (ours if self.one and self.zero else None)
+        """What follows the key in demonstrations of 0 and of 1."""
+        if not (self.one and self.zero):
+            return None
+        return f"Here, {self.zero}, so the {ANSWER}0.", f"Here, {self.one}, so the {ANSWER}1."
 
 
 Wordings = dict[str, dict[Hypothesis, Wording]]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import count, permutations, product
 from typing import Literal, get_args
 
-from data_modules.schema import QAExample
+from data_modules.schema.questions import QAExample
 
 WORDINGS = {
     "org": "Was the {thing} {colour}?",

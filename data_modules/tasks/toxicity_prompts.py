@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, AliasPath, Field
 
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.sources import labelled_rows
 from data_modules.tasks.feature_bias import SIZE, opinion
 from storage.command_line import Count

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from transformers.utils.logging import disable_progress_bar
 from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import Group, QAExample
 from evaluation.answering.asking import Asking, Compute
 from evaluation.answering.interface import Answer, Answerer
 from evaluation.answering.sharing import shared
@@ -29,6 +28,10 @@ from models.build import fingerprint
 from models.checkpoint import load
 from models.heads.span import QAModel
 from models.row_scores import score_rows
+
+if TYPE_CHECKING:
+    from data_modules.schema.groups import Group
+    from data_modules.schema.questions import QAExample
 
 GROUPS_AT_ONCE = 8192
 """Groups that are tokenised at a time: about 100 MB."""

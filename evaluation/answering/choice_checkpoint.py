@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from data_modules.batching.batches import sorted_batches
 from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
-from data_modules.schema import ChoiceQuestion
+from data_modules.encoding.windows import sorted_batches
+from data_modules.schema.questions import ChoiceQuestion
 from evaluation.answering.checkpoint import Checkpoint
 from evaluation.answering.kept import kept
 from evaluation.answering.sharing import shared

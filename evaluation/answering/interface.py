@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from data_modules.schema import ChoiceQuestion, Group, QAExample
+    from data_modules.schema.groups import Group
+    from data_modules.schema.questions import ChoiceQuestion, QAExample
 
 Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
 """Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
@@ -95,8 +96,8 @@ def kind_of(path: str) -> Kind:
         return "local" if path.startswith("hf:") else "endpoint"
     if path.endswith(".jsonl"):
         return "file"
-    from data_modules.schema import DECODERS
+    from models.backbones import ARCHITECTURES
     from models.checkpoint import inspect
 
     info = inspect(path)
-    return "causal" if info.architecture in DECODERS else cast(Kind, info.heads or "encoder")
+    return "causal" if ARCHITECTURES[info.architecture].causal else cast(Kind, info.heads or "encoder")

@@ -22,7 +22,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from data_modules.encoding.tokenizers import load_tokenizer
-from data_modules.schema import ChoiceQuestion, Group, QAExample
+from data_modules.schema.groups import Group
+from data_modules.schema.questions import ChoiceQuestion, QAExample
 from evaluation.answering import prompts
 from evaluation.answering.asking import Choosing, Compute
 from evaluation.answering.checkpoint import hold_weights

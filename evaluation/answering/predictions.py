@@ -17,7 +17,7 @@ from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from data_modules.schema import VARIANTS, QAExample
+from data_modules.schema.questions import VARIANTS, QAExample
 from evaluation.answering.asking import named_sources
 from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError

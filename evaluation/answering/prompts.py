@@ -9,7 +9,8 @@ import re
 from string import ascii_lowercase, ascii_uppercase
 
 from data_modules.encoding.prompts import CHOOSE
-from data_modules.schema import ChoiceQuestion, QAExample, UnderspecifiedQuestion, query_text
+from data_modules.schema.groups import UnderspecifiedQuestion
+from data_modules.schema.questions import ChoiceQuestion, QAExample
 from evaluation.answering.asking import ChoicePrompt, PromptStyle
 from storage.errors import DataError
 
@@ -67,7 +68,7 @@ def subject_prompt(question: UnderspecifiedQuestion, style: PromptStyle) -> str:
 
 def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, style: str, **more: str) -> str:
     parts = {"story": asked.context, "question": asked.question, "advice": asked.advice}
-    text = template.format(query=query_text(asked.question, asked.advice), **parts, **more)
+    text = template.format(query=asked.query, **parts, **more)
     return in_style(text.strip(), style)
 
 

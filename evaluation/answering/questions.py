@@ -14,13 +14,12 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
-from data_modules.batching.batches import sorted_batches
 from data_modules.batching.decoding import Answer as Span
 from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
 from data_modules.batching.sets import QASet, encode_examples
 from data_modules.encoding.prompts import around_answer
-from data_modules.encoding.windows import pad_rows, token_span
-from data_modules.schema import QAExample
+from data_modules.encoding.windows import pad_rows, sorted_batches, token_span
+from data_modules.schema.questions import QAExample
 from evaluation.answering.kept import kept
 from evaluation.answering.sharing import shared
 from models.heads.span import SpanModel

@@ -16,7 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from data_modules.schema import Group, QAExample, Span, UnderspecifiedQuestion
+from data_modules.schema.groups import Group, UnderspecifiedQuestion
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from evaluation.answering.asking import Compute
 from evaluation.answering.interface import Answerer, kind_of
 from evaluation.report import Evaluation

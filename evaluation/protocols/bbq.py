@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from data_modules.schema import QAExample, query_text
+from data_modules.schema.questions import QAExample
 from evaluation.answering.asking import Choosing
 from evaluation.answering.interface import Ability, Answerer, kind_of
 from evaluation.answering.predictions import AnswerFile, named_answerers
@@ -164,7 +164,9 @@ def ability(path: str, asking: Choosing) -> Ability:
 
 def by_choices(answerer: Answerer, items: Sequence[BBQItem], advice: str, sentence: str) -> Iterator[int]:
     """The likeliest choice."""
-    asked = [replace(i.question, prompt=f"{i.context} {query_text(i.query, sentence)}") for i in items]
+    asked = [
+        replace(i.question, prompt=" ".join(filter(None, (i.context, sentence, i.query)))) for i in items
+    ]
     for logit_C in answerer.choice_logits(asked, f"advice: {advice}"):
         yield int(np.argmax(logit_C))
 

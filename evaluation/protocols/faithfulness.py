@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from data_modules.schema import DELETED, REFORMATTED, QAExample
+from data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Ability, Answerer
 from evaluation.answering.predictions import AnswerFile, named_answerers

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_modules.schema import QAExample, Span
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from evaluation.answering.asking import Compute
 from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol

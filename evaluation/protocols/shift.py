@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from data_modules.schema import REFORMATTED, QAExample, Variant
+from data_modules.schema.questions import REFORMATTED, QAExample, Variant
 from evaluation.answering.asking import Compute, named_sources
 from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-    from data_modules.batching.batches import PairBatch
+    from data_modules.batching.sets import PairBatch
     from evaluation.answering.checkpoint import QuestionCheckpoint
     from metrics.cka import LinearCKA
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -20,7 +19,7 @@ from transformers import AutoConfig, AutoModelForQuestionAnswering, LlamaConfig,
 
 from benchmarks import likelihoods, training
 from benchmarks.side_by_side import Turn, table
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 
@@ -85,7 +84,6 @@ def test_rates_count_the_questions_that_were_asked(name: str, monkeypatch: pytes
     assert turn == (4.0, {"questions": 2, "accuracy": 1.0, likelihoods.APART: 0.0})
 
 
-@pytest.mark.skipif(find_spec("lm_eval") is None, reason="lm-eval is not installed")
 def test_log_likelihoods_are_those_of_lm_eval(tmp_path: Path) -> None:
     tokenizer = build_tokenizer("llama", sorted({*vocabulary(), "Question", "Answer", ":", "."}))
     sizes = {"hidden_size": 36, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": len(tokenizer)}

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.unqover_source import write_source
-from data_modules.schema import QAExample, Span, write_records
+from data_modules.groups.unqover import write_source
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span, write_records
 from data_modules.sources import opened, read_choices, read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion

@@ -18,7 +18,9 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from data_modules.batching.choice_set import ChoiceEncoding
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import Group, QAExample, write_records
+from data_modules.schema.groups import Group
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import write_records
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer

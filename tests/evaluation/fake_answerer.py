@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from data_modules.schema import QAExample
+from data_modules.schema.questions import QAExample
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Answer, Answerer
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from data_modules.interventions.variants import perturb
-from data_modules.schema import QAExample, Rejected, Variant, write_records
+from data_modules.schema.questions import QAExample, Rejected, Variant
+from data_modules.schema.spans import write_records
 from data_modules.stories.questions import qa_examples
 from evaluation.variants import Stories, VariantOptions, read_stories
 from storage.errors import DataError

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import BloomConfig, BloomForCausalLM
 
-from data_modules.schema import DECODERS
+from data_modules.encoding.windows import DECODERS
 from models.backbones import ARCHITECTURES, Backbone
 from models.heads.causal import CausalModel
 from models.language.likelihood import log_likelihoods

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
 from tests.support.processes import launch as start_processes

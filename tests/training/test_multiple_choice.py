@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.schema import ChoiceQuestion, write_records
+from data_modules.schema.questions import ChoiceQuestion
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_choices
 from evaluation.answering.asking import Asking, Compute
 from evaluation.answering.checkpoint import QuestionCheckpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_questions
 from evaluation.__main__ import main as evaluate
 from tests.evaluation.cells import Cells

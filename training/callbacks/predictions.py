@@ -17,7 +17,8 @@ import torch.distributed as dist
 
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import PairSet, QASet
-from data_modules.schema import ScoredGroup, write_records
+from data_modules.schema.groups import ScoredGroup
+from data_modules.schema.spans import write_records
 from storage.files import write_text
 
 

@@ -25,10 +25,10 @@ from jsonargparse.typing import NonNegativeFloat
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
-from data_modules.batching.batches import TrainBatch
+from data_modules.batching.data_module import TrainBatch
 from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from data_modules.schema import ADVICE_CLASSES
+from data_modules.schema.groups import ADVICE_CLASSES
 from losses.group import ADVERSARIAL, GroupLoss
 from metrics.bias import group_scores
 from metrics.bias.readings import dominant_subject, pushed_subject

@@ -14,9 +14,9 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
-from data_modules.batching.batches import QABatch, TrainBatch
+from data_modules.batching.data_module import TrainBatch
 from data_modules.batching.decoding import Answer, decode_typed_answers
-from data_modules.batching.sets import QASet
+from data_modules.batching.sets import QABatch, QASet
 from losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start

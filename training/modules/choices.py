@@ -10,7 +10,7 @@ from typing import Any
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.batches import ChoiceBatch
+from data_modules.batching.choice_set import ChoiceBatch
 from data_modules.choices_data import ChoicesDataModule
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone

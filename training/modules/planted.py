@@ -13,9 +13,9 @@ import torch
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.batches import TrainBatch
+from data_modules.batching.data_module import TrainBatch
 from data_modules.groups.advice import latent_strength
-from data_modules.schema import Group
+from data_modules.schema.groups import Group
 from losses.group import planted_cross_entropy
 from models.backbones import Backbone
 from training.modules.qa import QAModule

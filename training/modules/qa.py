@@ -13,9 +13,9 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.batches import GroupBatch, PairBatch, QABatch, TrainBatch
-from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import QASet
+from data_modules.batching.data_module import TrainBatch
+from data_modules.batching.group_set import GroupBatch, GroupSet
+from data_modules.batching.sets import PairBatch, QABatch, QASet
 from losses.answers import span_cross_entropy, written_answer_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class, start

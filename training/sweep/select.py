@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 from scipy.stats import t as student_t
 
-from data_modules.schema import ADVICE_CLASSES
+from data_modules.schema.groups import ADVICE_CLASSES
 from storage.command_line import Count, call, guarded, make_parser
 from storage.files import write_text
 from storage.finished_work import work_key

@@ -21,7 +21,7 @@ from storage.command_line import AtLeast, Named
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from data_modules.schema import Group
+    from data_modules.schema.groups import Group
     from evaluation.answering.interface import Answerer
 
 

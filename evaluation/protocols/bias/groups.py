@@ -14,8 +14,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from data_modules.groups.advice import gold_examples, gold_of
-from data_modules.schema import Group
 from data_modules.sources import read_scored
 from metrics.bias.group_scores import score_groups, span_score
 from storage.errors import DataError
@@ -23,13 +21,14 @@ from storage.errors import DataError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from data_modules.schema.groups import Group
     from evaluation.answering.interface import Answerer
 
 
 def group_row(group: Group, data: str = "") -> dict[str, Any]:
     """A group as a row of examples.jsonl, without scores and answers; `domain` is of the subjects, `advice`
     both sentences if two orders differ, `references` the subject whom the contexts name if they decide."""
-    (first, negated, *_), gold = group.variants, gold_of(group)
+    (first, negated, *_), gold = group.variants, group.gold
     fields = ("key", "category", "attribute", "domain", "advice_domain", "subjects")
     return {
         "data": data,
@@ -72,9 +71,11 @@ def with_scores(frame: DataFrame, score_NVS: Tensor) -> DataFrame:
 def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:
     """The groups; those whose contexts decide with the `answers` to their question in both orders and their
     `accuracy`, or with the reason of a `failure`."""
-    golds = {i: gold for i, group in enumerate(groups) if (gold := gold_of(group)) is not None}
+    golds = {i: gold for i, group in enumerate(groups) if (gold := group.gold) is not None}
     if not golds:
         return frame
+    from data_modules.groups.sets import gold_examples
+
     examples = list(gold_examples(groups))
     found = sorted(answerer.answers(examples, what))
     columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}
@@ -90,7 +91,7 @@ def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, 
 def share_right(group: Group, answers: Sequence[str]) -> float:
     """In which share of the two orders the answer holds the name of the subject whom the contexts name, white
     space and case aside (LEI, Figure 6; the authors' get_acc.py); NaN where they do not decide."""
-    gold = gold_of(group)
+    gold = group.gold
     if gold is None:
         return np.nan
     names = [variant.candidates[gold].text for variant in group.variants[::2]]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from data_modules.schema import ADVICE_CLASSES
+from data_modules.schema.groups import ADVICE_CLASSES
 from evaluation.protocols.bias.groups import between_clusters
 from evaluation.results import NO_INTERVAL, Results
 from evaluation.statistics import Statistic, estimate, share

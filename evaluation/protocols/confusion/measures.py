@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from evaluation.answering.interface import Answerer
 from evaluation.protocols.confusion.trials import Trial
 from evaluation.results import Results, Row

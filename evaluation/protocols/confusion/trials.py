@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from data_modules.tasks.confusion_probes import (
     Probe,
     choice_paralysis,

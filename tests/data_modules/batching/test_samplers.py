@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching import data_module
-from data_modules.batching.batches import sorted_batches
 from data_modules.batching.data_module import BatchIndex, EpochSampler
 from data_modules.batching.sets import QASet
+from data_modules.encoding.windows import sorted_batches
 from data_modules.groups_data import group_batches
 from data_modules.questions_data import question_batches
 from storage.errors import DataError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet", "words_xlnet": "xlnet"}

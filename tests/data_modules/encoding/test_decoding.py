@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from data_modules.batching.decoding import decode_answers, decode_typed_answers
 from data_modules.batching.sets import QASet, Question
 from data_modules.encoding.windows import Encoding
-from data_modules.schema import QAExample, Span
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 BERT = tokenizer("words_bert")

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from data_modules.batching.group_set import encode_groups
 from data_modules.batching.sets import WINDOW_TYPES, full_query, max_context
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
-from data_modules.schema import QAExample, Span, Turn
+from data_modules.schema.questions import QAExample, Turn
+from data_modules.schema.spans import Span
 from data_modules.stories.groups import groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.encoded import windows_of

@@ -10,7 +10,7 @@ import torch
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import perturb
-from data_modules.schema import QAExample, Variant
+from data_modules.schema.questions import QAExample, Variant
 from data_modules.stories.questions import qa_examples
 from storage.errors import DataError
 from tests.data_modules.fixtures.small_tokenizers import tokenizer

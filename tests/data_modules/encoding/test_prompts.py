@@ -16,7 +16,8 @@ from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet
 from data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
 from data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
-from data_modules.schema import ChoiceQuestion, QAExample, Span, Turn
+from data_modules.schema.questions import ChoiceQuestion, QAExample, Turn
+from data_modules.schema.spans import Span
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer

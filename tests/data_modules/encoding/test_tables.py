@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from data_modules import questions_data
 from data_modules.encoding.windows import Encoding
 from data_modules.questions_data import Interventions, QuestionsDataModule, code_digest, source_digest
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.stories import questions as stories
 from storage.errors import DataError
 
@@ -124,7 +124,5 @@ def test_source_digest_follows_content(tmp_path: Path, monkeypatch: pytest.Monke
     assert source_digest(f"{folder}:train") == source_digest(str(folder)) != whole
     with pytest.raises(DataError, match="no such file"):
         source_digest("/no/such/file")
-    monkeypatch.setattr(
-        "data_modules.questions_data.table_rows", lambda _: SimpleNamespace(_fingerprint="one")
-    )
+    monkeypatch.setattr("data_modules.tables.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
     assert source_digest("hub:owner/name:train") == "one"

@@ -23,7 +23,7 @@ from data_modules.groups.advice import (
     with_unadvised,
 )
 from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample, check_keys, randomly_advised
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.stories.groups import groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, advice_of, make_group

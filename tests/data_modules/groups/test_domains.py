@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data_modules.groups.domains import DomainSet, Split, draw, read_library
 from data_modules.groups.unqover import read_subjects
-from data_modules.schema import ADVICE_CLASSES, Group
+from data_modules.schema.groups import ADVICE_CLASSES, Group
 from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import advice_of
@@ -89,8 +89,7 @@ def test_splits_share_no_domain() -> None:
 MINE = """
 domains:
   badge: {nouns: [badge], people: ["member with {}"], subjects: [star badge, moon badge, sun badge]}
-  ribbon: {nouns: [ribbon], people: ["guest with {}"], subjects: [wide ribbon, thin ribbon],
-    attributes: {luck: {won the raffle: lost the raffle}}, contexts: ["{1} saw {2}."]}
+  ribbon: {nouns: [ribbon], people: ["guest with {}"], subjects: [wide ribbon, thin ribbon]}
 topics:
   luck: {topic: [luck], whether: [is lucky], being: [being lucky]}
 attributes:

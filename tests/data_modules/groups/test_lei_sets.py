@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.advice import Advice, gold_examples, gold_of, read_advice, with_advice
+from data_modules.groups.advice import Advice, read_advice, with_advice
 from data_modules.groups.expansion import Expansion
-from data_modules.groups.sets import Split, advised_pools, part, restrict, sample, specify
+from data_modules.groups.sets import Split, advised_pools, gold_examples, part, restrict, sample, specify
 from data_modules.groups.unqover import read_expansion
 from data_modules.sources import read_groups
 from storage.errors import DataError
@@ -135,13 +135,13 @@ NAMES = [("Oro", "Ulban"), ("Al", "Alan"), ("African", "African-American"), ("Am
 @pytest.mark.parametrize(("one", "two"), NAMES)
 def test_gold_of_reads_whom_the_words_name_again(one: str, two: str, tmp_path: Path) -> None:
     plain = make_group(one, two)
-    assert gold_of(plain) is None
+    assert plain.gold is None
     for gold in (0, 1):
-        assert gold_of(specify(plain, "The bang came from [subj].", gold)) == gold
-    assert gold_of(specify(specify(plain, "It was [subj].", 0), "Or [subj].", 1)) is None
+        assert specify(plain, "The bang came from [subj].", gold).gold == gold
+    assert specify(specify(plain, "It was [subj].", 0), "Or [subj].", 1).gold is None
     first_again = [replace(v, context=f"{v.context} {v.context.split()[0]} ran.") for v in plain.variants]
-    assert gold_of(replace(plain, variants=tuple(first_again))) is None  # of each order another
-    assert {gold_of(group) for group in place_expansion(tmp_path)} == {None}
+    assert replace(plain, variants=tuple(first_again)).gold is None  # of each order another
+    assert {group.gold for group in place_expansion(tmp_path)} == {None}
 
 
 def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path
     assert asked == {("Who was loud?", "Note that, be fair.", "Oro")}
     # By default either is the right one, whatever the advice.
     groups = list(name_expansion(tmp_path))
-    golds = [gold_of(specify(group, "[subj] lit the oven.")) for group in groups]
+    golds = [specify(group, "[subj] lit the oven.").gold for group in groups]
     assert 2 <= sum(gold or 0 for gold in golds) <= 10
     advised_groups = [with_advice(group, "Note that, x.", "ethical", "ethical_none-0") for group in groups]
-    assert [gold_of(specify(group, "[subj] lit the oven.")) for group in advised_groups] == golds
+    assert [specify(group, "[subj] lit the oven.").gold for group in advised_groups] == golds

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups import lei, unqover_source
-from data_modules.schema import write_records
+from data_modules.groups import lei, unqover, unqover_source
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups, read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import name_expansion, place_expansion, tiny_expansion
@@ -119,14 +119,14 @@ def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:
 
 
 def source(folder: Path) -> dict[str, Any]:
-    unqover_source.write_source(name_expansion(folder), folder / "source.json")
+    unqover.write_source(name_expansion(folder), folder / "source.json")
     return json.loads((folder / "source.json").read_text())
 
 
 @pytest.mark.parametrize("make", [tiny_expansion, name_expansion, place_expansion])
 def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
     expansion = make(tmp_path)
-    unqover_source.write_source(expansion, tmp_path / "source.json")
+    unqover.write_source(expansion, tmp_path / "source.json")
     read = [*read_groups(tmp_path / "source.json")]
     assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
 

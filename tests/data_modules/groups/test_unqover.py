@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.expansion import Expansion, repair_articles
-from data_modules.groups.unqover import read_expansion
-from data_modules.groups.unqover_source import write_source
+from data_modules.groups.unqover import read_expansion, write_source
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
     ATTRIBUTES,

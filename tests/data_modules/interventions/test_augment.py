@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.interventions.augmentation import FRAMES, bare_answer, given_sentence, template_sentence
-from data_modules.schema import QAExample, Rejected, Span
+from data_modules.schema.questions import QAExample, Rejected
+from data_modules.schema.spans import Span
 
 CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
 WHY = Span.locate("The red ball was in the garden", CONTEXT, "test")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from data_modules.interventions.variants import perturb, with_rationale
-from data_modules.schema import AnswerType, QAExample, Span, Turn, Variant
+from data_modules.schema.questions import AnswerType, QAExample, Turn, Variant
+from data_modules.schema.spans import Span
 from data_modules.sources import read_questions
 
 STORY = (

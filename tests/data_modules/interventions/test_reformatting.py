@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from data_modules.interventions.variants import perturb
-from data_modules.schema import QAExample, Rejected, Span, Variant
+from data_modules.schema.questions import QAExample, Rejected, Variant
+from data_modules.schema.spans import Span
 
 STORY = 'Ana\'s cat sat. It was "old". Later it slept.'
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from data_modules.questions.coqa import read_rows
-from data_modules.schema import QAExample
+from data_modules.schema.questions import QAExample
 from data_modules.sources import read_questions
 from storage.errors import DataError
 from tests.data_modules.fixtures.coqa_rows import hub_row, told

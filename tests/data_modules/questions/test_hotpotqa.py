@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.questions.hotpotqa import build_story, read_rows
-from data_modules.schema import Span
+from data_modules.schema.spans import Span
 from data_modules.sources import read_questions
 from storage.errors import DataError
 

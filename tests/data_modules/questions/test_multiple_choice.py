@@ -10,7 +10,7 @@ from typing import Any
 import datasets
 import pytest
 
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from data_modules.sources import read_choices, split_labels
 from storage.errors import DataError
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from data_modules.questions.squad import read_file, read_rows
-from data_modules.schema import QAExample, Span
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from data_modules.sources import read_questions
 from storage.errors import DataError
 

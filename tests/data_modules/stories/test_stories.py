@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules.interventions.augmentation import FRAMES
-from data_modules.schema import LEAD_IN, QAExample
+from data_modules.schema.groups import LEAD_IN
+from data_modules.schema.questions import QAExample
 from data_modules.stories import words
 from data_modules.stories.groups import SPLITS, groups
 from data_modules.stories.questions import qa_examples, vocabulary

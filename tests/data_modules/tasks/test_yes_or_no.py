@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.schema import Turn
+from data_modules.schema.questions import Turn
 from data_modules.tasks.condaqa import read_pairs
 from data_modules.tasks.predicate_argument import WORDINGS, predicate_argument_questions
 from storage.errors import DataError

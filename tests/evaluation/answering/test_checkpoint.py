@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.schema import QAExample, Span
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from evaluation.answering.asking import Asking
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.questions import spans

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from data_modules.batching.choice_set import ChoiceEncoding
-from data_modules.schema import ChoiceQuestion
+from data_modules.schema.questions import ChoiceQuestion
 from data_modules.sources import read_choices
 from evaluation.answering.asking import Compute
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint

@@ -15,7 +15,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from data_modules.schema import ChoiceQuestion, Group, Span, UnderspecifiedQuestion
+from data_modules.schema.groups import Group, UnderspecifiedQuestion
+from data_modules.schema.questions import ChoiceQuestion
+from data_modules.schema.spans import Span
 from evaluation.answering.asking import Choosing
 from evaluation.answering.interface import Answer
 from evaluation.answering.language_model import LanguageModel

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema import QAExample, Span, Turn, UnderspecifiedQuestion
+from data_modules.schema.groups import UnderspecifiedQuestion
+from data_modules.schema.questions import QAExample, Turn
+from data_modules.schema.spans import Span
 from evaluation.answering.prompts import PromptStyle, question_prompt, short_answer, subject_prompt
 
 EXAMPLE = QAExample(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import evaluation.protocols.bbq as protocol
-from data_modules.schema import QAExample
+from data_modules.schema.questions import QAExample
 from data_modules.tasks.bbq import BBQItem, read_bbq
 from evaluation.answering.interface import Answerer
 from storage.json_files import json_lines

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from data_modules.interventions.variants import perturb, with_rationale
-from data_modules.schema import QAExample, Span, write_records
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span, write_records
 from data_modules.sources import read_questions
 from tests.data_modules.fixtures.coqa_rows import save_file, save_hub_rows
 from tests.evaluation.cells import Cells

@@ -18,7 +18,8 @@ from torch import Tensor
 from data_modules.batching.sets import full_query
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import perturb
-from data_modules.schema import QAExample, Variant, write_records
+from data_modules.schema.questions import QAExample, Variant
+from data_modules.schema.spans import write_records
 from data_modules.stories.questions import qa_examples
 from evaluation.protocols import shift as protocol
 from metrics.intervals import bootstrap

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.schema import QAExample
+from data_modules.schema.questions import QAExample
 from tests.evaluation.checkpoints import evaluate
 from tests.evaluation.fake_answerer import install, right, turned
 from tests.evaluation.protocol_cases import write_rows

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from data_modules.groups.advice import unadvised
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.stories import groups as story_groups
 from tests.training.conftest import SMALL, Commands, curves
 from training.cli import main as train

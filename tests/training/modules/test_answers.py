@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.batching.batches import TrainBatch
+from data_modules.batching.data_module import TrainBatch
 from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.sources import read_questions

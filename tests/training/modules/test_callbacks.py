@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data_modules.groups.advice import unadvised
-from data_modules.schema import write_records
+from data_modules.schema.spans import write_records
 from data_modules.stories.groups import groups
 from tests.training.conftest import Commands
 from training.cli import main as train

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from data_modules.groups_data import GroupsDataModule
-from data_modules.schema import Group, Targets, write_records
+from data_modules.schema.groups import Group, Targets
+from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups
 from data_modules.stories import groups as story_groups
 from data_modules.stories.questions import vocabulary

@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 
 from data_modules.groups.advice import latent_strength, unadvised
 from data_modules.groups.sets import specify
-from data_modules.schema import ADVICE_CLASSES, query_text
+from data_modules.schema.groups import ADVICE_CLASSES
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
@@ -234,8 +234,7 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
     assert [line["key"] for line in lines] == [group.key for group in ALL]
     for line, group in zip(lines, ALL, strict=True):
         probabilities = [
-            [naive.score(v.context, query_text(v.question, v.advice), s.start, s.end) for s in v.candidates]
-            for v in group.variants
+            [naive.score(v.context, v.query, s.start, s.end) for s in v.candidates] for v in group.variants
         ]
         expected = [[(start * end) ** 0.5 for start, end in variant] for variant in probabilities]
         torch.testing.assert_close(torch.tensor(line["scores"]), torch.tensor(expected), rtol=2e-4, atol=0)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from data_modules.groups.advice import with_advice
-from data_modules.schema import AdviceClass, ScoredGroup, write_records
+from data_modules.schema.groups import AdviceClass, ScoredGroup
+from data_modules.schema.spans import write_records
 from metrics.intervals import percentiles, resamples
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells

@@ -14,7 +14,8 @@ import pytest
 from scipy import stats
 
 import evaluation.answering.open
-from data_modules.schema import ChoiceQuestion, write_records
+from data_modules.schema.questions import ChoiceQuestion
+from data_modules.schema.spans import write_records
 from evaluation.answering.interface import Answerer
 from evaluation.protocols.confusion import command
 from tests.evaluation.cells import Cells

@@ -42,17 +42,16 @@ def test_few_shots_without_an_intervention() -> None:
 
 
 def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
-    explanation = ["It is sad. So the answer is 0.", "It is glad. So the answer is 1."]
-    wording = {"key": "Glad?", "words": ["no", "yes"], "instruction": "Say it.", "explanation": explanation}
+    wording = {"key": "Glad?", "words": ["no", "yes"], "zero": "it is sad", "one": "it is glad"}
     (tmp_path / "w.json").write_text(json.dumps({"*": {"h1": wording}}))
     ways = list(get_args(Intervention))
     found = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
     assert [few.intervention for few in found] == ["none", *(f"{way} to h1" for way in ways)]
     text = {few.intervention: few.prompt("X") for few in found}
-    assert text["instruction to h1"].startswith("Say it.\n\n")
+    assert text["instruction to h1"].startswith("Write 1 when it is glad, and 0 when it is sad.\n\n")
     assert "\n\nGlad?yes\n\n" in text["verbalizer to h1"]
     assert text["verbalizer to h1"].endswith("X\n\nGlad?")
-    assert "\n\nCategory:It is sad. So the answer is 0.\n\n" in text["explanation to h1"]
+    assert "\n\nCategory:Here, it is sad, so the answer is 0.\n\n" in text["explanation to h1"]
     assert text["explanation to h1"].endswith("X\n\nCategory:")
 
 

@@ -1,0 +1,137 @@
+"""Records of underspecified questions: groups, which every reader yields and everything downstream takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+from data_modules.schema.spans import Span
+from storage.errors import DataError
+from storage.json_files import check
+
+AdviceClass = Literal[
+    "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"
+]
+"""The papers' classes of intervention; `none` is a group that carries no advice. The mismatched classes are
+ours: their advice speaks of another domain than the group's subjects (LEI files such advice, where it is
+ethical, under irrelevant)."""
+
+ADVICE_CLASSES: tuple[AdviceClass, ...] = get_args(AdviceClass)
+
+LEAD_IN = "Note that, "
+"""The papers' words before the sentence of an advice (LEI spec 3.2)."""
+
+NO_CLUSTER = "None"
+"""What UnQover writes for the cluster of a row that has none."""
+
+T = TypeVar("T")
+
+Four = tuple[T, T, T, T]
+"""Of the four variants of a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderspecifiedQuestion:
+    """A question whose context does not decide between two subjects.
+
+    `candidates` are in the order of the group's `subjects`, not of the context.
+    """
+
+    context: str
+    question: str
+    candidates: tuple[Span, Span]
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        for span in self.candidates:
+            if self.context[span.start : span.end] != span.text or span.start < 0:
+                raise DataError(f"question {self.question!r}: offset {span.start} cuts no {span.text!r}")
+
+    @property
+    def query(self) -> str:
+        """The question with its advice right before it."""
+        return f"{self.advice} {self.question}" if self.advice else self.question
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The four variants of one underspecified question: the unit that UnQover's metrics and LEI's losses
+    compare, and therefore never split (LEI spec 1.2, 2.2).
+
+    `variants` holds, in this order: (subjects in order x1 x2, question), (x1 x2, negated question),
+    (x2 x1, question), (x2 x1, negated question).
+    """
+
+    subjects: tuple[str, str]
+    """Lower-cased and sorted: x1 < x2."""
+    template: str
+    category: str
+    attribute: str
+    advice_class: AdviceClass
+    advice_id: str
+    """For example `adversarial_poverty-1`; empty without advice. A group of class `none` that does carry
+    advice (planting: advice that means nothing) has an id that tells its copies apart."""
+    variants: Four[UnderspecifiedQuestion]
+    domain: str = ""
+    """What the subjects are instances of (instrument); empty where the source does not say."""
+    advice_domain: str = ""
+    """What the advice speaks of: the group's domain, of a mismatched class another; empty for plain facts."""
+
+    @property
+    def key(self) -> str:
+        """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files (spec 3.3)."""
+        parts = (*self.subjects, self.template, self.category, self.attribute, self.attribute, self.advice_id)
+        return "|".join(parts)
+
+    @property
+    def unadvised_key(self) -> str:
+        """The key of the same four variants without any advice."""
+        return self.key.rsplit("|", 1)[0]
+
+    @property
+    def gold(self) -> int | None:
+        """Index of the subject whom the contexts of both orders name more often than the other; None where
+        they do not decide. A template names both alike, so the added sentence makes the difference, without a
+        field for it, as in LEI's own specified set."""
+        golds = set()
+        for variant in self.variants[::2]:
+            names = [span.text for span in variant.candidates]
+            counts = [variant.context.count(name) for name in names]
+            if counts[0] != counts[1]:  # seldom; then mentions are told apart: African is in African-American
+                either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+                found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
+                counts = [found.count(name) for name in names]
+            golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
+        return golds.pop() if len(golds) == 1 else None
+
+
+Boundaries = tuple[float, float]
+"""(start, end) boundary probability of one candidate."""
+
+BaseScores = Four[tuple[Boundaries, Boundaries]]
+"""[4 variants][2 subjects in the group's order][start, end]: a model's probabilities."""
+
+Targets = Four[int]
+"""Per variant, the index into `group.subjects` of the subject that an adversarial loss should raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredGroup:
+    """A group with what its file says about a model and its subjects; each may be absent."""
+
+    group: Group
+    base_scores: BaseScores | None = None
+    targets: Targets | None = None
+    clusters: tuple[str, str] | None = None
+    """Of the group's subjects, where UnQover's ids name some (female, male)."""
+    answers: tuple[str, str] = ("", "")
+    """To the question in both orders (`pred`); empty where there was none, or where the file does not say."""
+
+
+def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
+    """The groups of a file of groups, or of groups with scores."""
+    for where, row in rows:
+        scored = isinstance(row, dict) and "group" in row
+        yield check(row, ScoredGroup, where) if scored else check(row, Group, where)

@@ -1,0 +1,39 @@
+"""What records of all kinds are made of, and files of them: JSON Lines of what `dataclasses.asdict` gives.
+
+All records are frozen; text offsets are character offsets into the untouched context, end-exclusive.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.errors import DataError
+from storage.files import atomic_text
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a context: `context[start:end] == text`."""
+
+    start: int
+    end: int
+    text: str
+
+    @classmethod
+    def locate(cls, text: str, context: str, where: str) -> Span:
+        """The first occurrence of `text` in `context`; `where` names the record in the error."""
+        start = context.find(text)
+        if start < 0 or not text:
+            raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")
+        return cls(start, start + len(text), text)
+
+
+def write_records(records: Iterable[Any], path: str | Path) -> int:
+    """Write a file, whole or not at all; returns how many records it holds."""
+    with atomic_text(path) as file:
+        lines = (json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
+        return sum(1 for line in lines if file.write(line))

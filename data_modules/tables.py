@@ -1,0 +1,52 @@
+"""Rows of tables: CSV, and whatever the `datasets` library loads from a folder or from the Hub."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from storage.errors import DataError, as_data_error
+
+
+def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
+    """The rows of a table with commas or tabs between its fields, all texts; DataError for another file."""
+    import pandas as pd
+
+    how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    try:
+        frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
+    except ValueError as error:  # of pandas, and of texts that are not UTF-8
+        raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
+    return frame.to_dict("records")
+
+
+def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
+    """The rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
+
+    A slice such as `validation[:100]` is a split too. Without a split there must be only one. A third part of
+    a NAME of the Hub chooses among its configurations: `hotpotqa/hotpot_qa/distractor:validation`.
+    """
+    import datasets
+
+    folder, _, split = name.rpartition(":")
+    if Path(name).is_dir():
+        folder, split = name, ""
+    elif not folder or not Path(folder).is_dir():
+        folder, _, split = name.partition(":")
+    if not folder:
+        raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
+    parts = folder.split("/") if not Path(folder).exists() else [folder]
+    with as_data_error(f"{name}: cannot load this dataset"):
+        if any((Path(folder) / file).is_file() for file in ("dataset_dict.json", "state.json")):
+            loaded = datasets.load_from_disk(folder)
+            loaded = loaded[split] if split else loaded
+        else:
+            names = ("/".join(parts[:2]), parts[2]) if len(parts) == 3 else (folder,)
+            loaded = datasets.load_dataset(*names, split=split or None)
+    splits: dict[str, Iterable[Mapping[str, Any]]] = loaded if isinstance(loaded, dict) else {"": loaded}
+    if len(splits) > 1:
+        known = ", ".join(splits)
+        raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} ({known})")
+    return next(iter(splits.values()))
