@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pkgutil import resolve_name
 
-from storage.command_line import Parser, about, add_arguments, call, guarded
+from storage.command_line import Parser, about, call, guarded
 
 COMMANDS = {
     "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0, or 2 after `error: ...` on stderr for a user's mistake."""
     argv = sys.argv[1:] if argv is None else argv
     arguments = build_parser(argv).parse_args(argv)
-    return guarded(lambda: print(call(arguments.function, arguments)), arguments.debug)
+    return guarded(lambda: print(call(arguments.function, vars(arguments))), arguments.debug)
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
@@ -52,7 +52,7 @@ def build_parser(argv: Sequence[str]) -> Parser:
             function = resolve_name(f"data_modules.{path}")
             command.description = about(function)
             command.set_defaults(function=function)
-            add_arguments(command, function)
+            command.add_flags(function)
     return parser
 
 

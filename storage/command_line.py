@@ -9,30 +9,30 @@
             options: how they are asked.
         '''
 
-    arguments = make_parser(length, "interventune evaluate length").parse_args()
-    call(length, arguments)
+    sys.exit(run(length, "interventune evaluate length"))
 
 A keyword-only parameter is a flag, any other a positional argument; `list[...]` takes one value or more, a
-tuple as many as it has types, a `Literal` one of its choices, and a `bool` none. The fields of a dataclass
-are flags too, in a group of their own. `Annotated[str, "[NAME=]PATH"]` names the value in the help;
-`Annotated[int, AtLeast(1)]` bounds it.
+`Literal` one of its choices, and a `bool` none. The fields of a dataclass are flags too, in a group of their
+own. `Annotated[str, "[NAME=]PATH"]` names the value in the help; `Annotated[int, AtLeast(1)]` bounds it.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
+from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
+from annotated_types import Ge as AtLeast
 from docstring_parser.google import parse as parse_docstring
 
+Count = Annotated[int, AtLeast(1)]
 Named = Annotated[str, "[NAME=]PATH"]
 """A path with the name that tables and figures call it by."""
 
@@ -49,60 +49,96 @@ def split_name(argument: str) -> tuple[str, str]:
     return (name, source) if named and not os.path.exists(argument) else ("", argument)
 
 
-class AtLeast(NamedTuple):
-    """The smallest value that a number may have."""
+class Flag(NamedTuple):
+    """A parameter of a typed function, or a field of a dataclass that is one."""
 
-    low: float
+    name: str
+    kind: Any
+    """Its type; X for `X | None`."""
+    default: Any
+    """`Parameter.empty` where it must be given."""
+    help: str
+    group: str
+    """What its dataclass is about; empty outside one."""
+    positional: bool
+
+    @property
+    def value(self) -> tuple[Any, str | None]:
+        """The type of one value, and what the help calls it."""
+        kind = get_args(self.kind)[0] if get_origin(self.kind) is list else self.kind
+        bare, *marks = get_args(kind) if get_origin(kind) is Annotated else [kind]
+        usual = {int: "N", float: "X", Path: "PATH"}.get(bare)
+        if get_origin(bare) is Literal:
+            usual = "{" + ",".join(get_args(bare)) + "}"
+        return kind, next((mark for mark in marks if isinstance(mark, str)), usual)
 
 
-Count = Annotated[int, AtLeast(1)]
-"""A whole number from 1 on."""
+def flags(function: Callable[..., Any], defaults: Any = None, group: str = "") -> Iterator[Flag]:
+    """All flags of a function, or of a dataclass with other `defaults`."""
+    documented = reversed(function.__mro__) if isinstance(function, type) else [function]
+    items = [item for one in documented for item in parse_docstring(one.__doc__ or "").params]
+    help_of = {item.arg_name: " ".join((item.description or "").split()) for item in items}
+    for name, (parameter, kind, nested) in _parameters(function).items():
+        default, text = getattr(defaults, name, parameter.default), help_of.get(name, "")
+        if nested:
+            yield from flags(kind, default, (text or about(kind)).rstrip("."))
+        else:
+            positional = not group and parameter.kind is not Parameter.KEYWORD_ONLY
+            yield Flag(name, kind, default, text, group, positional)
+
+
+def call(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Call `function` with the values of its flags; others are ignored."""
+    found = _parameters(function).items()
+    given = {name: call(kind, values) if nested else values[name] for name, (_, kind, nested) in found}
+    return function(**given)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that tells a mistake in one line."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(allow_abbrev=False, **settings)
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, formatter_class=layout, **settings)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
+    def add_flags(self, function: Callable[..., Any]) -> None:
+        """Add those of `function`, and `--debug`."""
+        groups: dict[str, Any] = {"": self}
+        for flag in flags(function):
+            (kind, metavar), optional = flag.value, flag.default is not Parameter.empty
+            default, spare = flag.default if optional else None, optional and flag.positional
+            text = flag.help.replace("%", "%%")
+            if default not in (None, False, "") and default != []:
+                text += f" (default: {' '.join(map(str, default)) if isinstance(default, list) else default})"
+            settings: dict[str, Any] = {"default": default, "help": text}
+            if kind is bool:
+                settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
+            else:
+                many, one = ("*", "?") if spare else ("+", None)
+                nargs = many if get_origin(flag.kind) is list else one
+                settings |= {"type": partial(_read, kind), "metavar": metavar, "nargs": nargs}
+            if not flag.positional:
+                settings["required"] = not optional
+            name = flag.name if flag.positional else f"--{flag.name.replace('_', '-')}"
+            groups[flag.group] = groups.get(flag.group) or self.add_argument_group(flag.group)
+            groups[flag.group].add_argument(name, **settings)
+        self.add_argument("--debug", action="store_true", help="show where in the code an error arose")
+
 
 def make_parser(function: Callable[..., Any], prog: str) -> Parser:
-    """A parser of the arguments of `function`, which may be a dataclass."""
+    """A parser of the flags of `function`."""
     parser = Parser(prog=prog, description=about(function))
-    add_arguments(parser, function)
+    parser.add_flags(function)
     return parser
-
-
-def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """Add the parameters of `function` to a parser, and `--debug`."""
-    _add(parser, function, {})
-    parser.add_argument("--debug", action="store_true", help="show where in the code an error arose")
-
-
-def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
-    """Call `function` with what its parser found."""
-    positional, named = [], {}
-    for parameter, kind in parameters(function):
-        if is_dataclass(kind):
-            value = call(cast(type, kind), arguments)
-        else:
-            value = getattr(arguments, parameter.name)
-            value = tuple(value) if get_origin(kind) is tuple and value is not None else value
-        if parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function):
-            named[parameter.name] = value
-        else:
-            positional.append(value)
-    return function(*positional, **named)
 
 
 def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) -> int:
     """Parse and call; returns the exit code of `guarded`."""
     arguments = make_parser(function, prog).parse_args(argv)
-    return guarded(lambda: call(function, arguments), arguments.debug)
+    return guarded(lambda: call(function, vars(arguments)), arguments.debug)
 
 
 def guarded(action: Callable[[], Any], debug: bool = False) -> int:
@@ -125,94 +161,26 @@ def one_line(error: Exception) -> str:
     return str(error)
 
 
-def _add(parser: Any, function: Callable[..., Any], defaults: Mapping[str, Any]) -> None:
-    help_of = _parameter_help(function)
-    for parameter, kind in parameters(function):
-        name, default = parameter.name, defaults.get(parameter.name, parameter.default)
-        if is_dataclass(kind):
-            title = help_of.get(name) or about(cast(type, kind))
-            base = (
-                {} if default is Parameter.empty else {f.name: getattr(default, f.name) for f in fields(kind)}
-            )
-            _add(parser.add_argument_group(title.rstrip(".")), cast(type, kind), base)
-            continue
-        flag = parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function)
-        settings = _settings(kind, default)
-        if flag and default is Parameter.empty:
-            settings["required"] = True
-        elif not flag and default is not Parameter.empty:
-            settings.setdefault("nargs", "?")
-        text = help_of.get(name, "")
-        if default not in (Parameter.empty, None, False, (), "") and default != []:
-            shown = " ".join(map(str, default)) if isinstance(default, list | tuple) else default
-            text += f" (default: {shown})"
-        name = f"--{name.replace('_', '-')}" if flag else name
-        parser.add_argument(name, help=text.replace("%", "%%"), **settings)
-
-
-def _settings(kind: Any, default: Any) -> dict[str, Any]:
-    """What argparse must know of a type."""
-    found: dict[str, Any] = {} if default is Parameter.empty else {"default": default}
-    if kind is bool:
-        return found | {"action": argparse.BooleanOptionalAction if default is True else "store_true"}
-    if get_origin(kind) is list:
-        found["nargs"] = "+"
-        (kind,) = get_args(kind)
-    elif get_origin(kind) is tuple:
-        found["nargs"] = len(get_args(kind))
-        kind = get_args(kind)[0]
-    low, metavar = -math.inf, ""
-    if get_origin(kind) is Annotated:
-        kind, *marks = get_args(kind)
-        metavar = next((mark for mark in marks if isinstance(mark, str)), "")
-        low = next((mark.low for mark in marks if isinstance(mark, AtLeast)), low)
-    if get_origin(kind) is Literal:
-        found["choices"] = get_args(kind)
-        found["metavar"] = metavar or "{" + ",".join(get_args(kind)) + "}"
-    else:
-        found["type"] = _number(kind, low) if kind in (int, float) else kind
-        metavar = metavar or {int: "N", float: "X", Path: "PATH"}.get(kind, "")
-        if metavar:
-            found["metavar"] = metavar
-    return found
-
-
-def _number(kind: type[int] | type[float], low: float) -> Callable[[str], int | float]:
-    """A number from `low` on; NaN compares with nothing, and would silently decide."""
-    word = "whole number" if kind is int else "number"
-
-    def parse(text: str) -> int | float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"must be a {word}, got {text!r}")
-        if value < low:
-            raise argparse.ArgumentTypeError(f"must be at least {low:g}, got {value}")
-        return value
-
-    return parse
-
-
-def parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]:
-    """The parameters with their types; `X | None` is X."""
-    hints = get_type_hints(function, include_extras=True)
-    for parameter in signature(function).parameters.values():
-        kind = hints[parameter.name]
-        alternatives = [one for one in get_args(kind) if one is not NoneType]
-        yield parameter, alternatives[0] if NoneType in get_args(kind) and len(alternatives) == 1 else kind
-
-
 def about(function: Callable[..., Any]) -> str:
     """The docstring without its sections."""
     return (parse_docstring(function.__doc__ or "").description or "").strip()
 
 
-def _parameter_help(function: Callable[..., Any]) -> dict[str, str]:
-    """The section Args of a docstring, by parameter; of a class also those of its bases."""
-    found: dict[str, str] = {}
-    for documented in reversed(function.__mro__) if isinstance(function, type) else [function]:
-        for item in parse_docstring(documented.__doc__ or "").params:
-            found[item.arg_name] = " ".join((item.description or "").split())
+def _parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Any, bool]]:
+    """The parameters, with their types (X for `X | None`), and whether these are dataclasses."""
+    found, hints = {}, get_type_hints(function, include_extras=True)
+    for name, parameter in signature(function).parameters.items():
+        kinds = [kind for kind in get_args(hints[name]) if kind is not NoneType]
+        kind = kinds[0] if NoneType in get_args(hints[name]) else hints[name]
+        found[name] = parameter, kind, is_dataclass(kind)
     return found
+
+
+def _read(kind: Any, text: str) -> Any:
+    """The value that a text stands for; NaN compares with nothing, and would silently decide."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind, config={"allow_inf_nan": False}).validate_strings(text)
+    except ValidationError as error:
+        raise argparse.ArgumentTypeError(f"{error.errors()[0]['msg']}, found {text!r}") from None

@@ -50,7 +50,7 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
         return Evaluation("Length", Results((), "questions"), (), {"seen": [calibrated, limit]})
 
     for module in (api, protocol):
-        monkeypatch.setattr(module, "load_function", lambda row: length)
+        monkeypatch.setattr(module, "resolve_name", lambda name: length)
     about = interventune.evaluate("bias", checkpoint=["a"], calibrated=False).about
     flags = {"checkpoint": ["a"], "calibrated": False, "limit": None}
     assert about == {"protocol": "bias", **flags, "seen": [False, None]}

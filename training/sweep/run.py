@@ -78,7 +78,7 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     parser.add_argument("file", help="a file, or the name of one in configs/sweeps")
     parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help="as for fit")
     arguments, flags = parser.parse_known_args(argv)
-    options: Options = call(Options, arguments)
+    options: Options = call(Options, vars(arguments))
     path = shipped(arguments.file, "sweeps")
     content = load_yaml(path, Sweep).model_dump()
     content["flags"] += flags

@@ -58,7 +58,7 @@ class Options:
 def main(argv: Sequence[str]) -> int:
     """The command; a user's mistake is one line on stderr and exit code 2."""
     arguments, flags = make_parser(Options, "interventune select").parse_known_args(argv)
-    return guarded(lambda: select(call(Options, arguments), flags), arguments.debug)
+    return guarded(lambda: select(call(Options, vars(arguments)), flags), arguments.debug)
 
 
 def select(options: Options, flags: Sequence[str]) -> None:
