@@ -24,9 +24,10 @@ from typing_extensions import TypedDict
 from data_modules.groups.expansion import Expansion
 from data_modules.groups.lei import Half, pair_halves, parse_key, split_advice
 from data_modules.schema import LEAD_IN, NO_CLUSTER, ScoredGroup, Span, UnderspecifiedQuestion
+from storage.documents import stream_object
 from storage.errors import DataError
 from storage.files import atomic_text
-from storage.json_files import check, stream_object
+from storage.json_files import check
 
 logger = logging.getLogger(__name__)
 

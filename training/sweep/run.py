@@ -32,9 +32,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from data_modules.sources import read_groups
 from storage.command_line import AtLeast, Count, call, make_parser
+from storage.documents import load_yaml
 from storage.files import write_text
-from storage.json_files import check, load_json, load_yaml
-from storage.provenance import cores
+from storage.json_files import check, load_json
 from training.configs import shipped
 from training.sweep.file import Sweep, folder_name
 
@@ -140,7 +140,8 @@ def shares(workers: int) -> list[dict[str, str]]:
     if gpus:
         parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
         return [{"CUDA_VISIBLE_DEVICES": ",".join(part)} for part in parts]
-    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // workers))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
     return [{"OMP_NUM_THREADS": threads}] * workers
 
 

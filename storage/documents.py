@@ -1,0 +1,38 @@
+"""Documents beside plain JSON: YAML, and an object of JSON that is too large to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ijson
+import yaml
+
+from storage.errors import DataError
+from storage.files import open_file, read_text
+from storage.json_files import check
+
+T = TypeVar("T")
+
+
+def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) -> T:
+    """The content of a YAML file as `kind`; DataError names the file and the line or field."""
+    text = read_text(path)
+    try:
+        value = yaml.load(text, loader)  # not libyaml's loader: it crashes on deeply nested lists
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: of a number or a date
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise DataError(f"{path}{line}: not YAML: {reason}") from None
+    return check(value, kind, str(path))
+
+
+def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """The (key, value) pairs of one large JSON object, in the file's order, holding one value at a time."""
+    with open_file(path) as file:
+        try:
+            yield from ijson.kvitems(file, "", use_float=True)
+        except ijson.JSONError as error:
+            raise DataError(f"{path}: not one complete JSON object ({str(error).splitlines()[0]})") from None
