@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pkgutil import resolve_name
 
-from storage.command_line import Parser, about, call, guarded
+from storage.command_line import Parser, call, guarded
 
 COMMANDS = {
     "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
@@ -47,12 +47,8 @@ def build_parser(argv: Sequence[str]) -> Parser:
     parser = Parser(prog="interventune data", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (path, summary) in COMMANDS.items():
-        command = commands.add_parser(name, help=summary)
-        if name in argv[:1]:
-            function = resolve_name(f"data_modules.{path}")
-            command.description = about(function)
-            command.set_defaults(function=function)
-            command.add_flags(function)
+        function = resolve_name(f"data_modules.{path}") if name in argv[:1] else None
+        commands.add_parser(name, help=summary, function=function).set_defaults(function=function)
     return parser
 
 

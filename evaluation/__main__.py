@@ -28,9 +28,8 @@ def build_parser(argv: Sequence[str]) -> Parser:
     parser = Parser(prog="interventune evaluate", description="Probe a model or its predictions.")
     commands = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
     for name, row in ROWS.items():
-        command = commands.add_parser(name, help=row.summary, description=row.summary)
-        if name in argv[:1]:
-            command.add_flags(resolve_name(row.function))
+        function = resolve_name(row.function) if name in argv[:1] else None
+        command = commands.add_parser(name, help=row.summary, description=row.summary, function=function)
         if row in PROTOCOLS:
             folder: dict[str, Any] = {
                 "required": row.keeps_report,

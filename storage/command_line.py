@@ -81,7 +81,7 @@ def flags(function: Callable[..., Any], defaults: Any = None, group: str = "") -
     for name, (parameter, kind, nested) in _parameters(function).items():
         default, text = getattr(defaults, name, parameter.default), help_of.get(name, "")
         if nested:
-            yield from flags(kind, default, (text or about(kind)).rstrip("."))
+            yield from flags(kind, default, (text or _about(kind)).rstrip("."))
         else:
             positional = not group and parameter.kind is not Parameter.KEYWORD_ONLY
             yield Flag(name, kind, default, text, group, positional)
@@ -95,49 +95,44 @@ def call(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells a mistake in one line."""
+    """A parser of the flags of `function`, and `--debug`; a mistake is told in one line."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, function: Callable[..., Any] | None = None, **settings: Any) -> None:
+        settings = {"description": function and _about(function)} | settings
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=layout, **settings)
+        groups: dict[str, Any] = {"": self}
+        for flag in flags(function) if function else ():
+            groups[flag.group] = groups.get(flag.group) or self.add_argument_group(flag.group)
+            _add_flag(groups[flag.group], flag)
+        if function:
+            self.add_argument("--debug", action="store_true", help="show where in the code an error arose")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
-    def add_flags(self, function: Callable[..., Any]) -> None:
-        """Add those of `function`, and `--debug`."""
-        groups: dict[str, Any] = {"": self}
-        for flag in flags(function):
-            (kind, metavar), optional = flag.value, flag.default is not Parameter.empty
-            default, spare = flag.default if optional else None, optional and flag.positional
-            text = flag.help.replace("%", "%%")
-            if default not in (None, False, "") and default != []:
-                text += f" (default: {' '.join(map(str, default)) if isinstance(default, list) else default})"
-            settings: dict[str, Any] = {"default": default, "help": text}
-            if kind is bool:
-                settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
-            else:
-                many, one = ("*", "?") if spare else ("+", None)
-                nargs = many if get_origin(flag.kind) is list else one
-                settings |= {"type": partial(_read, kind), "metavar": metavar, "nargs": nargs}
-            if not flag.positional:
-                settings["required"] = not optional
-            name = flag.name if flag.positional else f"--{flag.name.replace('_', '-')}"
-            groups[flag.group] = groups.get(flag.group) or self.add_argument_group(flag.group)
-            groups[flag.group].add_argument(name, **settings)
-        self.add_argument("--debug", action="store_true", help="show where in the code an error arose")
 
-
-def make_parser(function: Callable[..., Any], prog: str) -> Parser:
-    """A parser of the flags of `function`."""
-    parser = Parser(prog=prog, description=about(function))
-    parser.add_flags(function)
-    return parser
+def _add_flag(parser: Any, flag: Flag) -> None:
+    (kind, metavar), optional = flag.value, flag.default is not Parameter.empty
+    default, text = flag.default if optional else None, flag.help.replace("%", "%%")
+    if default not in (None, False, "") and default != []:
+        text += f" (default: {' '.join(map(str, default)) if isinstance(default, list) else default})"
+    settings: dict[str, Any] = {"default": default, "help": text}
+    if kind is bool:
+        settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
+    else:
+        many, one = ("*", "?") if optional and flag.positional else ("+", None)
+        nargs = many if get_origin(flag.kind) is list else one
+        settings |= {"type": partial(_read, kind), "metavar": metavar, "nargs": nargs}
+    if flag.positional:
+        parser.add_argument(flag.name, **settings)
+    else:
+        parser.add_argument(f"--{flag.name.replace('_', '-')}", required=not optional, **settings)
 
 
 def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) -> int:
     """Parse and call; returns the exit code of `guarded`."""
-    arguments = make_parser(function, prog).parse_args(argv)
+    arguments = Parser(function, prog=prog).parse_args(argv)
     return guarded(lambda: call(function, vars(arguments)), arguments.debug)
 
 
@@ -161,7 +156,7 @@ def one_line(error: Exception) -> str:
     return str(error)
 
 
-def about(function: Callable[..., Any]) -> str:
+def _about(function: Callable[..., Any]) -> str:
     """The docstring without its sections."""
     return (parse_docstring(function.__doc__ or "").description or "").strip()
 

@@ -1,4 +1,4 @@
-"""Documents beside plain JSON: YAML, and an object of JSON that is too large to hold."""
+"""Documents beside plain JSON: text, YAML, and an object of JSON that is too large to hold."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ import ijson
 import yaml
 
 from storage.errors import DataError
-from storage.files import open_file, read_text
+from storage.files import open_file, read_bytes
 from storage.json_files import check
 
 T = TypeVar("T")
+
+
+def read_text(path: str | Path) -> str:
+    """The file's text; DataError for one that cannot be read or is not UTF-8."""
+    try:
+        return read_bytes(path).decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a text file in UTF-8") from None
 
 
 def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) -> T:

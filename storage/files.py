@@ -120,14 +120,6 @@ def read_bytes(path: str | Path) -> bytes:
         return file.read()
 
 
-def read_text(path: str | Path) -> str:
-    """The file's text; DataError for one that cannot be read or is not UTF-8."""
-    try:
-        return read_bytes(path).decode().replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: not a text file in UTF-8") from None
-
-
 def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
     """What `torch.save` wrote: tensors (left on disk with `mmap`) and plain values; nothing in it is run.
 

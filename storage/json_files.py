@@ -9,8 +9,7 @@ not list is a DataError that names the file, the line and the field.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -21,19 +20,16 @@ from storage.errors import DataError
 from storage.files import open_file, read_bytes
 
 T = TypeVar("T", default=Any)
+ANY: Any = object
+"""To pydantic a type of all values."""
 
 
-def load_json(path: str | Path, kind: type[T] = object) -> T:  # type: ignore[assignment]
+def load_json(path: str | Path, kind: type[T] = ANY) -> T:
     """The content of a JSON file as `kind`; DataError names the file and the field."""
     return parse_json(read_bytes(path), kind, str(path))
 
 
-def json_lines(
-    path: str | Path,
-    kind: type[T] = object,  # type: ignore[assignment]
-    *,
-    expected: str = "",
-) -> Iterator[tuple[str, T]]:
+def json_lines(path: str | Path, kind: type[T] = ANY, *, expected: str = "") -> Iterator[tuple[str, T]]:
     """(`PATH, line NUMBER`, value) for every line that is not empty, as it is read. Where there must be one,
     `expected` names its fields in the error."""
     empty = True
@@ -86,17 +82,6 @@ def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
 
 def plain_json(value: Any) -> Any:
     """The same with NaN and infinities as None, and tuples as lists: what strict JSON can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_json(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    from pydantic_core import to_jsonable_python
 
-
-def field(record: Any, name: str, kind: Any, where: str) -> Any:
-    """`record[name]`, checked: DataError says what `where` lacks, or what it holds instead."""
-    if not isinstance(record, Mapping) or name not in record:
-        raise DataError(f"{where}: the field {name!r} is missing, found {record!r:.60}")
-    return check({name: record[name]}, dict[str, kind], where)[name]
+    return to_jsonable_python(value, inf_nan_mode="null")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from data_modules.groups.expansion import SLOT, Cell, Expansion, Subject
 from data_modules.schema import NO_CLUSTER
+from storage.documents import read_text
 from storage.errors import DataError, as_data_error
-from storage.files import read_text
 
 
 def read_expansion(

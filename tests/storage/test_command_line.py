@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from storage.command_line import Count, Named, call, make_parser, run
+from storage.command_line import Count, Named, Parser, call, run
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def example(
 
 
 def parsed(*argv: str) -> dict[str, Any]:
-    found: dict[str, Any] = call(example, vars(make_parser(example, "x").parse_args(argv)))
+    found: dict[str, Any] = call(example, vars(Parser(example, prog="x").parse_args(argv)))
     return found
 
 
@@ -99,7 +99,7 @@ def test_a_mistake_of_the_function_is_one_line(capsys: pytest.CaptureFixture[str
 
 
 def test_help_is_the_docstring() -> None:
-    text = " ".join(make_parser(example, "x").format_help().split())
+    text = " ".join(Parser(example, prog="x").format_help().split())
     for part in ("With more words.", "what is read.", "from 100% on. (default: 0.5)", "How it is asked:"):
         assert part in text
     assert "the wording. (default: short)" in text

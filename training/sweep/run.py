@@ -31,7 +31,7 @@ from sqlalchemy.event import listen
 from sqlalchemy.exc import SQLAlchemyError
 
 from data_modules.sources import read_groups
-from storage.command_line import AtLeast, Count, call, make_parser
+from storage.command_line import AtLeast, Count, Parser, call
 from storage.documents import load_yaml
 from storage.files import write_text
 from storage.json_files import check, load_json
@@ -74,7 +74,7 @@ class Options:
 
 def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     """The sweep that a command line describes, and its options. ValueError for a mistake in either."""
-    parser = make_parser(Options, "interventune sweep")
+    parser = Parser(Options, prog="interventune sweep")
     parser.add_argument("file", help="a file, or the name of one in configs/sweeps")
     parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help="as for fit")
     arguments, flags = parser.parse_known_args(argv)
