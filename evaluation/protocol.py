@@ -1,11 +1,8 @@
 """The table of protocols, and of the commands beside them.
 
-A protocol is a module with one typed function, `evaluate(*, ...) -> Evaluation`: its signature declares the
-flags, its docstring the help (`storage.command_line`). A row in PROTOCOLS makes it a command. Its top level
-imports neither torch nor transformers, so that `--help` answers at once; `evaluate` may. The command line
-adds `--output` and `--overwrite`, records the flags, and writes and prints the report.
-
-A command that leaves no report is a row in COMMANDS.
+A protocol is a typed function that returns an `Evaluation`: its signature declares the flags, its docstring
+the help (`storage.command_line`). Its module imports neither torch nor transformers at its top level, so that
+`--help` answers at once. A command that leaves no report is a row in COMMANDS.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluation.answering.interface import named_sources
-from storage.command_line import call, flags
+from storage.command_line import call, flags, value_of
 from storage.json_files import plain_json
 
 if TYPE_CHECKING:
@@ -73,8 +70,8 @@ def evaluated(row: Row, values: Mapping[str, Any], **here: Any) -> Evaluation:
 
     function = resolve_name(row.function)
     about: dict[str, Any] = {"protocol": row.name}
-    for flag in flags(function):
-        value, metavar = values[flag.name], flag.value[1]
+    for flag, *_ in flags(function):
+        value, (_, metavar) = values[flag.name], value_of(flag.annotation)
         if value is not None and metavar in NAMED_SOURCES:
             named = named_sources(value, f"--{flag.name}")
             value = {name: source_record(path) for name, path in named.items()}

@@ -108,12 +108,12 @@ def evaluate(protocol: str, **values: Any) -> Evaluation:
     rows = {row.name: row for row in PROTOCOLS}
     if protocol not in rows:
         raise ValueError(f"{protocol}: no such protocol; there are {', '.join(rows)}")
-    known = {flag.name: flag for flag in flags(resolve_name(rows[protocol].function))}
+    known = {flag.name: flag for flag, *_ in flags(resolve_name(rows[protocol].function))}
     chosen = {name: flag.default for name, flag in known.items()}
     for name, value in values.items():
         if name not in known:
             raise ValueError(f"{protocol}: no flag {name}; there are {', '.join(known)}")
-        chosen[name] = check(value, known[name].kind, f"{protocol}: {name}")
+        chosen[name] = check(value, known[name].annotation, f"{protocol}: {name}")
     if missing := [name for name, value in chosen.items() if value is Parameter.empty]:
         raise ValueError(f"{protocol}: {missing[0]} is missing")
     return evaluated(rows[protocol], chosen)

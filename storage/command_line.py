@@ -5,8 +5,6 @@
 
         Args:
             checkpoint: who is asked.
-            limit: use the first N questions only.
-            options: how they are asked.
         '''
 
     sys.exit(run(length, "interventune evaluate length"))
@@ -27,7 +25,7 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge as AtLeast
 from docstring_parser.google import parse as parse_docstring
@@ -49,48 +47,44 @@ def split_name(argument: str) -> tuple[str, str]:
     return (name, source) if named and not os.path.exists(argument) else ("", argument)
 
 
-class Flag(NamedTuple):
-    """A parameter of a typed function, or a field of a dataclass that is one."""
+def flags(
+    function: Callable[..., Any], defaults: Any = None, about: str = ""
+) -> Iterator[tuple[Parameter, str, str]]:
+    """The flags of a typed function with their help, and of fields of a dataclass what this is about. The
+    annotation of a flag is its type, X for `X | None`.
 
-    name: str
-    kind: Any
-    """Its type; X for `X | None`."""
-    default: Any
-    """`Parameter.empty` where it must be given."""
-    help: str
-    group: str
-    """What its dataclass is about; empty outside one."""
-    positional: bool
-
-    @property
-    def value(self) -> tuple[Any, str | None]:
-        """The type of one value, and what the help calls it."""
-        kind = get_args(self.kind)[0] if get_origin(self.kind) is list else self.kind
-        bare, *marks = get_args(kind) if get_origin(kind) is Annotated else [kind]
-        usual = {int: "N", float: "X", Path: "PATH"}.get(bare)
-        if get_origin(bare) is Literal:
-            usual = "{" + ",".join(get_args(bare)) + "}"
-        return kind, next((mark for mark in marks if isinstance(mark, str)), usual)
-
-
-def flags(function: Callable[..., Any], defaults: Any = None, group: str = "") -> Iterator[Flag]:
-    """All flags of a function, or of a dataclass with other `defaults`."""
+    Args:
+        function: it may be a dataclass.
+        defaults: other ones, as attributes.
+        about: of a dataclass.
+    """
     documented = reversed(function.__mro__) if isinstance(function, type) else [function]
     items = [item for one in documented for item in parse_docstring(one.__doc__ or "").params]
     help_of = {item.arg_name: " ".join((item.description or "").split()) for item in items}
-    for name, (parameter, kind, nested) in _parameters(function).items():
-        default, text = getattr(defaults, name, parameter.default), help_of.get(name, "")
+    for parameter, nested in _parameters(function):
+        text = help_of.get(parameter.name, "")
+        flag = parameter.replace(default=getattr(defaults, parameter.name, parameter.default))
         if nested:
-            yield from flags(kind, default, (text or _about(kind)).rstrip("."))
+            yield from flags(flag.annotation, flag.default, (text or _about(flag.annotation)).rstrip("."))
         else:
-            positional = not group and parameter.kind is not Parameter.KEYWORD_ONLY
-            yield Flag(name, kind, default, text, group, positional)
+            yield flag.replace(kind=Parameter.KEYWORD_ONLY) if about else flag, text, about
+
+
+def value_of(kind: Any) -> tuple[Any, str | None]:
+    """The type of one value of a flag of this type, and what the help calls it."""
+    kind = get_args(kind)[0] if get_origin(kind) is list else kind
+    bare, *marks = get_args(kind) if get_origin(kind) is Annotated else [kind]
+    usual = {int: "N", float: "X", Path: "PATH"}.get(bare)
+    if get_origin(bare) is Literal:
+        usual = "{" + ",".join(get_args(bare)) + "}"
+    return kind, next((mark for mark in marks if isinstance(mark, str)), usual)
 
 
 def call(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """Call `function` with the values of its flags; others are ignored."""
-    found = _parameters(function).items()
-    given = {name: call(kind, values) if nested else values[name] for name, (_, kind, nested) in found}
+    given = {}
+    for parameter, nested in _parameters(function):
+        given[parameter.name] = call(parameter.annotation, values) if nested else values[parameter.name]
     return function(**given)
 
 
@@ -102,9 +96,9 @@ class Parser(argparse.ArgumentParser):
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=layout, **settings)
         groups: dict[str, Any] = {"": self}
-        for flag in flags(function) if function else ():
-            groups[flag.group] = groups.get(flag.group) or self.add_argument_group(flag.group)
-            _add_flag(groups[flag.group], flag)
+        for flag, text, about in flags(function) if function else ():
+            groups[about] = groups.get(about) or self.add_argument_group(about)
+            _add_flag(groups[about], flag, text)
         if function:
             self.add_argument("--debug", action="store_true", help="show where in the code an error arose")
 
@@ -112,19 +106,19 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
 
-def _add_flag(parser: Any, flag: Flag) -> None:
-    (kind, metavar), optional = flag.value, flag.default is not Parameter.empty
-    default, text = flag.default if optional else None, flag.help.replace("%", "%%")
+def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
+    (kind, metavar), optional = value_of(flag.annotation), flag.default is not Parameter.empty
+    positional, many = flag.kind is not Parameter.KEYWORD_ONLY, get_origin(flag.annotation) is list
+    default, text = flag.default if optional else None, text.replace("%", "%%")
     if default not in (None, False, "") and default != []:
-        text += f" (default: {' '.join(map(str, default)) if isinstance(default, list) else default})"
+        text += f" (default: {' '.join(map(str, default)) if many else default})"
     settings: dict[str, Any] = {"default": default, "help": text}
     if kind is bool:
         settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
     else:
-        many, one = ("*", "?") if optional and flag.positional else ("+", None)
-        nargs = many if get_origin(flag.kind) is list else one
-        settings |= {"type": partial(_read, kind), "metavar": metavar, "nargs": nargs}
-    if flag.positional:
+        few, more = ("?", "*") if optional and positional else (None, "+")
+        settings |= {"type": partial(_read, kind), "metavar": metavar, "nargs": more if many else few}
+    if positional:
         parser.add_argument(flag.name, **settings)
     else:
         parser.add_argument(f"--{flag.name.replace('_', '-')}", required=not optional, **settings)
@@ -137,8 +131,7 @@ def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) 
 
 
 def guarded(action: Callable[[], Any], debug: bool = False) -> int:
-    """0, or 2 after one line on stderr for a ValueError or an OSError of `action`; with `debug` these are
-    raised."""
+    """0, or 2 after one line on stderr for a ValueError or an OSError, which are raised with `debug`."""
     try:
         action()
     except (ValueError, OSError) as error:
@@ -161,14 +154,13 @@ def _about(function: Callable[..., Any]) -> str:
     return (parse_docstring(function.__doc__ or "").description or "").strip()
 
 
-def _parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Any, bool]]:
-    """The parameters, with their types (X for `X | None`), and whether these are dataclasses."""
-    found, hints = {}, get_type_hints(function, include_extras=True)
+def _parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, bool]]:
+    """The parameters with their types (X for `X | None`), and whether these are dataclasses."""
+    hints = get_type_hints(function, include_extras=True)
     for name, parameter in signature(function).parameters.items():
         kinds = [kind for kind in get_args(hints[name]) if kind is not NoneType]
         kind = kinds[0] if NoneType in get_args(hints[name]) else hints[name]
-        found[name] = parameter, kind, is_dataclass(kind)
-    return found
+        yield parameter.replace(annotation=kind), is_dataclass(kind)
 
 
 def _read(kind: Any, text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Documents beside plain JSON: text, YAML, and an object of JSON that is too large to hold."""
+"""Documents beside plain JSON: text, in and out; YAML; an object of JSON that is too large to hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ijson
 import yaml
 
 from storage.errors import DataError
-from storage.files import open_file, read_bytes
+from storage.files import atomic_text, open_file, read_bytes
 from storage.json_files import check
 
 T = TypeVar("T")
@@ -22,6 +22,20 @@ def read_text(path: str | Path) -> str:
         return read_bytes(path).decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise DataError(f"{path}: not a text file in UTF-8") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file, or none; makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_text(path) as file:
+        file.write(text)
+
+
+def refuse_existing(*paths: Path | None, overwrite: bool) -> None:
+    """DataError for the first of the paths that is there, unless it may be replaced."""
+    for path in paths:
+        if path is not None and path.exists() and not overwrite:
+            raise DataError(f"{path}: already exists; choose another name or add --overwrite")
 
 
 def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) -> T:

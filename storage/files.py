@@ -68,20 +68,6 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
         yield file
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file, or none; makes its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_text(path) as file:
-        file.write(text)
-
-
-def refuse_existing(*paths: Path | None, overwrite: bool) -> None:
-    """DataError for the first of the paths that is there, unless it may be replaced."""
-    for path in paths:
-        if path is not None and path.exists() and not overwrite:
-            raise DataError(f"{path}: already exists; choose another name or add --overwrite")
-
-
 def sync(path: Path) -> None:
     """fsync a file or directory."""
     handle = os.open(path, os.O_RDONLY)

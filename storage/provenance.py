@@ -5,22 +5,17 @@ from __future__ import annotations
 import platform
 import subprocess
 from contextlib import suppress
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "numpy")
 
 
-@cache
 def revision() -> str:
     """The commit of the checkout, with `+` behind it where files differ from it; empty outside a checkout."""
-
-    def git(*arguments: str) -> str:
-        where = Path(__file__).parent
-        return subprocess.check_output(["git", *arguments], cwd=where, stderr=subprocess.DEVNULL, text=True)
-
+    git = partial(subprocess.check_output, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True)
     try:
-        return git("rev-parse", "HEAD").strip() + "+" * bool(git("status", "--porcelain"))
+        return git(["git", "rev-parse", "HEAD"]).strip() + "+" * bool(git(["git", "status", "--porcelain"]))
     except (OSError, subprocess.CalledProcessError):
         return ""
 

@@ -20,8 +20,8 @@ from data_modules.groups.unqover_source import write_source
 from data_modules.schema import ADVICE_CLASSES, AdviceClass, Group, write_records
 from data_modules.sources import read_groups
 from storage.command_line import Count
+from storage.documents import refuse_existing
 from storage.errors import DataError
-from storage.files import refuse_existing
 
 
 def restrict(

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema import ScoredGroup, write_records
-from storage.files import write_text
+from storage.documents import write_text
 
 
 class PredictionWriter(pl.Callback):

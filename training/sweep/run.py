@@ -32,8 +32,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from data_modules.sources import read_groups
 from storage.command_line import AtLeast, Count, Parser, call
-from storage.documents import load_yaml
-from storage.files import write_text
+from storage.documents import load_yaml, write_text
 from storage.json_files import check, load_json
 from training.configs import shipped
 from training.sweep.file import Sweep, folder_name

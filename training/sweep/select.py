@@ -17,7 +17,7 @@ from scipy.stats import t as student_t
 
 from data_modules.schema import ADVICE_CLASSES
 from storage.command_line import Count, Parser, call, guarded
-from storage.files import write_text
+from storage.documents import write_text
 from storage.finished_work import work_key
 from storage.json_files import load_json
 from training.sweep.run import own_environment
