@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
 from evaluation.answering.processes import launched, process_group
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated
+from evaluation.report import claimed, write_report
+from evaluation.views import print_table
 from storage.command_line import Parser, call, guarded
 
 ROWS = {row.name: row for row in (*PROTOCOLS, *COMMANDS)}
@@ -31,24 +32,15 @@ def build_parser(argv: Sequence[str]) -> Parser:
         function = resolve_name(row.function) if name in argv[:1] else None
         command = commands.add_parser(name, help=row.summary, description=row.summary, function=function)
         if row in PROTOCOLS:
-            folder: dict[str, Any] = {
-                "required": row.keeps_report,
-                "metavar": "DIR",
-                "help": "folder for the report",
-            }
-            command.add_argument("--output", type=Path, **folder)
+            what = "folder for the report"
+            command.add_argument("--output", type=Path, required=row.keeps_report, metavar="DIR", help=what)
             command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
     return parser
 
 
 def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
-    """One protocol, from checked output folder to written report and printed tables.
-
-    Of several processes the first alone checks, writes and prints.
-    """
-    from evaluation.report import claimed, write_report
-    from evaluation.views import print_table
-
+    """One protocol, from checked output folder to written report and printed tables; of several processes the
+    first alone checks, writes and prints."""
     rank, size = launched()
     if row in COMMANDS:
         if size > 1:

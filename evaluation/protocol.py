@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from evaluation.answering.interface import named_sources
+from evaluation.report import Evaluation, source_record
 from storage.command_line import call, flags, value_of
 from storage.json_files import plain_json
-
-if TYPE_CHECKING:
-    from evaluation.report import Evaluation
 
 SOURCES = {"SOURCE", "FILE", "CSV"}
 NAMED_SOURCES = {"[NAME=]PATH", "[NAME=]FILE", "[NAME=]SOURCE"}
@@ -66,8 +64,6 @@ def evaluated(row: Row, values: Mapping[str, Any], **here: Any) -> Evaluation:
         values: of every flag; others are ignored.
         here: other values for this process, such as its device; not recorded.
     """
-    from evaluation.report import source_record
-
     function = resolve_name(row.function)
     about: dict[str, Any] = {"protocol": row.name}
     for flag, *_ in flags(function):

@@ -25,11 +25,12 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge as AtLeast
 from docstring_parser.google import parse as parse_docstring
 
+Command = Callable[..., Any]
 Count = Annotated[int, AtLeast(1)]
 Named = Annotated[str, "[NAME=]PATH"]
 """A path with the name that tables and figures call it by."""
@@ -47,17 +48,9 @@ def split_name(argument: str) -> tuple[str, str]:
     return (name, source) if named and not os.path.exists(argument) else ("", argument)
 
 
-def flags(
-    function: Callable[..., Any], defaults: Any = None, about: str = ""
-) -> Iterator[tuple[Parameter, str, str]]:
-    """The flags of a typed function with their help, and of fields of a dataclass what this is about. The
-    annotation of a flag is its type, X for `X | None`.
-
-    Args:
-        function: it may be a dataclass.
-        defaults: other ones, as attributes.
-        about: of a dataclass.
-    """
+def flags(function: Command, defaults: Any = None, about: str = "") -> Iterator[tuple[Parameter, str, str]]:
+    """The flags of a function, or of a dataclass with other `defaults`, whose annotation is X for `X | None`;
+    each with its help, and with what its dataclass is about."""
     documented = reversed(function.__mro__) if isinstance(function, type) else [function]
     items = [item for one in documented for item in parse_docstring(one.__doc__ or "").params]
     help_of = {item.arg_name: " ".join((item.description or "").split()) for item in items}
@@ -80,7 +73,7 @@ def value_of(kind: Any) -> tuple[Any, str | None]:
     return kind, next((mark for mark in marks if isinstance(mark, str)), usual)
 
 
-def call(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+def call(function: Command, values: Mapping[str, Any]) -> Any:
     """Call `function` with the values of its flags; others are ignored."""
     given = {}
     for parameter, nested in _parameters(function):
@@ -91,7 +84,7 @@ def call(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
 class Parser(argparse.ArgumentParser):
     """A parser of the flags of `function`, and `--debug`; a mistake is told in one line."""
 
-    def __init__(self, function: Callable[..., Any] | None = None, **settings: Any) -> None:
+    def __init__(self, function: Command | None = None, **settings: Any) -> None:
         settings = {"description": function and _about(function)} | settings
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=layout, **settings)
@@ -124,7 +117,7 @@ def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
         parser.add_argument(f"--{flag.name.replace('_', '-')}", required=not optional, **settings)
 
 
-def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) -> int:
+def run(function: Command, prog: str, argv: list[str] | None = None) -> int:
     """Parse and call; returns the exit code of `guarded`."""
     arguments = Parser(function, prog=prog).parse_args(argv)
     return guarded(lambda: call(function, vars(arguments)), arguments.debug)
@@ -149,17 +142,17 @@ def one_line(error: Exception) -> str:
     return str(error)
 
 
-def _about(function: Callable[..., Any]) -> str:
+def _about(function: Command) -> str:
     """The docstring without its sections."""
     return (parse_docstring(function.__doc__ or "").description or "").strip()
 
 
-def _parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, bool]]:
+def _parameters(function: Command) -> Iterator[tuple[Parameter, bool]]:
     """The parameters with their types (X for `X | None`), and whether these are dataclasses."""
     hints = get_type_hints(function, include_extras=True)
     for name, parameter in signature(function).parameters.items():
-        kinds = [kind for kind in get_args(hints[name]) if kind is not NoneType]
-        kind = kinds[0] if NoneType in get_args(hints[name]) else hints[name]
+        kinds = tuple(kind for kind in get_args(hints[name]) if kind is not NoneType)
+        kind = Union[kinds] if NoneType in get_args(hints[name]) else hints[name]  # noqa: UP007
         yield parameter.replace(annotation=kind), is_dataclass(kind)
 
 
