@@ -11,25 +11,16 @@ from storage.command_line import Parser, call, guarded
 COMMANDS = {
     "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
     "lei": ("groups.sets:write_groups", "write groups with advice from word lists and interventions"),
-    "perturb": (
-        "interventions.commands:perturb_file",
-        "write questions with their stories truncated or their rationales deleted",
-    ),
-    "statistics": (
-        "interventions.commands:count_questions",
-        "count stories and questions in every variant, by type of answer",
-    ),
-    "toxicity-prompts": (
-        "tasks.toxicity_prompts:write_prompts",
-        "draw adversarial and neutral prompts from RealToxicityPrompts",
-    ),
+    "perturb": ("interventions.commands:perturb_file", "write questions, stories cut or rationales deleted"),
+    "statistics": ("interventions.commands:count_questions", "count stories and questions in every variant"),
+    "toxicity-prompts": ("tasks.toxicity_prompts:write_prompts", "draw prompts from RealToxicityPrompts"),
     "feature-bias": (
         "tasks.feature_bias:write_feature_tasks",
-        "write tasks that tell which of two features is learned, from labelled texts",
+        "write tasks that tell which feature is learned",
     ),
     "feature-bias-rows": (
         "tasks.feature_bias:write_feature_rows",
-        "write the demonstrations of such a task as rows to fine-tune on",
+        "write rows to fine-tune on from such a task",
     ),
 }
 """Each command's function in this room, and its line in the help."""
