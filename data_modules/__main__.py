@@ -6,24 +6,21 @@ import sys
 from collections.abc import Sequence
 from pkgutil import resolve_name
 
-from storage.command_line import Parser, about, add_arguments, call, guarded
+from storage.command_line import Parser, call, guarded
 
 COMMANDS = {
     "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
     "lei": ("groups.sets:write_groups", "write groups with advice from word lists and interventions"),
-    "perturb": ("interventions.commands:perturb_file", "truncate stories, or delete their rationales"),
-    "statistics": ("interventions.commands:count_questions", "count stories and questions by variant"),
-    "toxicity-prompts": (
-        "tasks.toxicity_prompts:write_prompts",
-        "draw adversarial and neutral prompts from RealToxicityPrompts",
-    ),
+    "perturb": ("interventions.commands:perturb_file", "write questions, stories cut or rationales deleted"),
+    "statistics": ("interventions.commands:count_questions", "count stories and questions in every variant"),
+    "toxicity-prompts": ("tasks.toxicity_prompts:write_prompts", "draw prompts from RealToxicityPrompts"),
     "feature-bias": (
         "tasks.feature_bias:write_feature_tasks",
-        "write tasks that tell which of two features is learned, from labelled texts",
+        "write tasks that tell which feature is learned",
     ),
     "feature-bias-rows": (
         "tasks.feature_bias:write_feature_rows",
-        "write the demonstrations of such a task as rows to fine-tune on",
+        "write rows to fine-tune on from such a task",
     ),
 }
 """Each command's function in this room, and its line in the help."""
@@ -33,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0, or 2 after `error: ...` on stderr for a user's mistake."""
     argv = sys.argv[1:] if argv is None else argv
     arguments = build_parser(argv).parse_args(argv)
-    return guarded(lambda: print(call(arguments.function, arguments)), arguments.debug)
+    return guarded(lambda: print(call(arguments.function, vars(arguments))), arguments.debug)
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
@@ -41,12 +38,8 @@ def build_parser(argv: Sequence[str]) -> Parser:
     parser = Parser(prog="interventune data", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (path, summary) in COMMANDS.items():
-        command = commands.add_parser(name, help=summary)
-        if name in argv[:1]:
-            function = resolve_name(f"data_modules.{path}")
-            command.description = about(function)
-            command.set_defaults(function=function)
-            add_arguments(command, function)
+        function = resolve_name(f"data_modules.{path}") if name in argv[:1] else None
+        commands.add_parser(name, help=summary, function=function).set_defaults(function=function)
     return parser
 
 

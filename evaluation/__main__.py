@@ -13,56 +13,54 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from pkgutil import resolve_name
 
 from evaluation.answering.processes import launched, process_group
-from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated, load_function
-from storage.command_line import Parser, add_arguments, call, guarded
+from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated
+from evaluation.report import claimed, write_report
+from evaluation.shown.views import print_table
+from storage.command_line import Parser, call, guarded
+
+ROWS = {row.name: row for row in (*PROTOCOLS, *COMMANDS)}
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
     parser = Parser(prog="interventune evaluate", description="Probe a model or its predictions.")
     commands = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
-    for row in (*PROTOCOLS, *COMMANDS):
-        command = commands.add_parser(row.name, help=row.summary, description=row.summary)
-        if row.name in argv[:1]:
-            add_arguments(command, load_function(row))
+    for name, row in ROWS.items():
+        function = resolve_name(row.function) if name in argv[:1] else None
+        command = commands.add_parser(name, help=row.summary, description=row.summary, function=function)
         if row in PROTOCOLS:
-            command.add_argument(
-                "--output", type=Path, required=row.keeps_report, metavar="DIR", help="folder for the report"
-            )
+            what = "folder for the report"
+            command.add_argument("--output", type=Path, required=row.keeps_report, metavar="DIR", help=what)
             command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
     return parser
 
 
 def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
-    """One protocol, from checked output folder to written report and printed tables.
-
-    Of several processes the first alone checks, writes and prints.
-    """
-    from evaluation.report import claimed, write_report
-    from evaluation.shown.views import print_table
-
+    """One protocol, from checked output folder to written report and printed tables; of several processes the
+    first alone checks, writes and prints."""
     rank, size = launched()
     if row in COMMANDS:
         if size > 1:
             raise ValueError(f"{row.name}: start it with interventune evaluate, not torchrun")
-        call(load_function(row), arguments)
+        call(resolve_name(row.function), vars(arguments))
         return
     output: Path | None = arguments.output
-    first = output is not None and not rank
-    work = None if output is None else output.absolute().with_name(f"{output.name}.work.jsonl")
-    with claimed(output, overwrite=arguments.overwrite) if output and first else nullcontext():
+    work = output and output.absolute().with_name(f"{output.name}.work.jsonl")
+    report = None if rank else output
+    with claimed(report, overwrite=arguments.overwrite) if report else nullcontext():
         with process_group(arguments.device, work) as device:
             evaluation = evaluated(row, vars(arguments), device=device)
-        if output and first:
-            write_report(evaluation, output, command=[part for part in argv if part != "--overwrite"])
+        if report:
+            write_report(evaluation, report, command=[part for part in argv if part != "--overwrite"])
     if rank:
         return
     for table in evaluation.tables()[: evaluation.console]:
         print_table(table)
-    if output is not None:
-        print(f"report: {output / 'report.md'}")
+    if report:
+        print(f"report: {report / 'report.md'}")
     if evaluation.headline:
         print(evaluation.headline)
 
@@ -75,15 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.isatty = lambda: False  # type: ignore[method-assign]
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING)
     arguments = build_parser(argv).parse_args(argv)
-    row = next(row for row in (*PROTOCOLS, *COMMANDS) if row.name == arguments.protocol)
     try:
-        return guarded(lambda: run(row, arguments, argv), arguments.debug)
+        return guarded(lambda: run(ROWS[arguments.protocol], arguments, argv), arguments.debug)
     except KeyboardInterrupt:
         if not rank:
-            print(
-                "error: interrupted; no report was written; the same command goes on from what is finished",
-                file=sys.stderr,
-            )
+            print("error: interrupted; the same command goes on from what is finished", file=sys.stderr)
         return 130
 
 

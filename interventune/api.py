@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Sequence
 from inspect import Parameter
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 from data_modules import sources
 from data_modules.schema.groups import Group
@@ -15,9 +15,9 @@ from data_modules.schema.questions import QAExample
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Ability, Answerer
 from evaluation.answering.open import open_answerer
-from evaluation.protocol import PROTOCOLS, evaluated, load_function
+from evaluation.protocol import PROTOCOLS, evaluated
 from evaluation.report import Evaluation
-from storage.command_line import parameters
+from storage.command_line import flags
 from storage.json_files import check
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
     return with_scores(group_frame(map(group_row, groups)), as_tensor(scores)).reset_index(drop=True)
 
 
-def evaluate(protocol: str, **flags: Any) -> Evaluation:
+def evaluate(protocol: str, **values: Any) -> Evaluation:
     """A protocol of `interventune evaluate`: its flags are the arguments, with underscores. Of the outcome,
     `results.frame` is the long table (columns as in results.csv), and `headline` the conclusion.
 
@@ -110,27 +110,15 @@ def evaluate(protocol: str, **flags: Any) -> Evaluation:
     rows = {row.name: row for row in PROTOCOLS}
     if protocol not in rows:
         raise ValueError(f"{protocol}: no such protocol; there are {', '.join(rows)}")
-    kinds, values = dict[str, Any](), dict[str, Any]()
-    for name, kind, default in _flags(load_function(rows[protocol])):
-        kinds[name], values[name] = kind, default
-    for name, value in flags.items():
-        if name not in kinds:
-            raise ValueError(f"{protocol}: no flag {name}; there are {', '.join(kinds)}")
-        values[name] = check(value, kinds[name], f"{protocol}: {name}")
+    known = {flag.name: flag for flag, *_ in flags(resolve_name(rows[protocol].function))}
+    chosen = {name: flag.default for name, flag in known.items()}
     for name, value in values.items():
-        if value is Parameter.empty:
-            raise ValueError(f"{protocol}: {name} is missing")
-    return evaluated(rows[protocol], values)
-
-
-def _flags(function: Callable[..., Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Name, type and default of all flags of a typed function; fields of a dataclass are flags."""
-    for parameter, kind in parameters(function):
-        if is_dataclass(kind):
-            for name, type_, default in _flags(cast(type, kind)):
-                yield name, type_, getattr(parameter.default, name, default)
-        else:
-            yield parameter.name, kind, parameter.default
+        if name not in known:
+            raise ValueError(f"{protocol}: no flag {name}; there are {', '.join(known)}")
+        chosen[name] = check(value, known[name].annotation, f"{protocol}: {name}")
+    if missing := [name for name, value in chosen.items() if value is Parameter.empty]:
+        raise ValueError(f"{protocol}: {missing[0]} is missing")
+    return evaluated(rows[protocol], chosen)
 
 
 def train(*arguments: str) -> Path:

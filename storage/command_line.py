@@ -5,34 +5,33 @@
 
         Args:
             checkpoint: who is asked.
-            limit: use the first N questions only.
-            options: how they are asked.
         '''
 
-    arguments = make_parser(length, "interventune evaluate length").parse_args()
-    call(length, arguments)
+    sys.exit(run(length, "interventune evaluate length"))
 
 A keyword-only parameter is a flag, any other a positional argument; `list[...]` takes one value or more, a
-tuple as many as it has types, a `Literal` one of its choices, and a `bool` none. The fields of a dataclass
-are flags too, in a group of their own. `Annotated[str, "[NAME=]PATH"]` names the value in the help;
-`Annotated[int, AtLeast(1)]` bounds it.
+`Literal` one of its choices, and a `bool` none. The fields of a dataclass are flags too, in a group of their
+own. `Annotated[str, "[NAME=]PATH"]` names the value in the help; `Annotated[int, AtLeast(1)]` bounds it.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
+from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
+from annotated_types import Ge as AtLeast
 from docstring_parser.google import parse as parse_docstring
 
+Command = Callable[..., Any]
+Count = Annotated[int, AtLeast(1)]
 Named = Annotated[str, "[NAME=]PATH"]
 """A path with the name that tables and figures call it by."""
 
@@ -49,65 +48,83 @@ def split_name(argument: str) -> tuple[str, str]:
     return (name, source) if named and not os.path.exists(argument) else ("", argument)
 
 
-class AtLeast(NamedTuple):
-    """The smallest value that a number may have."""
+def flags(function: Command, defaults: Any = None, about: str = "") -> Iterator[tuple[Parameter, str, str]]:
+    """The flags of a function, or of a dataclass with other `defaults`, whose annotation is X for `X | None`;
+    each with its help, and with what its dataclass is about."""
+    documented = reversed(function.__mro__) if isinstance(function, type) else [function]
+    items = [item for one in documented for item in parse_docstring(one.__doc__ or "").params]
+    help_of = {item.arg_name: " ".join((item.description or "").split()) for item in items}
+    for parameter, nested in _parameters(function):
+        text = help_of.get(parameter.name, "")
+        flag = parameter.replace(default=getattr(defaults, parameter.name, parameter.default))
+        if nested:
+            yield from flags(flag.annotation, flag.default, (text or _about(flag.annotation)).rstrip("."))
+        else:
+            yield flag.replace(kind=Parameter.KEYWORD_ONLY) if about else flag, text, about
 
-    low: float
+
+def value_of(kind: Any) -> tuple[Any, str | None]:
+    """The type of one value of a flag of this type, and what the help calls it."""
+    kind = get_args(kind)[0] if get_origin(kind) is list else kind
+    bare, *marks = get_args(kind) if get_origin(kind) is Annotated else [kind]
+    usual = {int: "N", float: "X", Path: "PATH"}.get(bare)
+    if get_origin(bare) is Literal:
+        usual = "{" + ",".join(get_args(bare)) + "}"
+    return kind, next((mark for mark in marks if isinstance(mark, str)), usual)
 
 
-Count = Annotated[int, AtLeast(1)]
-"""A whole number from 1 on."""
+def call(function: Command, values: Mapping[str, Any]) -> Any:
+    """Call `function` with the values of its flags; others are ignored."""
+    given = {}
+    for parameter, nested in _parameters(function):
+        given[parameter.name] = call(parameter.annotation, values) if nested else values[parameter.name]
+    return function(**given)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells a mistake in one line."""
+    """A parser of the flags of `function`, and `--debug`; a mistake is told in one line."""
 
-    def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(allow_abbrev=False, **settings)
+    def __init__(self, function: Command | None = None, **settings: Any) -> None:
+        settings = {"description": function and _about(function)} | settings
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, formatter_class=layout, **settings)
+        groups: dict[str, Any] = {"": self}
+        for flag, text, about in flags(function) if function else ():
+            groups[about] = groups.get(about) or self.add_argument_group(about)
+            _add_flag(groups[about], flag, text)
+        if function:
+            self.add_argument("--debug", action="store_true", help="show where in the code an error arose")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
 
-def make_parser(function: Callable[..., Any], prog: str) -> Parser:
-    """A parser of the arguments of `function`, which may be a dataclass."""
-    parser = Parser(prog=prog, description=about(function))
-    add_arguments(parser, function)
-    return parser
+def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
+    (kind, metavar), optional = value_of(flag.annotation), flag.default is not Parameter.empty
+    positional, many = flag.kind is not Parameter.KEYWORD_ONLY, get_origin(flag.annotation) is list
+    default, text = flag.default if optional else None, text.replace("%", "%%")
+    if default not in (None, False, "") and default != []:
+        text += f" (default: {' '.join(map(str, default)) if many else default})"
+    settings: dict[str, Any] = {"default": default, "help": text}
+    if kind is bool:
+        settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
+    else:
+        few, more = ("?", "*") if optional and positional else (None, "+")
+        settings |= {"type": partial(_read, kind), "metavar": metavar, "nargs": more if many else few}
+    if positional:
+        parser.add_argument(flag.name, **settings)
+    else:
+        parser.add_argument(f"--{flag.name.replace('_', '-')}", required=not optional, **settings)
 
 
-def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """Add the parameters of `function` to a parser, and `--debug`."""
-    _add(parser, function, {})
-    parser.add_argument("--debug", action="store_true", help="show where in the code an error arose")
-
-
-def call(function: Callable[..., Any], arguments: argparse.Namespace) -> Any:
-    """Call `function` with what its parser found."""
-    positional, named = [], {}
-    for parameter, kind in parameters(function):
-        if is_dataclass(kind):
-            value = call(cast(type, kind), arguments)
-        else:
-            value = getattr(arguments, parameter.name)
-            value = tuple(value) if get_origin(kind) is tuple and value is not None else value
-        if parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function):
-            named[parameter.name] = value
-        else:
-            positional.append(value)
-    return function(*positional, **named)
-
-
-def run(function: Callable[..., Any], prog: str, argv: list[str] | None = None) -> int:
+def run(function: Command, prog: str, argv: list[str] | None = None) -> int:
     """Parse and call; returns the exit code of `guarded`."""
-    arguments = make_parser(function, prog).parse_args(argv)
-    return guarded(lambda: call(function, arguments), arguments.debug)
+    arguments = Parser(function, prog=prog).parse_args(argv)
+    return guarded(lambda: call(function, vars(arguments)), arguments.debug)
 
 
 def guarded(action: Callable[[], Any], debug: bool = False) -> int:
-    """0, or 2 after one line on stderr for a ValueError or an OSError of `action`; with `debug` these are
-    raised."""
+    """0, or 2 after one line on stderr for a ValueError or an OSError, which are raised with `debug`."""
     try:
         action()
     except (ValueError, OSError) as error:
@@ -125,94 +142,25 @@ def one_line(error: Exception) -> str:
     return str(error)
 
 
-def _add(parser: Any, function: Callable[..., Any], defaults: Mapping[str, Any]) -> None:
-    help_of = _parameter_help(function)
-    for parameter, kind in parameters(function):
-        name, default = parameter.name, defaults.get(parameter.name, parameter.default)
-        if is_dataclass(kind):
-            title = help_of.get(name) or about(cast(type, kind))
-            base = (
-                {} if default is Parameter.empty else {f.name: getattr(default, f.name) for f in fields(kind)}
-            )
-            _add(parser.add_argument_group(title.rstrip(".")), cast(type, kind), base)
-            continue
-        flag = parameter.kind is Parameter.KEYWORD_ONLY or is_dataclass(function)
-        settings = _settings(kind, default)
-        if flag and default is Parameter.empty:
-            settings["required"] = True
-        elif not flag and default is not Parameter.empty:
-            settings.setdefault("nargs", "?")
-        text = help_of.get(name, "")
-        if default not in (Parameter.empty, None, False, (), "") and default != []:
-            shown = " ".join(map(str, default)) if isinstance(default, list | tuple) else default
-            text += f" (default: {shown})"
-        name = f"--{name.replace('_', '-')}" if flag else name
-        parser.add_argument(name, help=text.replace("%", "%%"), **settings)
-
-
-def _settings(kind: Any, default: Any) -> dict[str, Any]:
-    """What argparse must know of a type."""
-    found: dict[str, Any] = {} if default is Parameter.empty else {"default": default}
-    if kind is bool:
-        return found | {"action": argparse.BooleanOptionalAction if default is True else "store_true"}
-    if get_origin(kind) is list:
-        found["nargs"] = "+"
-        (kind,) = get_args(kind)
-    elif get_origin(kind) is tuple:
-        found["nargs"] = len(get_args(kind))
-        kind = get_args(kind)[0]
-    low, metavar = -math.inf, ""
-    if get_origin(kind) is Annotated:
-        kind, *marks = get_args(kind)
-        metavar = next((mark for mark in marks if isinstance(mark, str)), "")
-        low = next((mark.low for mark in marks if isinstance(mark, AtLeast)), low)
-    if get_origin(kind) is Literal:
-        found["choices"] = get_args(kind)
-        found["metavar"] = metavar or "{" + ",".join(get_args(kind)) + "}"
-    else:
-        found["type"] = _number(kind, low) if kind in (int, float) else kind
-        metavar = metavar or {int: "N", float: "X", Path: "PATH"}.get(kind, "")
-        if metavar:
-            found["metavar"] = metavar
-    return found
-
-
-def _number(kind: type[int] | type[float], low: float) -> Callable[[str], int | float]:
-    """A number from `low` on; NaN compares with nothing, and would silently decide."""
-    word = "whole number" if kind is int else "number"
-
-    def parse(text: str) -> int | float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"must be a {word}, got {text!r}")
-        if value < low:
-            raise argparse.ArgumentTypeError(f"must be at least {low:g}, got {value}")
-        return value
-
-    return parse
-
-
-def parameters(function: Callable[..., Any]) -> Iterator[tuple[Parameter, Any]]:
-    """The parameters with their types; `X | None` is X."""
-    hints = get_type_hints(function, include_extras=True)
-    for parameter in signature(function).parameters.values():
-        kind = hints[parameter.name]
-        alternatives = [one for one in get_args(kind) if one is not NoneType]
-        yield parameter, alternatives[0] if NoneType in get_args(kind) and len(alternatives) == 1 else kind
-
-
-def about(function: Callable[..., Any]) -> str:
+def _about(function: Command) -> str:
     """The docstring without its sections."""
     return (parse_docstring(function.__doc__ or "").description or "").strip()
 
 
-def _parameter_help(function: Callable[..., Any]) -> dict[str, str]:
-    """The section Args of a docstring, by parameter; of a class also those of its bases."""
-    found: dict[str, str] = {}
-    for documented in reversed(function.__mro__) if isinstance(function, type) else [function]:
-        for item in parse_docstring(documented.__doc__ or "").params:
-            found[item.arg_name] = " ".join((item.description or "").split())
-    return found
+def _parameters(function: Command) -> Iterator[tuple[Parameter, bool]]:
+    """The parameters with their types (X for `X | None`), and whether these are dataclasses."""
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in signature(function).parameters.items():
+        kinds = tuple(kind for kind in get_args(hints[name]) if kind is not NoneType)
+        kind = Union[kinds] if NoneType in get_args(hints[name]) else hints[name]  # noqa: UP007
+        yield parameter.replace(annotation=kind), is_dataclass(kind)
+
+
+def _read(kind: Any, text: str) -> Any:
+    """The value that a text stands for; NaN compares with nothing, and would silently decide."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind, config={"allow_inf_nan": False}).validate_strings(text)
+    except ValidationError as error:
+        raise argparse.ArgumentTypeError(f"{error.errors()[0]['msg']}, found {text!r}") from None

@@ -1,21 +1,23 @@
-"""Where numbers come from: the code's revision, the versions of libraries, and the machine's cores."""
+"""Where numbers come from: the code's revision and the versions of libraries."""
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
-from functools import cache
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "numpy")
 
 
-@cache
 def revision() -> str:
     """The commit of the checkout, with `+` behind it where files differ from it; empty outside a checkout."""
-    commit = _git("rev-parse", "HEAD")
-    return commit + "+" * bool(commit and _git("status", "--porcelain"))
+    git = partial(subprocess.check_output, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True)
+    try:
+        return git(["git", "rev-parse", "HEAD"]).strip() + "+" * bool(git(["git", "status", "--porcelain"]))
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def versions() -> dict[str, str]:
@@ -24,23 +26,6 @@ def versions() -> dict[str, str]:
 
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
-
-
-def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, cwd=Path(__file__).parent, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()

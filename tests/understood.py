@@ -9,7 +9,7 @@ from data_modules.__main__ import build_parser as data_parser
 from evaluation.__main__ import build_parser
 from evaluation.reproduce.tiny_classifier import save_classifier
 from models.__main__ import export
-from storage.command_line import make_parser
+from storage.command_line import Parser
 from training.cli import InterventuneCLI, all_steps
 from training.configs import checked_configs
 from training.sweep.run import sweep_of
@@ -29,10 +29,10 @@ def understood(command: list[str]) -> None:
     if module == "training" and arguments[0] == "sweep":
         sweep_of(arguments[1:])
     elif module == "training" and arguments[0] == "select":
-        _, others = make_parser(Select, "select").parse_known_args(arguments[1:])
+        _, others = Parser(Select, prog="select").parse_known_args(arguments[1:])
         assert all(flag.startswith("--") and "=" in flag for flag in others)
     elif module == "benchmarks":
-        make_parser(compare, module).parse_args(arguments)
+        Parser(compare, prog=module).parse_args(arguments)
     elif module == "training":
         with pytest.raises(SystemExit) as stop:
             Parsed(all_steps(checked_configs(arguments)))
@@ -42,7 +42,7 @@ def understood(command: list[str]) -> None:
     elif module == "data_modules":
         data_parser(arguments).parse_args(arguments)
     elif module == "evaluation.reproduce.tiny_classifier":
-        make_parser(save_classifier, module).parse_args(arguments)
+        Parser(save_classifier, prog=module).parse_args(arguments)
     else:
         assert module == "models"
-        make_parser(export, module).parse_args(arguments)
+        Parser(export, prog=module).parse_args(arguments)

@@ -10,8 +10,7 @@ from typing import Any
 
 import yaml
 
-from storage.files import require_file
-from storage.json_files import load_yaml
+from storage.documents import load_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
@@ -55,7 +54,6 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
 def shipped(name: str, *folders: str) -> Path:
     """A file, or the configuration of that name in folders of configs/. ValueError where neither is there."""
     if Path(name).exists():
-        require_file(name)
         return Path(name)
     files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
     if name not in files:

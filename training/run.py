@@ -17,7 +17,7 @@ from jsonargparse.typing import NonNegativeFloat, NonNegativeInt
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from storage.files import write_text
+from storage.documents import write_text
 
 LET_GO_S = 10.0
 """How long the workers of a run that was killed may hold its folder."""

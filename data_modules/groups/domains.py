@@ -26,8 +26,9 @@ from data_modules.groups.advice import Advice, with_advice
 from data_modules.groups.expansion import Cell, Expansion, Subject, repair_articles
 from data_modules.groups.sets import Split, apportion
 from data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
+from storage.documents import load_yaml
 from storage.errors import DataError
-from storage.json_files import check, load_yaml
+from storage.json_files import check
 
 _TRIES = 200  # draws in a row that give nothing new, after which a pool counts as empty
 _EXACT = ConfigDict(extra="forbid")

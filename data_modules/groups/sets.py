@@ -21,8 +21,8 @@ from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups
 from storage.command_line import Count
+from storage.documents import refuse_existing
 from storage.errors import DataError
-from storage.files import refuse_existing
 
 
 def restrict(

@@ -19,8 +19,9 @@ from tqdm import tqdm
 
 from data_modules.groups.expansion import SLOT, Cell, Expansion, Subject
 from data_modules.schema.groups import NO_CLUSTER
+from storage.documents import read_text
 from storage.errors import DataError, as_data_error
-from storage.files import atomic_text, read_text
+from storage.files import atomic_text
 
 
 def read_expansion(

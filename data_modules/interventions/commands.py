@@ -17,8 +17,9 @@ from data_modules.schema.questions import ANSWER_TYPES, Variant
 from data_modules.schema.spans import write_records
 from data_modules.sources import read_questions
 from storage.command_line import split_name
+from storage.documents import refuse_existing
 from storage.errors import DataError
-from storage.files import atomic_text, refuse_existing
+from storage.files import atomic_text
 from storage.json_files import load_json
 
 

@@ -7,13 +7,13 @@ file tells by its smallest and largest label; a part that holds neither is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
+from storage.documents import read_text
 from storage.errors import DataError, as_data_error
-from storage.files import read_text
-from storage.json_files import check, field
+from storage.json_files import check
 
 
 class Layout(NamedTuple):
@@ -71,7 +71,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         return
     choices, stated, names = list[tuple[str, ...]](), list[int](), layout.choices.split()
     for where, row in records:
-        found = [field(row, name, str if len(names) > 1 else list[str], where) for name in names]
+        found = [_field(row, name, str if len(names) > 1 else list[str], where) for name in names]
         choices.append(tuple(found if len(names) > 1 else found[0]))
         with as_data_error(f"{where}: needs a whole number as 'label', inside or in a file (PATH+LABELS)"):
             stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub has text at times
@@ -85,7 +85,14 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
             hint = "; a split without labels cannot be used" if value == -1 else ""
             known = f"{lowest} to {lowest + len(texts) - 1}"
             raise DataError(f"{where}: label {value}, but the {len(texts)} choices are {known}{hint}")
-        prompt = " ".join(field(row, part, str, where) for part in layout.prompt.split())
+        prompt = " ".join(_field(row, part, str, where) for part in layout.prompt.split())
         ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
         target: ChoiceTarget = "unknown" if ambiguous else "label"
         yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)
+
+
+def _field(row: Mapping[str, Any], name: str, kind: Any, where: str) -> Any:
+    """`row[name]`, checked."""
+    if name not in row:
+        raise DataError(f"{where}: the field {name!r} is missing, found {row!r:.60}")
+    return check({name: row[name]}, dict[str, kind], where)[name]

@@ -25,8 +25,9 @@ from data_modules.sources import parse_stories
 from data_modules.stories import words
 from data_modules.tasks.features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes
 from storage.command_line import Count
+from storage.documents import refuse_existing, write_text
 from storage.errors import DataError
-from storage.files import file_digest, refuse_existing, write_text
+from storage.files import file_digest
 from storage.json_files import load_json
 
 AGREEING = ("1_1", "0_0")

@@ -16,8 +16,9 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import SkipValidation, validate_call, with_config
 
 from data_modules.sources import labelled_rows
+from storage.documents import load_yaml
 from storage.errors import DataError, as_data_error
-from storage.json_files import check, load_yaml
+from storage.json_files import check
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]

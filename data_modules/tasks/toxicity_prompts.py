@@ -19,8 +19,8 @@ from data_modules.schema.spans import write_records
 from data_modules.sources import labelled_rows
 from data_modules.tasks.feature_bias import SIZE, opinion
 from storage.command_line import Count
+from storage.documents import refuse_existing
 from storage.errors import DataError
-from storage.files import refuse_existing
 from storage.json_files import check, json_lines
 
 

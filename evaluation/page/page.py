@@ -20,8 +20,9 @@ from evaluation.report import SCHEMA
 from evaluation.results import ALWAYS, NUMBERS
 from evaluation.shown.views import number, shown
 from storage.command_line import split_name
+from storage.documents import read_text, refuse_existing, write_text
 from storage.errors import DataError
-from storage.files import read_bytes, read_text, refuse_existing, write_text
+from storage.files import read_bytes
 from storage.json_files import json_lines, load_json
 
 if TYPE_CHECKING:

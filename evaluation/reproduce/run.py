@@ -18,8 +18,7 @@ from evaluation.report import claimed, write_report
 from evaluation.reproduce.compare import compare
 from evaluation.reproduce.recipe import Recipe, recipes
 from evaluation.shown.views import print_table
-from storage.files import write_text
-from storage.json_files import load_yaml
+from storage.documents import load_yaml, write_text
 
 
 def run(

@@ -12,7 +12,7 @@ import pytest
 from evaluation.reproduce import run as reproduce
 from evaluation.reproduce.recipe import Recipe, recipes
 from evaluation.reproduce.run import run
-from storage.json_files import load_yaml
+from storage.documents import load_yaml
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,6 +16,7 @@ from evaluation import protocol
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from interventune import api
+from storage.command_line import Count
 
 TOUR = Path(__file__).resolve().parents[2] / "docs" / "tour.ipynb"
 SMALLER = (
@@ -46,14 +47,15 @@ def test_the_tour_runs_and_its_checkpoint_serves_the_examples(
 
 
 def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    def length(*, checkpoint: list[str], calibrated: bool = True, limit: int | None = None) -> Evaluation:
+    def length(*, checkpoint: list[str], calibrated: bool = True, limit: Count | None = None) -> Evaluation:
         return Evaluation("Length", Results((), "questions"), (), {"seen": [calibrated, limit]})
 
     for module in (api, protocol):
-        monkeypatch.setattr(module, "load_function", lambda row: length)
+        monkeypatch.setattr(module, "resolve_name", lambda name: length)
     about = interventune.evaluate("bias", checkpoint=["a"], calibrated=False).about
     flags = {"checkpoint": ["a"], "calibrated": False, "limit": None}
     assert about == {"protocol": "bias", **flags, "seen": [False, None]}
-    for wrong in ({}, {"checkpoint": "a"}, {"checkpoint": ["a"], "limmit": 1}):
+    given = {"checkpoint": ["a"]}
+    for wrong in ({}, {"checkpoint": "a"}, given | {"limmit": 1}, given | {"limit": 0}):
         with pytest.raises(ValueError, match=list(wrong)[-1] if wrong else "checkpoint"):
             interventune.evaluate("bias", **wrong)

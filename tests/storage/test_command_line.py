@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from storage.command_line import Count, Named, call, make_parser, run
+from storage.command_line import Count, Named, Parser, call, run
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ def example(
     sources: list[str],
     *,
     checkpoint: list[Named],
-    words: tuple[str, str] = ("0", "1"),
     limit: Count | None = None,
     all_rows: bool = False,
     shuffle: bool = True,
@@ -50,19 +49,18 @@ def example(
 
 
 def parsed(*argv: str) -> dict[str, Any]:
-    found: dict[str, Any] = call(example, make_parser(example, "x").parse_args(argv))
+    found: dict[str, Any] = call(example, vars(Parser(example, prog="x").parse_args(argv)))
     return found
 
 
 def test_values_have_the_types_of_the_signature() -> None:
     found = parsed(
-        *("a", "b", "--checkpoint", "n=c", "d", "--words", "no", "yes", "--limit", "3", "--all-rows"),
+        *("a", "b", "--checkpoint", "n=c", "d", "--limit", "3", "--all-rows"),
         *("--no-shuffle", "--threshold", "1e-1", "--device", "cpu", "--prompt", "plain"),
     )
     assert found == {
         "sources": ["a", "b"],
         "checkpoint": ["n=c", "d"],
-        "words": ("no", "yes"),
         "limit": 3,
         "all_rows": True,
         "shuffle": False,
@@ -78,6 +76,7 @@ def test_values_have_the_types_of_the_signature() -> None:
         (["a", "--checkpoint", "b", "--limit", "0"], "--limit"),
         (["a", "--checkpoint", "b", "--limit", "1.5"], "--limit"),
         (["a", "--checkpoint", "b", "--threshold", "nan"], "--threshold"),
+        (["a", "--checkpoint", "b", "--threshold", "inf"], "--threshold"),
         (["a", "--checkpoint", "b", "--prompt", "long"], "--prompt"),
         (["a", "--check", "b"], "--check"),
     ],
@@ -100,7 +99,7 @@ def test_a_mistake_of_the_function_is_one_line(capsys: pytest.CaptureFixture[str
 
 
 def test_help_is_the_docstring() -> None:
-    text = " ".join(make_parser(example, "x").format_help().split())
+    text = " ".join(Parser(example, prog="x").format_help().split())
     for part in ("With more words.", "what is read.", "from 100% on. (default: 0.5)", "How it is asked:"):
         assert part in text
     assert "the wording. (default: short)" in text

@@ -19,7 +19,7 @@ from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import PairSet, QASet
 from data_modules.schema.groups import ScoredGroup
 from data_modules.schema.spans import write_records
-from storage.files import write_text
+from storage.documents import write_text
 
 
 class PredictionWriter(pl.Callback):

@@ -15,7 +15,7 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning.cli import SaveConfigCallback
 
-from storage.files import write_text
+from storage.documents import write_text
 from storage.json_files import load_json
 from storage.provenance import revision, versions
 

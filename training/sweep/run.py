@@ -31,10 +31,9 @@ from sqlalchemy.event import listen
 from sqlalchemy.exc import SQLAlchemyError
 
 from data_modules.sources import read_groups
-from storage.command_line import AtLeast, Count, call, make_parser
-from storage.files import write_text
-from storage.json_files import check, load_json, load_yaml
-from storage.provenance import cores
+from storage.command_line import AtLeast, Count, Parser, call
+from storage.documents import load_yaml, write_text
+from storage.json_files import check, load_json
 from training.configs import shipped
 from training.sweep.file import Sweep, folder_name
 
@@ -74,11 +73,11 @@ class Options:
 
 def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     """The sweep that a command line describes, and its options. ValueError for a mistake in either."""
-    parser = make_parser(Options, "interventune sweep")
+    parser = Parser(Options, prog="interventune sweep")
     parser.add_argument("file", help="a file, or the name of one in configs/sweeps")
     parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help="as for fit")
     arguments, flags = parser.parse_known_args(argv)
-    options: Options = call(Options, arguments)
+    options: Options = call(Options, vars(arguments))
     path = shipped(arguments.file, "sweeps")
     content = load_yaml(path, Sweep).model_dump()
     content["flags"] += flags
@@ -140,7 +139,8 @@ def shares(workers: int) -> list[dict[str, str]]:
     if gpus:
         parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
         return [{"CUDA_VISIBLE_DEVICES": ",".join(part)} for part in parts]
-    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // workers))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
     return [{"OMP_NUM_THREADS": threads}] * workers
 
 

@@ -16,8 +16,8 @@ import yaml
 from scipy.stats import t as student_t
 
 from data_modules.schema.groups import ADVICE_CLASSES
-from storage.command_line import Count, call, guarded, make_parser
-from storage.files import write_text
+from storage.command_line import Count, Parser, call, guarded
+from storage.documents import write_text
 from storage.finished_work import work_key
 from storage.json_files import load_json
 from training.sweep.run import own_environment
@@ -57,8 +57,8 @@ class Options:
 
 def main(argv: Sequence[str]) -> int:
     """The command; a user's mistake is one line on stderr and exit code 2."""
-    arguments, flags = make_parser(Options, "interventune select").parse_known_args(argv)
-    return guarded(lambda: select(call(Options, arguments), flags), arguments.debug)
+    arguments, flags = Parser(Options, prog="interventune select").parse_known_args(argv)
+    return guarded(lambda: select(call(Options, vars(arguments)), flags), arguments.debug)
 
 
 def select(options: Options, flags: Sequence[str]) -> None:

@@ -64,7 +64,7 @@ def write(
     from evaluation.protocols.consistency.writing import Writer
     from evaluation.statistics import estimate
     from models.language.self_debiasing import DECAY
-    from storage.files import read_text
+    from storage.documents import read_text
 
     if perplexity and "self" not in method:
         raise ValueError("--perplexity is of self-debiasing; add --method self, or leave it out")

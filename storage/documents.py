@@ -1,0 +1,60 @@
+"""Documents beside plain JSON: text, in and out; YAML; an object of JSON that is too large to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ijson
+import yaml
+
+from storage.errors import DataError
+from storage.files import atomic_text, open_file, read_bytes
+from storage.json_files import check
+
+T = TypeVar("T")
+
+
+def read_text(path: str | Path) -> str:
+    """The file's text; DataError for one that cannot be read or is not UTF-8."""
+    try:
+        return read_bytes(path).decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not a text file in UTF-8") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file, or none; makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_text(path) as file:
+        file.write(text)
+
+
+def refuse_existing(*paths: Path | None, overwrite: bool) -> None:
+    """DataError for the first of the paths that is there, unless it may be replaced."""
+    for path in paths:
+        if path is not None and path.exists() and not overwrite:
+            raise DataError(f"{path}: already exists; choose another name or add --overwrite")
+
+
+def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) -> T:
+    """The content of a YAML file as `kind`; DataError names the file and the line or field."""
+    text = read_text(path)
+    try:
+        value = yaml.load(text, loader)  # not libyaml's loader: it crashes on deeply nested lists
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: of a number or a date
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise DataError(f"{path}{line}: not YAML: {reason}") from None
+    return check(value, kind, str(path))
+
+
+def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """The (key, value) pairs of one large JSON object, in the file's order, holding one value at a time."""
+    with open_file(path) as file:
+        try:
+            yield from ijson.kvitems(file, "", use_float=True)
+        except ijson.JSONError as error:
+            raise DataError(f"{path}: not one complete JSON object ({str(error).splitlines()[0]})") from None
