@@ -17,7 +17,7 @@ import torch
 
 from models.backbones import ARCHITECTURES, ArchitectureName, Backbone, EncoderModel
 from models.build import build, configured, refuse_nonfinite
-from storage.errors import DataError
+from storage.errors import DataError, as_data_error
 from storage.files import read_archive
 from storage.json_files import load_json
 
@@ -171,6 +171,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     if backbone.causal != (kind.heads == "causal"):
         what = f"{backbone.architecture} is {'a decoder' if backbone.causal else 'an encoder'}"
         raise DataError(f"backbone.architecture: {what}, on which {kind.heads!r} heads do not go")
+    from models.cpu_kernels import use_kernels  # imports transformers, which a configuration does without
+
     path = backbone.checkpoint
     if _is_file(path):
         model = _go_on(inspect(path).require(architecture=backbone.architecture), kind, options, backbone)
@@ -189,6 +191,10 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
             if not weight.requires_grad:
                 weight.data = weight.data.to(torch.bfloat16)
+    if backbone.gradient_checkpointing:
+        with as_data_error("backbone.gradient_checkpointing"):
+            model.encoder.gradient_checkpointing_enable()
+    use_kernels(model)
     return model.train()
 
 

@@ -57,6 +57,10 @@ class Checkpoint(Answerer):
         self.is_decoder = model.heads == "causal"
         if self.is_decoder and compute.dtype != "auto":
             hold_weights(model, self.dtype)
+        elif self.dtype != "float32":  # in which torch's own attention is the faster one
+            from models.cpu_kernels import use_kernels
+
+            use_kernels(model)
         self.model: Any = model.to(self.device)
         try:
             self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)

@@ -165,7 +165,10 @@ class LEIModule(QAModule):
         """The model that `reference` names. ValueError where it is not there, or reads other tokens."""
         if not self.reference_path:
             return self.model
+        from models.cpu_kernels import use_kernels
+
         model, info = load(self.reference_path, QAModel)
+        use_kernels(model)
         info.require(architecture=self.model.architecture)
         words = load_tokenizer(info.tokenizer, info.architecture).get_vocab()
         if words != self.datamodule.tokenizer.get_vocab():
