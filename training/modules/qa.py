@@ -18,8 +18,9 @@ from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet
 from losses.answers import span_cross_entropy, written_answer_loss
 from models.backbones import Backbone
-from models.checkpoint import heads_class, start
+from models.checkpoint import heads_class
 from models.heads.span import QAModel, QAOutput, SpanModel
+from models.start import start
 from training.modules.fine_tuning import FineTuning
 
 
