@@ -58,7 +58,7 @@ class CheckpointInfo:
     encoding: dict[str, Any] = field(default_factory=dict)
     """Options of the text encoding that the model was trained with; empty where nothing says."""
     adapter: dict[str, Any] = field(default_factory=dict)
-    """Of LoRA (`Backbone.adapter`); empty without."""
+    """Of LoRA (`models.adapters.asked_for`); empty without."""
     step: int = 0
     """Of training."""
     resumable: bool = False
@@ -177,12 +177,7 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     if info.adapter:
         add_adapter(model, info.adapter)
         needed = own_weights(model, model.state_dict())
-    prefix = "model."
-    weights = {
-        key.removeprefix(prefix): value
-        for key, value in _read(info.path)["state_dict"].items()
-        if key.startswith(prefix)
-    }
+    weights = {key.removeprefix("model."): value for key, value in _read(info.path)["state_dict"].items()}
     if missing := sorted(needed.keys() - weights.keys()):
         raise DataError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
     try:

@@ -49,16 +49,16 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
                 f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads cannot "
                 f"start; give one with {' or '.join(map(repr, known))} heads"
             )
-    model, wanted = stored(backbone, kind, options), backbone.adapter
+    model = stored(backbone, kind, options)
     if info and info.heads == kind.heads and model.head_options != info.head_options:
         raise DataError(f"{path}: heads with {info.head_options}, but {model.head_options} are asked for")
-    if model.adapter.get("rank") != wanted.get("rank"):
+    if model.adapter.get("rank") != backbone.lora_rank:
         merged(model)
-    if wanted:
+    if backbone.lora_rank:
         if not model.adapter:
-            from models.adapters import add_adapter, base_digest
+            from models.adapters import add_adapter, asked_for
 
-            add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
+            add_adapter(model, asked_for(backbone))
         for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
             if not weight.requires_grad:
                 weight.data = weight.data.to(torch.bfloat16)
