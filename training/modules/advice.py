@@ -204,18 +204,11 @@ def score_groups(
 
     The model is back on the CPU afterwards: what is sharded must not lie whole on a device.
     """
-    device = trainer.strategy.root_device
-    training = model.training
+    device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
     model.to(device).eval()
+    tokens = rows_per_batch * groups.encoding.max_length
     with trainer.precision_plugin.forward_context():
-        result = score_rows(
-            groups.rows,
-            groups.lengths,
-            model.group_log_probs,
-            tokens=rows_per_batch * groups.encoding.max_length,
-            device=device,
-            what=what,
-        )
+        result = score_rows(groups.rows, groups.lengths, score, tokens=tokens, device=device, what=what)
     model.cpu().train(training)
     return result.unflatten(0, (-1, 4))
 

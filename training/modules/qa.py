@@ -7,7 +7,7 @@ P common tokens of pairs, L layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
@@ -53,8 +53,7 @@ class QAModule(FineTuning):
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
-        model: QAModel = start(backbone, heads_class("causal" if backbone.causal else "span"))
-        return model
+        return cast(QAModel, start(backbone, heads_class("causal" if backbone.causal else "span")))
 
     @property
     def decoder(self) -> Any:
