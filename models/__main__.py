@@ -38,7 +38,8 @@ def export(
 
     from models.adapters import save_adapter
     from models.backbones import Backbone
-    from models.checkpoint import RECORD, heads_class, inspect, start
+    from models.checkpoint import RECORD, heads_class, inspect
+    from models.start import start
     from storage.errors import DataError
 
     if folder.exists():

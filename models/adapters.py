@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from models.backbones import EncoderModel
+from models.backbones import RANDOM, Backbone, EncoderModel
 from models.pretrained import peft_base, read_config
 from storage.errors import as_data_error
 from storage.files import file_digest
@@ -36,8 +36,17 @@ def base_digest(base: str) -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
+def asked_for(backbone: Backbone) -> dict[str, Any]:
+    """What a checkpoint records of the adapter that is asked for. `base` is what it stands on, a path in
+    full; empty for random weights, which a checkpoint has to hold itself."""
+    base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
+    if base and Path(base).exists():
+        base = str(Path(base).absolute())
+    return {"rank": backbone.lora_rank, "base": base, "digest": base_digest(base)}
+
+
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
-    """Freeze all below the heads and put LoRA (see `Backbone.adapter`), in float32, beside its linear layers,
+    """Freeze all below the heads and put LoRA (see `asked_for`), in float32, beside its linear layers,
     in place.
 
     Raises:

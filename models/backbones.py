@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -20,20 +19,9 @@ MYPY = False
 if MYPY:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-ArchitectureName = Literal[
-    "bert",
-    "roberta",
-    "xlnet",
-    "distilbert",
-    "electra",
-    "deberta-v3",
-    "modernbert",
-    "llama",
-    "qwen2",
-    "qwen3",
-    "gpt2",
-    "causal",
-]
+EncoderName = Literal["bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3", "modernbert"]
+DecoderName = Literal["llama", "qwen2", "qwen3", "gpt2", "causal"]
+ArchitectureName = Literal[EncoderName, DecoderName]
 FrozenWeights = Literal["float32", "bfloat16"]
 Inputs = Mapping[str, Tensor]
 """`input_ids`, `attention_mask` and `token_type_ids`, each (B, T)."""
@@ -69,10 +57,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "roberta": Architecture(
         model_type="roberta", segments=False, tiny=_TINY | {"max_position_embeddings": 514}
     ),
+    # Memories of earlier segments make no sense for independent questions.
     "xlnet": Architecture(
         model_type="xlnet",
         tiny={"d_model": 128, "n_layer": 2, "n_head": 4, "d_inner": 256},
-        # Memories of earlier segments make no sense for independent questions.
         settings={"use_mems_eval": False, "use_mems_train": False},
     ),
     "distilbert": Architecture(
@@ -84,21 +72,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "electra": Architecture(model_type="electra", tiny=_TINY | {"embedding_size": 128}),
     "deberta-v3": Architecture(model_type="deberta-v2", tiny=_TINY),
     "modernbert": Architecture(
-        model_type="modernbert",
-        span_head=("head", "drop", "classifier"),
-        segments=False,
-        tiny=dict(_TINY),
+        model_type="modernbert", span_head=("head", "drop", "classifier"), segments=False, tiny=_TINY
     ),
-    "llama": Architecture(model_type="llama", segments=False, tiny=_TINY_DECODER, causal=True),
-    "qwen2": Architecture(model_type="qwen2", segments=False, tiny=_TINY_DECODER, causal=True),
-    "qwen3": Architecture(
-        model_type="qwen3", segments=False, tiny=_TINY_DECODER | {"head_dim": 32}, causal=True
-    ),
-    "gpt2": Architecture(
-        model_type="gpt2", segments=False, tiny={"n_embd": 128, "n_layer": 2, "n_head": 4}, causal=True
-    ),
+    "llama": Architecture(model_type="llama", tiny=_TINY_DECODER, causal=True),
+    "qwen2": Architecture(model_type="qwen2", tiny=_TINY_DECODER, causal=True),
+    "qwen3": Architecture(model_type="qwen3", tiny=_TINY_DECODER | {"head_dim": 32}, causal=True),
+    "gpt2": Architecture(model_type="gpt2", tiny={"n_embd": 128, "n_layer": 2, "n_head": 4}, causal=True),
     # Any other causal language model of transformers, by the model type of its checkpoint.
-    "causal": Architecture(model_type="", segments=False, causal=True),
+    "causal": Architecture(model_type="", causal=True),
 }
 
 
@@ -136,18 +117,6 @@ class Backbone:
         """Whether it is a decoder."""
         return ARCHITECTURES[self.architecture].causal
 
-    @property
-    def adapter(self) -> dict[str, Any]:
-        """What a checkpoint records of the adapter that is asked for; empty for none. `base` is what it
-        stands on, a path in full; empty for random weights, which a checkpoint has to hold itself."""
-        if not self.lora_rank:
-            return {}
-        base = "" if self.checkpoint == RANDOM else self.checkpoint
-        return {
-            "rank": self.lora_rank,
-            "base": str(Path(base).absolute()) if base and Path(base).exists() else base,
-        }
-
 
 H = TypeVar("H", bound=nn.Module)
 
@@ -163,9 +132,10 @@ class EncoderModel(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
-        """Of LoRA, see `Backbone.adapter`; empty without."""
+        """Of LoRA, see `models.adapters.asked_for`; empty without."""
         self.encoder: PreTrainedModel = pretrained.base_model
-        self.segments = ARCHITECTURES[architecture].segments
+        row = ARCHITECTURES[architecture]
+        self.segments = row.segments and not row.causal
 
     @property
     def head_options(self) -> dict[str, Any]:

@@ -34,19 +34,7 @@ def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:
     """A model of this configuration with random weights; DataError where the configuration contradicts
     itself."""
     with as_data_error("backbone"):
-        model = model_class(backbone).from_config(config, dtype=torch.float32)
-    return prepared(model, backbone)
-
-
-def prepared(model: PreTrainedModel, backbone: Backbone) -> PreTrainedModel:
-    """The same with gradient checkpointing, if it is wanted, and our kernels where there is no GPU."""
-    if backbone.gradient_checkpointing:
-        with as_data_error("backbone.gradient_checkpointing"):
-            model.gradient_checkpointing_enable()
-    if not torch.cuda.is_available() and not backbone.causal:  # torch's own are made for causal attention
-        from models.cpu_kernels import use_kernels
-
-        use_kernels(model)
+        model: PreTrainedModel = model_class(backbone).from_config(config, dtype=torch.float32)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Trained models in files: `inspect` one, `load` one to ask it, `start` training from one.
+"""Trained models in files: `inspect` one, `load` one to ask it. (Training starts in models/start.py.)
 
 A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
 configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True`.
@@ -39,16 +39,6 @@ HEADS = {
 }
 """The model of each kind of heads, by the name that checkpoints record."""
 
-START_FROM = {
-    "span": ("rationale",),
-    "rationale": ("span",),
-    "xlnet": ("span",),
-    "choice": ("span", "rationale", "xlnet"),
-    "causal": (),
-}
-"""Heads of checkpoints from which a model with others can start: it takes over the encoder and, but for
-`choice`, the span head."""
-
 M = TypeVar("M", bound=EncoderModel)
 
 
@@ -68,7 +58,7 @@ class CheckpointInfo:
     encoding: dict[str, Any] = field(default_factory=dict)
     """Options of the text encoding that the model was trained with; empty where nothing says."""
     adapter: dict[str, Any] = field(default_factory=dict)
-    """Of LoRA (`Backbone.adapter`); empty without."""
+    """Of LoRA (`models.adapters.asked_for`); empty without."""
     step: int = 0
     """Of training."""
     resumable: bool = False
@@ -87,24 +77,10 @@ def heads_class(name: str) -> type[Any]:
     return cast("type[Any]", resolve_name(HEADS[name]))
 
 
-def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
-    """Our part of a checkpoint, to be stored under `KEY`: plain strings, numbers and dicts."""
-    return {
-        "format": FORMAT,
-        "architecture": model.architecture,
-        "heads": model.heads,
-        "head_options": model.head_options,
-        "config": model.config.to_json_string(use_diff=False),
-        "tokenizer": tokenizer,
-        "encoding": encoding,
-        "adapter": model.adapter,
-    }
-
-
 def inspect(path: str) -> CheckpointInfo:
     """Look at a `.ckpt` of ours, a Hugging Face folder or a Hub name without reading its weights.
     DataError where nothing usable is there."""
-    if not _is_file(path):
+    if not is_file(path):
         from models.pretrained import folder_architecture
 
         file = Path(path) / RECORD
@@ -132,92 +108,45 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     Raises:
         DataError: nothing usable is there.
     """
-    info = inspect(path)
-    architecture = cast(ArchitectureName, info.architecture)
-    backbone = Backbone(architecture=architecture, checkpoint=path)
-    plain = "causal" if backbone.causal else "span"
-    found = heads_class(info.heads or plain)
-    fits = issubclass(found, kind)
-    of_encoder = not (fits or info.heads or backbone.causal)
-    if not (fits or of_encoder):
-        raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
-    if info.heads:
-        return _merged(_whole(info, found, info.head_options, backbone)).eval(), info
-    from models.pretrained import load_pretrained
-
-    if of_encoder:
-        info = replace(info, encoding={})  # of other heads
-        random = {"generator": torch.Generator().manual_seed(0)}
-        model = kind(load_pretrained(backbone), architecture, **random)
-    else:
-        model = found(load_pretrained(backbone, new_head=logging.WARNING), architecture)
-    return model.eval(), info
+    info, level = inspect(path), logging.WARNING
+    backbone = Backbone(architecture=cast(ArchitectureName, info.architecture), checkpoint=path)
+    found, options = heads_class(info.heads or ("causal" if backbone.causal else "span")), info.head_options
+    if not issubclass(found, kind):
+        if info.heads or backbone.causal:
+            raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
+        found, options, level = kind, {"generator": torch.Generator().manual_seed(0)}, logging.INFO
+        info = replace(info, encoding={})  # which is that of other heads
+    return merged(stored(backbone, found, options, new_head=level)).eval(), info
 
 
-def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
-    """The model that training starts from, in training mode, with an adapter where `lora_rank` asks for one.
-    From a checkpoint with the same adapter that goes on; any other is merged before.
-
-    Weights that `backbone.checkpoint` does not hold start random, from torch's global seed; `START_FROM` says
-    what a checkpoint of ours gives. Of any other, encoder and span head are taken over.
+def stored(backbone: Backbone, kind: type[M], options: dict[str, Any], *, new_head: int = logging.INFO) -> M:
+    """A model of this kind out of what the checkpoint of `backbone` holds: its own heads, else encoder and
+    span head, for `choice` the encoder alone. The adapter of a checkpoint with the same heads stays apart.
 
     Args:
         options: of the heads, see the constructor of `kind`.
-
-    Raises:
-        DataError: nothing usable is there, or the checkpoint has heads, or options of them, from which
-            this model cannot start.
+        new_head: see `load_pretrained`.
     """
-    if backbone.causal != (kind.heads == "causal"):
-        what = f"{backbone.architecture} is {'a decoder' if backbone.causal else 'an encoder'}"
-        raise DataError(f"backbone.architecture: {what}, on which {kind.heads!r} heads do not go")
-    path = backbone.checkpoint
-    if _is_file(path):
-        model = _go_on(inspect(path).require(architecture=backbone.architecture), kind, options, backbone)
-    else:
+    if not is_file(backbone.checkpoint):
         from models.pretrained import load_pretrained
 
-        model = kind(load_pretrained(backbone), backbone.architecture, **options)
-    wanted = backbone.adapter
-    if model.adapter.get("rank") != wanted.get("rank"):
-        _merged(model)
-    if wanted:
-        if not model.adapter:
-            from models.adapters import add_adapter, base_digest
-
-            add_adapter(model, wanted | {"digest": base_digest(wanted["base"])})
-        for weight in model.encoder.parameters() if backbone.frozen_weights == "bfloat16" else ():
-            if not weight.requires_grad:
-                weight.data = weight.data.to(torch.bfloat16)
-    return model.train()
-
-
-def _go_on(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
-    """What a model starts from by `START_FROM`, with the adapter of a checkpoint of the same heads."""
+        return kind(load_pretrained(backbone, new_head=new_head), backbone.architecture, **options)
+    info = inspect(backbone.checkpoint).require(architecture=backbone.architecture)
     if info.heads == kind.heads:
-        model = _whole(info, kind, options, backbone)
-        if (wanted := model.head_options) != info.head_options:
-            raise DataError(f"{info.path}: heads with {info.head_options}, but {wanted} are asked for")
-        return model
-    if info.heads not in START_FROM[kind.heads]:
-        known = " or ".join(map(repr, (kind.heads, *START_FROM[kind.heads])))
-        raise DataError(
-            f"{info.path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads cannot "
-            f"start; give one with {known} heads"
-        )
+        return _whole(info, kind, options, backbone)
     if kind.heads == "choice":
-        other = _merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
+        other = merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
         return kind(other.encoder, info.architecture, **options)
-    span = _merged(_whole(info, heads_class("span"), {}, backbone))
+    span = merged(_whole(info, heads_class("span"), {}, backbone))
     log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
     return kind(span.to_pretrained(), info.architecture, **options)
 
 
-def _is_file(path: str) -> bool:
+def is_file(path: str) -> bool:
     return Path(path).suffix == ".ckpt" or Path(path).is_file()
 
 
-def _merged(model: M) -> M:
+def merged(model: M) -> M:
     """The same model without an adapter."""
     if not model.adapter:
         return model
@@ -238,7 +167,7 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
             if base_digest(base) != info.adapter["digest"]:
                 raise DataError("whose weights have changed since; put those of then back")
-            model = start(below, kind, **options)
+            model = merged(stored(below, kind, options))
         else:
             model = kind(build(configured(info.config, backbone), backbone), info.architecture, **options)
     except (ValueError, OSError) as error:  # OSError: of a Hub that cannot be reached
@@ -248,12 +177,7 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     if info.adapter:
         add_adapter(model, info.adapter)
         needed = own_weights(model, model.state_dict())
-    prefix = "model."
-    weights = {
-        key.removeprefix(prefix): value
-        for key, value in _read(info.path)["state_dict"].items()
-        if key.startswith(prefix)
-    }
+    weights = {key.removeprefix("model."): value for key, value in _read(info.path)["state_dict"].items()}
     if missing := sorted(needed.keys() - weights.keys()):
         raise DataError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
     try:

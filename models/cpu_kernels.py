@@ -19,6 +19,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from models.backbones import EncoderModel
+
 ATTENTION = "cpu"
 """The name under which transformers knows `attention_forward`."""
 _STEPS = 1 << 15
@@ -152,15 +154,18 @@ def _has_kernel(values: Tensor) -> bool:
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
-def use_kernels(model: Any) -> None:
-    """Put `Dropout` in the place of every nn.Dropout of a transformers model, and `attention_forward` where
-    transformers would take sdpa and the architecture leaves attention to an exchangeable function."""
+def use_kernels(model: EncoderModel) -> None:
+    """Put `Dropout` in the place of every nn.Dropout, and `attention_forward` where transformers would take
+    sdpa and the architecture leaves attention to an exchangeable function. Nothing happens where there is a
+    GPU, and to decoders: torch's own kernels are made for causal attention."""
+    if torch.cuda.is_available() or model.heads == "causal":
+        return
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))
-    if model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
-        model.set_attn_implementation(ATTENTION)
+    if model.config._attn_implementation == "sdpa" and model.encoder._can_set_attn_implementation():
+        model.encoder.set_attn_implementation(ATTENTION)
 
 
 def linear_forward(layer: nn.Linear, input: Tensor) -> Tensor:

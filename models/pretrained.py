@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from models.backbones import ARCHITECTURES, RANDOM, Backbone
-from models.build import build, configured, model_class, prepared, refuse_nonfinite
+from models.build import build, configured, model_class, refuse_nonfinite
 from storage.errors import DataError, as_data_error
 from storage.json_files import load_json
 
@@ -131,4 +131,4 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     refuse_nonfinite(model.state_dict(), path)
     if any(not key.startswith(prefix) for key in missing):
         log.log(new_head, "%s: span head starts random; answers and scores by it mean nothing yet", path)
-    return prepared(model, backbone).train()
+    return model.train()

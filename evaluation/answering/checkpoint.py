@@ -61,6 +61,10 @@ class Checkpoint(Answerer):
         self.is_decoder = model.heads == "causal"
         if self.is_decoder and compute.dtype != "auto":
             hold_weights(model, self.dtype)
+        elif self.dtype != "float32":  # in which torch's own attention is the faster one
+            from models.cpu_kernels import use_kernels
+
+            use_kernels(model)
         self.model: Any = model.to(self.device)
         try:
             self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)
@@ -136,26 +140,19 @@ class QuestionCheckpoint(Checkpoint):
         return span_scores(self, examples, what)
 
     @shared
+    @torch.inference_mode()
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) = sqrt(p_start p_end) of both subjects in all four variants, (N, 4, 2) float64; of a decoder
-        the share."""
-        # Tokenised a part at a time, memory holds the scores and little else.
-        parts = (groups[at : at + GROUPS_AT_ONCE] for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE))
-        with self.autocast():  # one context: within it, weights are cast to bfloat16 once
-            sets = (GroupSet(part, self.tokenizer, self.encoding) for part in parts)
-            log_prob_NVSE = torch.cat([self.group_log_probs(data, what) for data in sets])
-        return log_prob_NVSE.double().mean(-1).exp()
-
-    @torch.inference_mode()
-    def group_log_probs(self, data: GroupSet, what: str = "scoring groups") -> Tensor:
-        """Boundary log-probabilities (N, 4, 2, 2) of groups, float32, on the CPU, in their order; of a
-        decoder log S, (N, 4, 2, 1). A batch has as many rows as have room where `batch_size` of the longest
-        would."""
+        the share. A batch has as many rows as have room where `batch_size` of the longest would."""
         score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
-        with self.autocast():
-            scores = score_rows(data.rows, data.lengths, score, tokens=tokens, device=self.device, what=what)
-        self.require_finite(scores.abs().flatten())
-        return scores.unflatten(0, (-1, 4))
+        parts = list[Tensor]()  # tokenised one at a time, memory holds the scores and little else
+        with self.autocast():  # one context: within it, weights are cast to bfloat16 once
+            for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
+                data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
+                options: dict[str, Any] = {"tokens": tokens, "device": self.device, "what": what}
+                parts.append(score_rows(data.rows, data.lengths, score, **options))
+                self.require_finite(parts[-1].abs().flatten())
+        return torch.cat(parts).unflatten(0, (-1, 4)).double().mean(-1).exp()
 
     @torch.inference_mode()
     def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:

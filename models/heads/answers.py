@@ -93,7 +93,7 @@ class RationaleModel(AnswerModel):
     ) -> None:
         super().__init__(pretrained, architecture)
         self.tagged: Tagged = tagged
-        self.span_head = SpanHead.of(pretrained, architecture)
+        self.span_head = SpanHead(pretrained, architecture)
         self.answer_heads = self.fresh(RationaleHeads(self.config.hidden_size))
 
     @property
@@ -122,10 +122,9 @@ class RationaleModel(AnswerModel):
         self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
         output = self(inputs, cls_B, context_BT)
-        start_B, end_B, score_B = best_spans(
-            output.start_BT, output.end_BT, context_BT, self.max_answer_tokens, start_allowed_BT
-        )
-        return AnswerPrediction(start_B, end_B, score_B, 2 * output.type_BC)
+        starts_BT = context_BT & start_allowed_BT
+        best = best_spans(output.start_BT, output.end_BT, starts_BT, context_BT, self.max_answer_tokens)
+        return AnswerPrediction(*best, 2 * output.type_BC)
 
 
 def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:

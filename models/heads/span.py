@@ -6,11 +6,11 @@ group, S subjects, E the two boundaries (start, end).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from models.backbones import ARCHITECTURES, EncoderModel, Inputs
 
@@ -19,18 +19,15 @@ if TYPE_CHECKING:
 
 
 class SpanHead(nn.Module):
-    """Start and end logits of an extractive answer: (B, T, D) -> two of (B, T), float32, the lowest finite
-    number at padding. Question and special tokens stay in the softmax, as in the papers.
+    """The span head of transformers' question-answering model: start and end logits of an extractive answer,
+    (B, T, D) -> two of (B, T), float32, the lowest finite number at padding. Question and special tokens stay
+    in the softmax, as in the papers.
     """
 
-    def __init__(self, layers: Iterable[nn.Module]) -> None:
+    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*layers)
-
-    @classmethod
-    def of(cls, pretrained: PreTrainedModel, architecture: str) -> SpanHead:
-        """The span head of transformers' question-answering model."""
-        return cls(getattr(pretrained, name) for name in ARCHITECTURES[architecture].span_head)
+        names = ARCHITECTURES[architecture].span_head
+        self.layers = nn.Sequential(*(getattr(pretrained, name) for name in names))
 
     def forward(self, hidden_BTD: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
         logits_BTE = self.layers(hidden_BTD).float()
@@ -52,36 +49,26 @@ def candidate_log_probs(start_RT: Tensor, end_RT: Tensor, candidate_BVSE: Tensor
 
 
 def best_spans(
-    start_BT: Tensor,
-    end_BT: Tensor,
-    allowed_BT: Tensor,
-    max_answer_tokens: int,
-    start_allowed_BT: Tensor | None = None,
+    start_BT: Tensor, end_BT: Tensor, may_start_BT: Tensor, may_end_BT: Tensor, max_answer_tokens: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best span of every row: maximise start + end logit over start <= end < start + max_answer_tokens.
 
     Args:
         start_BT, end_BT: logits.
-        allowed_BT: where a span may start and end (context tokens).
+        may_start_BT, may_end_BT: where a span may start and end.
         max_answer_tokens: longest answer, in tokens.
-        start_allowed_BT: where, besides, a span may start; None adds no condition.
 
     Returns:
-        start_B, end_B (token indices) and score_B (sum of the two logits). A row without an allowed token
+        start_B, end_B (token indices) and score_B (sum of the two logits). A row without an allowed span
         has score -inf.
     """
-    B, T = start_BT.shape
-    low = float("-inf")
-    may_start_BT = allowed_BT if start_allowed_BT is None else allowed_BT & start_allowed_BT
+    low, width = float("-inf"), min(max_answer_tokens, start_BT.shape[1])
     start_BT = start_BT.masked_fill(~may_start_BT, low)
-    end_BT = end_BT.masked_fill(~allowed_BT, low)
-    width = min(max_answer_tokens, T)
     # end_BTW[b, t, w] = end logit at t + w; beyond the last token nothing may end.
-    padded = torch.cat((end_BT, end_BT.new_full((B, width - 1), low)), dim=1)
-    score_BTW = start_BT.unsqueeze(-1) + padded.unfold(1, width, 1)
-    score_B, flat_B = score_BTW.flatten(1).max(-1)
-    best_start_B = flat_B // width
-    return best_start_B, best_start_B + flat_B % width, score_B
+    end_BTW = pad(end_BT.masked_fill(~may_end_BT, low), (0, width - 1), value=low).unfold(1, width, 1)
+    score_B, flat_B = (start_BT.unsqueeze(-1) + end_BTW).flatten(1).max(-1)
+    start_B = flat_B // width
+    return start_B, start_B + flat_B % width, score_B
 
 
 class QAModel(EncoderModel):
@@ -134,7 +121,7 @@ class SpanModel(QAModel):
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)
-        self.span_head = SpanHead.of(pretrained, architecture)
+        self.span_head = SpanHead(pretrained, architecture)
 
     def forward(self, inputs: Inputs) -> QAOutput:
         """Encode a padded batch; `inputs` as in `encode`."""
@@ -155,7 +142,7 @@ class SpanModel(QAModel):
             cls_B: where the classification token stands.
         """
         start_BT, end_BT, _ = self(inputs)
-        start_B, end_B, score_B = best_spans(start_BT, end_BT, context_BT, self.max_answer_tokens)
+        start_B, end_B, score_B = best_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)
         cls_B1 = cls_B.unsqueeze(-1)
         null_B = (start_BT.gather(1, cls_B1) + end_BT.gather(1, cls_B1)).squeeze(-1)
         return SpanPrediction(start_B, end_B, score_B, null_B)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import dropout, linear
 
 from models.backbones import ARCHITECTURES, Inputs
 from models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, states_at
@@ -38,7 +38,6 @@ class XLNetAnswerHeads(nn.Module):
         self.end_norm = nn.LayerNorm(D)
         self.end = nn.Linear(D, 1)
         self.answer_state = nn.Linear(2 * D, D)
-        self.dropout = nn.Dropout(0.1)
         self.types = nn.Linear(D, TYPES)
         self.number = nn.Linear(D, NUMBERS)
         self.option = nn.Linear(D, OPTIONS)
@@ -65,7 +64,8 @@ class XLNetAnswerHeads(nn.Module):
         weight_B1T = start_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
         start_BD = (weight_B1T @ hidden_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1).to(start_BD.dtype)
-        answer_BD = self.dropout(self.answer_state(torch.cat((start_BD, cls_BD), dim=-1)).tanh())
+        answer_BD = self.answer_state(torch.cat((start_BD, cls_BD), dim=-1)).tanh()
+        answer_BD = dropout(answer_BD, 0.1, self.training)
         return self.types(answer_BD).float(), self.number(answer_BD).float(), self.option(answer_BD).float()
 
 

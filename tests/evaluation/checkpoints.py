@@ -26,8 +26,9 @@ from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
 from models.backbones import Backbone, EncoderModel
-from models.checkpoint import KEY, describe, start
+from models.checkpoint import KEY
 from models.heads.span import SpanModel
+from models.start import describe, start
 from tests.evaluation.cells import Cells
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))

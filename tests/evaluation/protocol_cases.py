@@ -20,9 +20,9 @@ from data_modules.stories.questions import vocabulary
 from evaluation.reproduce.tiny_classifier import save_classifier
 from metrics.consistency import DOMAINS, VARIANTS
 from models.backbones import Backbone
-from models.checkpoint import start
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
+from models.start import start
 from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
 

@@ -13,8 +13,9 @@ from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
 from models.__main__ import export
 from models.adapters import own_weights
 from models.backbones import ARCHITECTURES
-from models.checkpoint import heads_class, inspect, load, start
+from models.checkpoint import heads_class, inspect, load
 from models.heads.span import QAModel
+from models.start import start
 from storage.errors import DataError
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows
 

@@ -13,11 +13,12 @@ from transformers import AutoModelForQuestionAnswering
 from models.__main__ import export
 from models.backbones import EncoderModel
 from models.build import fingerprint
-from models.checkpoint import HEADS, START_FROM, heads_class, inspect, load, start
+from models.checkpoint import HEADS, heads_class, inspect, load
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from models.heads.span import QAModel, SpanModel
 from models.heads.xlnet import XLNetModel
+from models.start import START_FROM, start
 from storage.errors import DataError
 from tests.models.tiny import ENCODING, MODELS, NAMES, TOKENIZER, at, call, model, rows, save, tensors
 

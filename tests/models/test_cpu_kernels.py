@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.checkpoint import start
 from models.cpu_kernels import (
     ATTENTION,
     Dropout,
@@ -22,6 +21,7 @@ from models.cpu_kernels import (
     use_linear_kernels,
 )
 from models.heads.span import SpanModel
+from models.start import start
 from tests.models.tiny import NAMES, at, rows
 
 

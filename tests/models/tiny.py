@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from models.backbones import ARCHITECTURES, Backbone, EncoderModel
-from models.checkpoint import KEY, describe, heads_class, start
+from models.checkpoint import KEY, heads_class
+from models.start import describe, start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/test_likelihood.py."""

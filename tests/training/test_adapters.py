@@ -11,9 +11,10 @@ import torch
 from models.__main__ import export
 from models.adapters import adapted_layers
 from models.backbones import Backbone
-from models.checkpoint import inspect, load, start
+from models.checkpoint import inspect, load
 from models.heads.causal import CausalModel
 from models.heads.span import QAModel, SpanModel
+from models.start import start
 from storage.errors import DataError
 from tests.support.finished_runs import same
 from tests.training.conftest import Commands, failing, lei

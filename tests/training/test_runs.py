@@ -17,8 +17,9 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main as evaluate
 from models.__main__ import main as models
 from models.backbones import Backbone
-from models.checkpoint import inspect, start
+from models.checkpoint import inspect
 from models.heads.causal import CausalModel
+from models.start import start
 from tests.evaluation.conftest import undrawn
 from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
 from training.cli import main as train

@@ -15,9 +15,9 @@ import torch
 import yaml
 
 from models.backbones import Backbone
-from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.span import SpanModel
+from models.start import start
 from tests.training.conftest import SMALL, Commands, SmallData, failing, launch, metrics_of
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 from training.cli import main as train

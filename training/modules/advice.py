@@ -165,7 +165,10 @@ class LEIModule(QAModule):
         """The model that `reference` names. ValueError where it is not there, or reads other tokens."""
         if not self.reference_path:
             return self.model
+        from models.cpu_kernels import use_kernels
+
         model, info = load(self.reference_path, QAModel)
+        use_kernels(model)
         info.require(architecture=self.model.architecture)
         words = load_tokenizer(info.tokenizer, info.architecture).get_vocab()
         if words != self.datamodule.tokenizer.get_vocab():
@@ -201,18 +204,11 @@ def score_groups(
 
     The model is back on the CPU afterwards: what is sharded must not lie whole on a device.
     """
-    device = trainer.strategy.root_device
-    training = model.training
+    device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
     model.to(device).eval()
+    tokens = rows_per_batch * groups.encoding.max_length
     with trainer.precision_plugin.forward_context():
-        result = score_rows(
-            groups.rows,
-            groups.lengths,
-            model.group_log_probs,
-            tokens=rows_per_batch * groups.encoding.max_length,
-            device=device,
-            what=what,
-        )
+        result = score_rows(groups.rows, groups.lengths, score, tokens=tokens, device=device, what=what)
     model.cpu().train(training)
     return result.unflatten(0, (-1, 4))
 

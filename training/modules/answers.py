@@ -19,10 +19,11 @@ from data_modules.batching.decoding import Answer, decode_typed_answers
 from data_modules.batching.sets import QABatch, QASet
 from losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
 from models.backbones import Backbone
-from models.checkpoint import heads_class, start
+from models.checkpoint import heads_class
 from models.heads.answers import AnswerModel, RationaleModel, Tagged
 from models.heads.span import QAModel
 from models.heads.xlnet import XLNetOutput
+from models.start import start
 from training.modules.qa import QAModule, questions_of
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from data_modules.batching.choice_set import ChoiceBatch
 from data_modules.choices_data import ChoicesDataModule
 from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
-from models.checkpoint import start
 from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel, Pooling
+from models.start import start
 from training.modules.fine_tuning import FineTuning
 
 

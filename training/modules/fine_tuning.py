@@ -12,7 +12,8 @@ from torch import nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
 from models.backbones import EncoderModel
-from models.checkpoint import KEY, describe
+from models.checkpoint import KEY
+from models.start import describe
 from storage.errors import DataError
 from training.callbacks.eval_sets import EvalSetMetrics
 from training.stopping.finite_loss import refuse_diverged

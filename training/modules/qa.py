@@ -7,7 +7,7 @@ P common tokens of pairs, L layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
@@ -18,8 +18,9 @@ from data_modules.batching.group_set import GroupBatch, GroupSet
 from data_modules.batching.sets import PairBatch, QABatch, QASet
 from losses.answers import span_cross_entropy, written_answer_loss
 from models.backbones import Backbone
-from models.checkpoint import heads_class, start
+from models.checkpoint import heads_class
 from models.heads.span import QAModel, QAOutput, SpanModel
+from models.start import start
 from training.modules.fine_tuning import FineTuning
 
 
@@ -52,8 +53,7 @@ class QAModule(FineTuning):
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """The model that training starts from; a module with other heads builds another."""
-        model: QAModel = start(backbone, heads_class("causal" if backbone.causal else "span"))
-        return model
+        return cast(QAModel, start(backbone, heads_class("causal" if backbone.causal else "span")))
 
     @property
     def decoder(self) -> Any:

@@ -11,7 +11,8 @@ from data_modules.encoding.windows import Encoding
 from evaluation.answering.asking import Asking
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from models.backbones import Backbone
-from models.checkpoint import heads_class, start
+from models.checkpoint import heads_class
+from models.start import start
 from tests.evaluation.checkpoints import (
     GROUPS,
     QUESTIONS,

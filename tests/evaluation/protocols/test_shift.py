@@ -24,7 +24,8 @@ from data_modules.stories.questions import qa_examples
 from evaluation.protocols import shift as protocol
 from metrics.intervals import bootstrap
 from models.backbones import Backbone
-from models.checkpoint import heads_class, start
+from models.checkpoint import heads_class
+from models.start import start
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     Naive,

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
-from models.checkpoint import start
 from models.heads.choice import Pooling
 from models.heads.span import SpanModel
+from models.start import start
 from tests.models.tiny import MODELS, NAMES, backbone, call, cls_of, context_of, model, rows, tensors
 
 LOW = torch.finfo(torch.float32).min
