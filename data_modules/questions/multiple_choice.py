@@ -7,8 +7,10 @@ file tells by its smallest and largest label; a part that holds neither is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+
+from typing_extensions import TypedDict
 
 from data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
 from storage.documents import read_text
@@ -70,9 +72,11 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         yield from (check(row, ChoiceQuestion, where) for where, row in records)
         return
     choices, stated, names = list[tuple[str, ...]](), list[int](), layout.choices.split()
+    of_choices: Any = dict.fromkeys(names, str if len(names) > 1 else list[str])
+    texts_of = TypedDict("texts_of", dict.fromkeys(layout.prompt.split(), str) | of_choices)  # type: ignore[misc]
     for where, row in records:
-        found = [_field(row, name, str if len(names) > 1 else list[str], where) for name in names]
-        choices.append(tuple(found if len(names) > 1 else found[0]))
+        row |= check(row, texts_of, where)
+        choices.append(tuple(row[name] for name in names) if len(names) > 1 else tuple(row[names[0]]))
         with as_data_error(f"{where}: needs a whole number as 'label', inside or in a file (PATH+LABELS)"):
             stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub has text at times
     counts_from_1 = any(value == len(texts) for value, texts in zip(stated, choices, strict=True))
@@ -85,14 +89,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
             hint = "; a split without labels cannot be used" if value == -1 else ""
             known = f"{lowest} to {lowest + len(texts) - 1}"
             raise DataError(f"{where}: label {value}, but the {len(texts)} choices are {known}{hint}")
-        prompt = " ".join(_field(row, part, str, where) for part in layout.prompt.split())
+        prompt = " ".join(row[part] for part in layout.prompt.split())
         ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
         target: ChoiceTarget = "unknown" if ambiguous else "label"
         yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)
-
-
-def _field(row: Mapping[str, Any], name: str, kind: Any, where: str) -> Any:
-    """`row[name]`, checked."""
-    if name not in row:
-        raise DataError(f"{where}: the field {name!r} is missing, found {row!r:.60}")
-    return check({name: row[name]}, dict[str, kind], where)[name]
