@@ -140,7 +140,7 @@ def _bootstrapped(
     statistic: Statistic, unit_N: Series, *sides_NC: Floats
 ) -> tuple[float, tuple[float, float]]:
     """A statistic of rows, minus that of a second side if there is one, and its interval over units."""
-    from metrics.intervals import bootstrap, weighted_interval
+    from metrics.intervals import bootstrap
 
     def change(numbers: list[Floats]) -> Floats:
         return numbers[0] - numbers[1] if len(numbers) > 1 else numbers[0]
@@ -154,11 +154,12 @@ def _bootstrapped(
     with np.errstate(invalid="ignore", divide="ignore"):
         if isinstance(statistic, Weighted):
             value = float(of_weights(np.ones((1, len(unit_N))))[0])
-            low, high = weighted_interval(unit_N.factorize()[0], of_weights)
+            number_N, units = unit_N.factorize()
+            low, high = bootstrap(len(units), lambda w_RU: of_weights(w_RU[:, number_N]), len(number_N))
         else:
             sums_UC = _sums(np.concatenate(sides_NC, axis=1), unit_N)
             value = float(of_sums(sums_UC.sum(0, keepdims=True))[0])
-            low, high = bootstrap(sums_UC, of_sums)
+            low, high = bootstrap(len(sums_UC), lambda w_RU: of_sums(w_RU @ sums_UC))
     # Resamples that are all alike say that units agree, not that the number is certain.
     return value, (low, high) if high - low > 1e-12 else NO_INTERVAL
 

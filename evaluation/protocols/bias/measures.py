@@ -19,7 +19,7 @@ from evaluation.protocols.bias.groups import between_clusters
 from evaluation.results import NO_INTERVAL, Results
 from evaluation.statistics import Statistic, estimate, estimate_change, share
 from metrics.bias.group_scores import score_groups
-from metrics.bias.intervals import ClassGroups, bias_change, estimate_bias, resampled_bias
+from metrics.bias.intervals import ClassGroups, estimate_bias, resampled_bias
 from metrics.intervals import percentiles
 
 if TYPE_CHECKING:
@@ -100,26 +100,23 @@ def add_estimates(
         kind: what subjects are: `subject` or `cluster`.
     """
     for at, sides in found:
-        changed = len(sides) > 1
-        wanted = [field for field in fields if not (changed and field.endswith("A"))]
+        wanted = [field for field in fields if len(sides) == 1 or not field.endswith("A")]
         numbers = [numbered(rows) for rows in sides]
-        estimates = [estimate_bias(groups, wanted) for groups, *_ in numbers]
-        bias = bias_change(*estimates) if changed else estimates[0]
+        _, subjects, attributes = numbers[0]
+        bias = estimate_bias(wanted, *(groups for groups, *_ in numbers))
         results.resamples = min(filter(None, (results.resamples, bias.resamples)), default=None)
         units = sides[0]["unit"].nunique()
-        _, subjects, attributes = numbers[0]
         for field in wanted:
             measure, _, axes = field.rpartition("_")
-            counts = getattr(bias.value, f"n_{axes}")[0]
+            (counts,) = getattr(bias.counts, f"n_{axes}")
             for cell in map(tuple, counts.nonzero().tolist()):
-                value, low, high = (getattr(part, field)[0][cell].item() for part in bias[:3])
+                (value, low, high), n = bias.numbers[field][:, *cell], int(counts[cell])
                 interval = (low, high) if high - low > 1e-12 else NO_INTERVAL  # not if resamples are alike
                 where = {**at}
                 if cell:
                     where[kind] = subjects[cell[0]]
                 if len(cell) > 1:
                     where["category"], where["attribute"] = attributes[cell[1]]
-                n = int(counts[cell])
                 results.add(measure, value, n=n, units=min(n, units), interval=interval, **where)
 
 
@@ -145,7 +142,7 @@ def add_planted(results: Results, frames: Frames, seed: int, place: Place) -> No
         rho_R, n = found[-1]
         if len(sides) > 1:
             rho_R = rho_R - found[0][0]
-        interval = percentiles(rho_R[1:]) if len(rho_R) > 1 else NO_INTERVAL
+        interval = tuple(percentiles(rho_R[1:])) if len(rho_R) > 1 else NO_INTERVAL
         results.add("spearman", rho_R[0], n=n, interval=interval, **at)
 
 
@@ -156,7 +153,7 @@ def planted_rhos(rows: DataFrame, seed: int) -> tuple[Any, int]:
 
     groups, subjects, categories = numbered(rows.assign(attribute=""))
     strength_XC = [[latent_strength(x, c, seed) for c, _ in categories] for x in subjects]
-    gamma_RXC = np.concatenate([block.gamma_KXA for block in resampled_bias(groups, ["gamma_KXA"])])
+    gamma_RXC = np.concatenate([block.gamma_KXA for block in resampled_bias(groups)])
     asked_XC = ~np.isnan(gamma_RXC[0])  # ranks among the subjects that a category asks about
     rank_XC = pd.DataFrame(strength_XC).where(asked_XC).rank().to_numpy()
     rho_R = np.array([planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC])
