@@ -7,20 +7,16 @@ interventune evaluate bias --predictions before=A.json after=B.json --output DIR
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.interface import Answerer, Asking, named_sources
+from evaluation.answering.interface import Asking, named_sources
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from storage.command_line import AtLeast, Named
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from data_modules.schema import Group
 
 
@@ -57,10 +53,8 @@ def evaluate(
         raise ValueError("--checkpoint needs --data, the groups; --data and --limit go with --checkpoint")
     import pandas as pd
 
-    from data_modules.groups.advice import spread, with_unadvised
     from data_modules.sources import read_groups
     from evaluation.protocols.bias import groups, views
-    from evaluation.protocols.bias.effects import add_effects
     from evaluation.protocols.bias.measures import add_bias
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
@@ -70,6 +64,8 @@ def evaluate(
         read = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
+        from data_modules.groups.advice import spread, with_unadvised
+
         for name, source in named_sources(data or [], "--data").items():
             found = list(read_groups(source))
             sets[name] = with_unadvised(spread(found, limit) if limit else found)
@@ -77,33 +73,17 @@ def evaluate(
     if clusters:
         frame = groups.with_clusters(frame, clusters)
     if checkpoint:
+        from evaluation.protocols.bias.asked import ask_all
+
         frame, about = ask_all(named, frame, sets, asking)
     results = Results(views.BIAS.by, views.BIAS.units)
-    for name, rows in frame.groupby("data", sort=False):
+    for name, rows in frame.assign(unit=frame["key"]).groupby("data", sort=False):
         frames, place = dict(iter(rows.groupby("checkpoint", sort=False))), {"data": str(name)}
         add_bias(results, frames, place, planted_seed)
-        add_effects(results, frames, place)
+        if (rows["class"] != "none").any():
+            from evaluation.protocols.bias.effects import add_effects
+
+            add_effects(results, frames, place)
     report = views.BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
     headline = report.headline + views.little_mass(results.frame, list(named)[-1])
     return replace(report, headline=headline, views=[*report.views, views.cluster_table(results.frame)])
-
-
-def ask_all(
-    named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
-) -> tuple[DataFrame, dict[str, Any]]:
-    """All groups as each checkpoint scores and answers them, and `about` of the checkpoints."""
-    import pandas as pd
-    import torch
-
-    from evaluation.frame import ask_each
-    from evaluation.protocols.bias.groups import with_answers, with_scores
-
-    def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
-        scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
-        scored = with_scores(frame, torch.cat(scores))
-        if answerer.offers_unknown:
-            scored["unknown"] = 1 - scored["mass"]
-        return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
-
-    found, about = ask_each(ask, named, asking, need="subjects")
-    return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about

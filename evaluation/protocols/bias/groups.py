@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from data_modules.groups.advice import gold_examples, gold_of
+from data_modules.groups.advice import gold_of
 from data_modules.schema import Group
 from data_modules.sources import read_scored
 from metrics.bias.group_scores import score_groups, span_score
@@ -22,8 +22,6 @@ from storage.errors import DataError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from evaluation.answering.interface import Answerer
 
 
 def group_row(group: Group, data: str = "") -> dict[str, Any]:
@@ -67,24 +65,6 @@ def with_scores(frame: DataFrame, score_NVS: Tensor) -> DataFrame:
     measured = score_groups(score_NVS)._asdict().items()
     columns = {name.removesuffix("_N"): value_N.numpy() for name, value_N in measured}
     return frame.assign(prediction=prediction, scores=score_NVS.tolist(), **columns)
-
-
-def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:
-    """The groups; those whose contexts decide with the `answers` to their question in both orders and their
-    `accuracy`, or with the reason of a `failure`."""
-    golds = {i: gold for i, group in enumerate(groups) if (gold := gold_of(group)) is not None}
-    if not golds:
-        return frame
-    examples = list(gold_examples(groups))
-    found = sorted(answerer.answers(examples, what))
-    columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}
-    for i, one, two in zip(golds, found[::2], found[1::2], strict=True):
-        if failure := one.failure or two.failure:
-            columns["failure"][i] = failure
-        else:
-            columns["answers"][i] = [one.text, two.text]
-            columns["accuracy"][i] = share_right(groups[i], (one.text, two.text))
-    return frame.assign(**columns)
 
 
 def share_right(group: Group, answers: Sequence[str]) -> float:

@@ -1,0 +1,54 @@
+"""Groups as checkpoints score and answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+
+from data_modules.groups.advice import gold_of
+from data_modules.schema import Group
+from evaluation.answering.interface import Answerer, Asking
+from evaluation.frame import ask_each
+from evaluation.protocols.bias.groups import share_right, with_scores
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def ask_all(
+    named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
+) -> tuple[DataFrame, dict[str, Any]]:
+    """All groups as each checkpoint scores and answers them, and `about` of the checkpoints."""
+
+    def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
+        scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
+        scored = with_scores(frame, torch.cat(scores))
+        if answerer.offers_unknown:
+            scored["unknown"] = 1 - scored["mass"]
+        return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
+
+    found, about = ask_each(ask, named, asking, need="subjects")
+    return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about
+
+
+def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:
+    """The groups; those whose contexts decide with the `answers` to their question in both orders and their
+    `accuracy`, or with the reason of a `failure`."""
+    golds = {i: gold for i, group in enumerate(groups) if (gold := gold_of(group)) is not None}
+    if not golds:
+        return frame
+    from data_modules.groups.advice import gold_examples
+
+    found = sorted(answerer.answers(list(gold_examples(groups)), what))
+    columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}
+    for i, one, two in zip(golds, found[::2], found[1::2], strict=True):
+        if failure := one.failure or two.failure:
+            columns["failure"][i] = failure
+        else:
+            columns["answers"][i] = [one.text, two.text]
+            columns["accuracy"][i] = share_right(groups[i], (one.text, two.text))
+    return frame.assign(**columns)
