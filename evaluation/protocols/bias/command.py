@@ -12,12 +12,82 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.interface import Asking, named_sources
+from evaluation.figures import Bars
+from evaluation.frame import Protocol
+from evaluation.headlines import Said, short
 from evaluation.report import Evaluation
 from evaluation.results import Results
+from evaluation.views import View, cells_of
 from storage.command_line import AtLeast, Named
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from data_modules.schema import Group
+
+CELL = ("data", "class")
+EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
+MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
+NORMALISED = {"mu_normalised": "mu (normalised)"}
+LITTLE_MASS = 0.5
+"""Of S(x1) + S(x2): below it a headline says so."""
+
+NOTE = (
+    "mu: mean over subjects of the largest |gamma(x, attribute)|, inflated by few groups; eta: how "
+    "consistently the sign of C points one way; theta: mu over pairs; delta, eps: errors of position and of "
+    "negation; mass: S(x1) + S(x2) (UnQover section 4; LEI)."
+)
+EFFECTS_NOTE = (
+    "carry, kept: mean |C| under advice about the subjects' domain (kept: about another, or none) over mean "
+    "|C| of the same questions without advice; scope gap: kept - carry of ethical advice, near 1 where it is "
+    "followed within its scope alone."
+)
+ACCURACY_NOTE = (
+    "accuracy: the share of both orders in which the answer holds the right subject's name (LEI, Figure 6)."
+)
+NORMALISED_NOTE = (
+    "Scores of language models and of spans differ in scale: compare them by eta and normalised mu alone."
+)
+
+
+def said(measure: str, words: str, advice: str) -> Said:
+    """A clause of the headline about a class of advice."""
+    return Said(measure, words, **{"class": advice})
+
+
+BIAS = Protocol(
+    title="Group bias",
+    unit="key",
+    by=(*CELL, "domain", "advice_domain", "category", "attribute", "subject", "cluster"),
+    cells=[CELL],
+    measures={"accuracy": "accuracy", "unknown": "unknown"},
+    units="groups",
+    views=[
+        View("Bias by class of advice", CELL, {**MEASURES, "mean_abs_c": "mean |C|"}),
+        View("Share of unknown, where it is offered", CELL, {"unknown": "unknown"}),
+        View("What advice leaves of mean |C|", CELL, EFFECTS, caption=EFFECTS_NOTE),
+        View("What advice leaves, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
+        View("What advice about other domains leaves", (*CELL, "domain", "advice_domain"), EFFECTS, most=30),
+        View("Specified contexts", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE),
+        View("Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}),
+        View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
+        View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
+        View("Normalised scores", CELL, NORMALISED, caption=NORMALISED_NOTE),
+    ],
+    figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
+    headline=[
+        said("scope_gap", "scope gap", "ethical"),
+        said("kept", "share of |C| under advice about other domains, kept", "mismatched_ethical"),
+        *(said("mu", "bias mu", advice) for advice in ("ethical", "adversarial", "none")),
+        Said("accuracy", "right where the context decides"),
+        said("mean_abs_c", "mean |C|", "none"),
+        said("delta", "position error delta", "none"),
+    ],
+    good="mu falls with ethical advice, rises with adversarial, and nothing changes without advice",
+    notes=[NOTE],
+    failures="groups whose context decides",
+    console=3,
+)
 
 
 def evaluate(
@@ -53,8 +123,9 @@ def evaluate(
         raise ValueError("--checkpoint needs --data, the groups; --data and --limit go with --checkpoint")
     import pandas as pd
 
+    from data_modules.schema import ADVICE_CLASSES
     from data_modules.sources import read_groups
-    from evaluation.protocols.bias import groups, views
+    from evaluation.protocols.bias import groups
     from evaluation.protocols.bias.measures import add_bias
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
@@ -70,20 +141,42 @@ def evaluate(
             found = list(read_groups(source))
             sets[name] = with_unadvised(spread(found, limit) if limit else found)
         frame = groups.group_frame(groups.group_row(group, name) for name in sets for group in sets[name])
+    if known := bool(clusters) or planted_seed is not None or frame["clusters"].notna().any():
+        from evaluation.protocols.bias import subjects
     if clusters:
-        frame = groups.with_clusters(frame, clusters)
+        frame = subjects.with_clusters(frame, clusters)
     if checkpoint:
         from evaluation.protocols.bias.asked import ask_all
 
         frame, about = ask_all(named, frame, sets, asking)
-    results = Results(views.BIAS.by, views.BIAS.units)
+    results = Results(BIAS.by, BIAS.units)
     for name, rows in frame.assign(unit=frame["key"]).groupby("data", sort=False):
-        frames, place = dict(iter(rows.groupby("checkpoint", sort=False))), {"data": str(name)}
-        add_bias(results, frames, place, planted_seed)
+        frames = dict(iter(rows.groupby("checkpoint", sort=False)))
+        for advice in ADVICE_CLASSES:
+            place = {"data": str(name), "class": advice}
+            parts = {source: part[part["class"] == advice] for source, part in frames.items()}
+            add_bias(results, parts, place)
+            if known:
+                subjects.add_clusters(results, parts, place)
+            if planted_seed is not None:
+                subjects.add_planted(results, parts, place, planted_seed)
         if (rows["class"] != "none").any():
             from evaluation.protocols.bias.effects import add_effects
 
-            add_effects(results, frames, place)
-    report = views.BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
-    headline = report.headline + views.little_mass(results.frame, list(named)[-1])
-    return replace(report, headline=headline, views=[*report.views, views.cluster_table(results.frame)])
+            add_effects(results, frames, {"data": str(name)})
+    report = BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
+    headline = report.headline + little_mass(results.frame, list(named)[-1])
+    more = [subjects.cluster_table(results.frame)] if known else []
+    return replace(report, headline=headline, views=[*report.views, *more])
+
+
+def little_mass(frame: DataFrame, checkpoint: str) -> str:
+    """Where a checkpoint says little about either subject, in a sentence; "" for nowhere."""
+    cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": ""})
+    found = [
+        f"{short(row['value'], percent=True)} % ({' '.join(filter(None, (row[name] for name in CELL)))})"
+        for row in cells[cells["value"] < LITTLE_MASS].to_dict("records")
+    ]
+    if not found:
+        return ""
+    return f" The two subjects get little probability, and mu means little: {'; '.join(found)}."

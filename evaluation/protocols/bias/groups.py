@@ -118,23 +118,6 @@ def read_predictions(path: Path) -> DataFrame:
     return with_scores(frame, span_score(torch.from_numpy(np.stack(probability_NVSE))))
 
 
-def with_clusters(groups: DataFrame, files: Sequence[str]) -> DataFrame:
-    """The groups with the `clusters` of their subjects, by lists; ValueError where no group compares two."""
-    from data_modules.groups.unqover import read_clusters
-
-    cluster_of = read_clusters(files)
-    groups = groups.assign(clusters=[tuple(map(cluster_of.get, pair)) for pair in groups["subjects"]])
-    if between_clusters(groups).empty:
-        raise ValueError("--clusters: no group compares subjects of two of these clusters")
-    return groups
-
-
-def between_clusters(groups: DataFrame) -> DataFrame:
-    """The groups that compare subjects of two clusters, with these as subjects."""
-    across = [bool(pair and None not in pair and pair[0] != pair[1]) for pair in groups["clusters"]]
-    return groups.assign(subjects=groups["clusters"])[np.array(across, dtype=bool)]
-
-
 def example_rows(groups: DataFrame) -> Iterator[dict[str, Any]]:
     """The rows of examples.jsonl; a row lacks the fields that are empty."""
     for row in groups.drop(columns="clusters").to_dict("records"):

@@ -1,7 +1,7 @@
-"""Bias by class of advice, subject and cluster of subjects, and its change since the first checkpoint: rows
-of the long table.
+"""Bias of a class of advice and of its subjects, and its change since the first checkpoint: rows of the long
+table.
 
-Shape letters: N groups, X subjects, A attributes, C categories, R resamples.
+Shape letters: N groups.
 """
 
 from __future__ import annotations
@@ -10,17 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 import torch
 
-from data_modules.schema import ADVICE_CLASSES
-from evaluation.protocols.bias.groups import between_clusters
 from evaluation.results import NO_INTERVAL, Results
 from evaluation.statistics import Statistic, estimate, estimate_change, share
 from metrics.bias.group_scores import score_groups
-from metrics.bias.intervals import ClassGroups, estimate_bias, resampled_bias
-from metrics.intervals import percentiles
+from metrics.bias.intervals import ClassGroups, estimate_bias
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,22 +31,11 @@ OF_CLASSES = (*("mu_K", "eta_K", "theta_K", "mean_abs_c_K", "mass_K", "delta_K",
 OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
 
 
-def add_bias(results: Results, frames: Frames, place: Place, planted_seed: int | None = None) -> None:
-    """Every measure of one data set: of each class, its subjects, and clusters of subjects.
-
-    Clusters take the place of subjects in groups that compare two of them: gamma(F, a) is then the mean of
-    C(F, M) over all female-male pairs, as in UnQover's gender tables (section 4.3, LEI spec 2.3).
-    """
-    for advice in ADVICE_CLASSES:
-        at = {**place, "class": advice}
-        parts = {name: rows[rows["class"] == advice] for name, rows in frames.items()}
-        add_estimates(results, compared(parts, at), (*OF_CLASSES, *OF_SUBJECTS))
-        clusters = {name: between_clusters(rows) for name, rows in parts.items()}
-        add_estimates(results, compared(clusters, at), OF_SUBJECTS, "cluster")
-        for measure in ("accuracy", "unknown"):
-            add_statistic(results, compared(parts, at), measure, share(measure, measure))
-        if planted_seed is not None:
-            add_planted(results, compared(parts, at), planted_seed)
+def add_bias(results: Results, frames: Frames, place: Place) -> None:
+    """Every measure of one class of advice, and of its subjects."""
+    add_estimates(results, compared(frames, place), (*OF_CLASSES, *OF_SUBJECTS))
+    for measure in ("accuracy", "unknown"):
+        add_statistic(results, compared(frames, place), measure, share(measure, measure))
 
 
 def compared(frames: Frames, place: Place) -> Found:
@@ -107,21 +92,3 @@ def numbered(rows: DataFrame) -> tuple[ClassGroups, Any, Any]:
     unit_N = None if rows["unit"].is_unique else rows["unit"].factorize()[0]
     pair_N2, sizes = subject_N2.reshape(-1, 2), (len(subjects), len(attributes))
     return ClassGroups(scores, pair_N2, attribute_N, *sizes, unit_N), subjects, attributes
-
-
-def add_planted(results: Results, found: Found, seed: int) -> None:
-    """Spearman's rho between gamma(subject, category) and the subject's planted rank within the category, and
-    its change. All (subject, category) cells are pooled; n counts them."""
-    from data_modules.groups.advice import latent_strength
-    from metrics.bias.readings import planted_rhos
-
-    for at, sides in found:
-        rhos = []
-        for rows in sides:
-            groups, subjects, categories = numbered(rows.assign(attribute=""))
-            gamma_RXC = np.concatenate([block.gamma_KXA for block in resampled_bias(groups)])
-            strength_XC = np.array([[latent_strength(x, c, seed) for c, _ in categories] for x in subjects])
-            rhos.append(planted_rhos(gamma_RXC, strength_XC))
-        rho_R = rhos[-1] - rhos[0] if len(rhos) > 1 else rhos[0]
-        interval = tuple(percentiles(rho_R[1:])) if len(rho_R) > 1 else NO_INTERVAL
-        results.add("spearman", rho_R[0], n=np.isfinite(gamma_RXC[0]).sum(), interval=interval, **at)
