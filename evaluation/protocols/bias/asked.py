@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import torch
 
-from data_modules.groups.advice import gold_of
+from data_modules.groups.advice import gold_of, spread, with_unadvised
 from data_modules.schema import Group
+from data_modules.sources import read_groups
 from evaluation.answering.interface import Answerer, Asking
 from evaluation.frame import ask_each
-from evaluation.protocols.bias.groups import share_right, with_scores
+from evaluation.protocols.bias.groups import group_frame, group_row, share_right, with_scores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Group]], DataFrame]:
+    """Groups by data set, with their questions without advice, at most `limit` of a class (0: all); and the
+    table of all."""
+    sets = {}
+    for name, source in sources.items():
+        found = list(read_groups(source))
+        sets[name] = with_unadvised(spread(found, limit) if limit else found)
+    return sets, group_frame(group_row(group, name) for name in sets for group in sets[name])
 
 
 def ask_all(

@@ -23,8 +23,6 @@ from storage.command_line import AtLeast, Named
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from data_modules.schema import Group
-
 CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
@@ -124,31 +122,23 @@ def evaluate(
     import pandas as pd
 
     from data_modules.schema import ADVICE_CLASSES
-    from data_modules.sources import read_groups
     from evaluation.protocols.bias import groups
     from evaluation.protocols.bias.measures import add_bias
 
-    named = named_sources(checkpoint or predictions or [], "--checkpoint")
-    sets: dict[str, list[Group]] = {}
-    about: dict[str, Any] = {}
+    named, about = named_sources(checkpoint or predictions or [], "--checkpoint"), dict[str, Any]()
     if predictions:
         read = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
-        from data_modules.groups.advice import spread, with_unadvised
+        from evaluation.protocols.bias import asked
 
-        for name, source in named_sources(data or [], "--data").items():
-            found = list(read_groups(source))
-            sets[name] = with_unadvised(spread(found, limit) if limit else found)
-        frame = groups.group_frame(groups.group_row(group, name) for name in sets for group in sets[name])
+        sets, frame = asked.read_sets(named_sources(data or [], "--data"), limit)
     if known := bool(clusters) or planted_seed is not None or frame["clusters"].notna().any():
         from evaluation.protocols.bias import subjects
     if clusters:
         frame = subjects.with_clusters(frame, clusters)
     if checkpoint:
-        from evaluation.protocols.bias.asked import ask_all
-
-        frame, about = ask_all(named, frame, sets, asking)
+        frame, about = asked.ask_all(named, frame, sets, asking)
     results = Results(BIAS.by, BIAS.units)
     for name, rows in frame.assign(unit=frame["key"]).groupby("data", sort=False):
         frames = dict(iter(rows.groupby("checkpoint", sort=False)))
