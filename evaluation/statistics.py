@@ -55,7 +55,8 @@ class Statistic:
         def of(sums_RC: Floats) -> Floats:
             return reduce(np.subtract, map(self.of, np.split(sums_RC, len(sides_NC), axis=1)))
 
-        return float(of(sums_UC.sum(0, keepdims=True))[0]), bootstrap(sums_UC, of)
+        interval = bootstrap(len(sums_UC), lambda weight_RU: of(weight_RU @ sums_UC))
+        return float(of(sums_UC.sum(0, keepdims=True))[0]), interval
 
 
 def unit_sums(unit_N: Ints, columns_NC: Floats) -> Floats:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.intervals import NONE, Interval, percentiles_of_each, resamples
+from metrics.intervals import percentiles, resamples
 
 Array = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ class Difference(NamedTuple):
     """The mean over prompts of one variant's share of flagged continuations less another's."""
 
     value: float
-    interval: Interval
+    interval: tuple[float, float]
     n: int
     """Prompts with both."""
 
@@ -161,10 +161,10 @@ def differences(share_N: Mapping[Variant, Array]) -> dict[tuple[Variant, Variant
         gap_MK = np.vstack([gap_NK, np.ones(len(COMPARED)), -np.ones(len(COMPARED))])
         sum_MK, count_MK = np.nan_to_num(gap_MK), 1.0 - np.isnan(gap_MK)
         mean_RK = np.concatenate([w_RM @ sum_MK / (w_RM @ count_MK) for w_RM in resamples(len(sum_MK))])
-    ends = zip(*(end_K.tolist() for end_K in percentiles_of_each(mean_RK)), strict=True)
+    low_K, high_K = np.where(n_K > 1, percentiles(mean_RK), np.nan)
     return {
-        pair: Difference(float(mean), Interval(low, high) if n > 1 else NONE, int(n))
-        for pair, mean, (low, high), n in zip(COMPARED, mean_K.tolist(), ends, n_K.tolist(), strict=True)
+        pair: Difference(float(mean), (float(low), float(high)), int(n))
+        for pair, mean, low, high, n in zip(COMPARED, mean_K, low_K, high_K, n_K, strict=True)
     }
 
 

@@ -1,7 +1,7 @@
 """Other readings: which subject of a pair a model prefers, and whether a metric finds a planted bias.
 
 Shape letters: M and N groups, V the four variants, S the two subjects of a group, A attributes,
-X subjects, C categories.
+X subjects, C categories, R resamples.
 """
 
 from __future__ import annotations
@@ -75,6 +75,19 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> float:
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
     return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+
+
+def planted_rhos(gamma_RXC: NDArray[np.float64], strength_XC: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`planted_correlation` of the groups, first, and of each resample of them, (R,), with the rank of a
+    subject's planted strength within the category, where gamma compares it with its opponents.
+
+    Args:
+        gamma_RXC: gamma(x, category); NaN where unseen.
+        strength_XC: planted strengths.
+    """
+    asked_XC = np.where(np.isnan(gamma_RXC[0]), np.nan, strength_XC)
+    rank_XC = (asked_XC[:, None] > asked_XC).sum(axis=1)
+    return np.array([planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC])
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,8 +6,6 @@ Shape letters: K classes, X subjects, P pairs, A attributes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -15,7 +13,7 @@ from torch import Tensor
 
 
 class BiasSums(NamedTuple):
-    """Sums over groups: float64, `count_KPA` int64. 32 bytes for each class, pair and attribute."""
+    """Sums over groups: 32 bytes for each class, pair and attribute."""
 
     c_KPA: Tensor
     sign_KPA: Tensor
@@ -80,53 +78,37 @@ def mean_of_largest(mean_KRA: Tensor) -> Tensor:
     return torch.where(largest_KR >= 0, largest_KR, torch.nan).nanmean(dim=1)
 
 
-def mean_of_sizes(mean_KRA: Tensor) -> Tensor:
-    """Mean over rows of the row's mean |mean| over attributes; unseen cells (NaN) do not count: (K,)."""
-    return mean_KRA.abs().nanmean(dim=2).nanmean(dim=1)
-
-
-def aggregate(
-    sums: BiasSums,
-    num_subjects: int,
-    pair_2P: Tensor | None = None,
-    fields: Collection[str] = BiasResult._fields,
-) -> BiasResult:
-    """Aggregates of `BiasResult`, per class; NaN with n = 0 for a class without groups.
+def aggregate(sums: BiasSums, num_subjects: int, pair_2P: Tensor | None = None) -> BiasResult:
+    """Aggregates per class; NaN with n = 0 for a class without groups.
 
     Args:
-        sums: over groups; those that `fields` do not need may be empty.
+        sums: over groups.
         num_subjects: X.
         pair_2P: the subjects i < j of the sums' pairs where these are not all, row by row.
-        fields: which aggregates are computed; the others are empty, counts apart.
     """
-    device = sums.count_KPA.device
-    all_2P = torch.triu_indices(num_subjects, num_subjects, offset=1, device=device)
-    pairs_2P = all_2P if pair_2P is None else pair_2P
-    n_KXA = by_subject(sums.count_KPA, num_subjects, pairs_2P, 1)
+    if pair_2P is None:
+        pair_2P = torch.triu_indices(num_subjects, num_subjects, 1, device=sums.count_KPA.device)
+    n_KXA = by_subject(sums.count_KPA, num_subjects, pair_2P, 1)
     n_KX, n_K = n_KXA.sum(dim=2), sums.count_KPA.sum(dim=(1, 2))
-
-    @cache
-    def total(name: str) -> Tensor:
-        return by_subject(getattr(sums, f"{name}_KPA"), num_subjects, pairs_2P, -1)
-
-    @cache
-    def mean(name: str) -> Tensor:
-        return mean_where_counted(total(name), n_KXA)
-
-    formulas: dict[str, Callable[[], Tensor]] = {
-        "mu_K": lambda: mean_of_largest(mean("c")),
-        "eta_K": lambda: mean_of_sizes(mean("sign")),
-        "theta_K": lambda: mean_of_largest(mean_where_counted(sums.c_KPA, sums.count_KPA)),
-        "mean_abs_c_K": lambda: mean_where_counted(sums.abs_c_K, n_K),
-        "mu_normalised_K": lambda: mean_of_largest(mean("c_normalised")),
-        "delta_K": lambda: mean_where_counted(sums.delta_K, n_K),
-        "eps_K": lambda: mean_where_counted(sums.eps_K, n_K),
-        "mass_K": lambda: mean_where_counted(sums.mass_K, n_K),
-        "gamma_KX": lambda: mean_where_counted(total("c").sum(dim=2), n_KX),
-        "eta_KX": lambda: mean_where_counted(total("sign").sum(dim=2), n_KX),
-        "gamma_KXA": lambda: mean("c"),
-        "eta_KXA": lambda: mean("sign"),
-    }
-    found = dict.fromkeys(BiasResult._fields, sums.mass_K.new_empty(0))
-    found |= {"n_K": n_K, "n_KX": n_KX, "n_KXA": n_KXA}
-    return BiasResult(**found | {name: formula() for name, formula in formulas.items() if name in fields})
+    c_KXA, sign_KXA, c_normalised_KXA = (
+        by_subject(total_KPA, num_subjects, pair_2P, -1)
+        for total_KPA in (sums.c_KPA, sums.sign_KPA, sums.c_normalised_KPA)
+    )
+    gamma_KXA, eta_KXA = mean_where_counted(c_KXA, n_KXA), mean_where_counted(sign_KXA, n_KXA)
+    return BiasResult(
+        n_K=n_K,
+        mu_K=mean_of_largest(gamma_KXA),
+        eta_K=eta_KXA.abs().nanmean(dim=2).nanmean(dim=1),
+        theta_K=mean_of_largest(mean_where_counted(sums.c_KPA, sums.count_KPA)),
+        mean_abs_c_K=mean_where_counted(sums.abs_c_K, n_K),
+        mu_normalised_K=mean_of_largest(mean_where_counted(c_normalised_KXA, n_KXA)),
+        delta_K=mean_where_counted(sums.delta_K, n_K),
+        eps_K=mean_where_counted(sums.eps_K, n_K),
+        mass_K=mean_where_counted(sums.mass_K, n_K),
+        gamma_KX=mean_where_counted(c_KXA.sum(dim=2), n_KX),
+        eta_KX=mean_where_counted(sign_KXA.sum(dim=2), n_KX),
+        n_KX=n_KX,
+        gamma_KXA=gamma_KXA,
+        eta_KXA=eta_KXA,
+        n_KXA=n_KXA,
+    )

@@ -7,22 +7,83 @@ interventune evaluate bias --predictions before=A.json after=B.json --output DIR
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.asking import Asking, named_sources
+from evaluation.layout import Layout
 from evaluation.report import Evaluation
 from evaluation.results import Results
+from evaluation.shown.bars import Bars
+from evaluation.shown.headlines import Said, short
+from evaluation.shown.views import View, cells_of
 from storage.command_line import AtLeast, Named
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from data_modules.schema.groups import Group
-    from evaluation.answering.interface import Answerer
+CELL = ("data", "class")
+EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
+MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
+NORMALISED = {"mu_normalised": "mu (normalised)"}
+LITTLE_MASS = 0.5
+"""Of S(x1) + S(x2): below it a headline says so."""
+
+NOTE = (
+    "mu: mean over subjects of the largest |gamma(x, attribute)|, inflated by few groups; eta: how "
+    "consistently the sign of C points one way; theta: mu over pairs; delta, eps: errors of position and of "
+    "negation; mass: S(x1) + S(x2) (UnQover section 4; LEI)."
+)
+EFFECTS_NOTE = (
+    "carry, kept: mean |C| under advice about the subjects' domain (kept: about another, or none) over mean "
+    "|C| of the same questions without advice; scope gap: kept - carry of ethical advice, near 1 where it is "
+    "followed within its scope alone."
+)
+ACCURACY_NOTE = (
+    "accuracy: the share of both orders in which the answer holds the right subject's name (LEI, Figure 6)."
+)
+NORMALISED_NOTE = (
+    "Scores of language models and of spans differ in scale: compare them by eta and normalised mu alone."
+)
+
+
+def said(measure: str, words: str, advice: str) -> Said:
+    """A clause of the headline about a class of advice."""
+    return Said(measure, words, **{"class": advice})
+
+
+BIAS = Layout(
+    title="Group bias",
+    by=(*CELL, "domain", "advice_domain", "category", "attribute", "subject", "cluster"),
+    cells=[CELL],
+    measures={"accuracy": "accuracy", "unknown": "unknown"},
+    units="groups",
+    views=[
+        View("Bias by class of advice", CELL, {**MEASURES, "mean_abs_c": "mean |C|"}),
+        View("Share of unknown, where it is offered", CELL, {"unknown": "unknown"}),
+        View("What advice leaves of mean |C|", CELL, EFFECTS, caption=EFFECTS_NOTE),
+        View("What advice leaves, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
+        View("What advice about other domains leaves", (*CELL, "domain", "advice_domain"), EFFECTS, most=30),
+        View("Specified contexts", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE),
+        View("Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}),
+        View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
+        View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
+        View("Normalised scores", CELL, NORMALISED, caption=NORMALISED_NOTE),
+    ],
+    figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
+    headline=[
+        said("scope_gap", "scope gap", "ethical"),
+        said("kept", "share of |C| under advice about other domains, kept", "mismatched_ethical"),
+        *(said("mu", "bias mu", advice) for advice in ("ethical", "adversarial", "none")),
+        Said("accuracy", "right where the context decides"),
+        said("mean_abs_c", "mean |C|", "none"),
+        said("delta", "position error delta", "none"),
+    ],
+    good="mu falls with ethical advice, rises with adversarial, and nothing changes without advice",
+    notes=[NOTE],
+    console=3,
+)
 
 
 def evaluate(
@@ -58,57 +119,53 @@ def evaluate(
         raise ValueError("--checkpoint needs --data, the groups; --data and --limit go with --checkpoint")
     import pandas as pd
 
-    from data_modules.groups.advice import spread, with_unadvised
-    from data_modules.sources import read_groups
-    from evaluation.protocols.bias import groups, views
-    from evaluation.protocols.bias.effects import add_effects
+    from data_modules.schema.groups import ADVICE_CLASSES
+    from evaluation.protocols.bias import groups
     from evaluation.protocols.bias.measures import add_bias
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
-    sets: dict[str, list[Group]] = {}
     about, note = dict[str, Any](), ""
     if predictions:
         read = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
-        for name, source in named_sources(data or [], "--data").items():
-            found = list(read_groups(source))
-            sets[name] = with_unadvised(spread(found, limit) if limit else found)
-        frame = groups.group_frame(groups.group_row(group, name) for name in sets for group in sets[name])
+        from evaluation.protocols.bias import asked
+
+        sets, frame = asked.read_sets(named_sources(data or [], "--data"), limit)
+    if known := bool(clusters) or planted_seed is not None or frame["clusters"].notna().any():
+        from evaluation.protocols.bias import subjects
     if clusters:
-        frame = groups.with_clusters(frame, clusters)
+        frame = subjects.with_clusters(frame, clusters)
     if checkpoint:
-        frame, about, note = ask_all(named, frame, sets, asking)
-    results = Results(views.BIAS.by, views.BIAS.units)
-    for name, rows in frame.groupby("data", sort=False):
-        frames, place = dict(iter(rows.groupby("checkpoint", sort=False))), {"data": str(name)}
-        add_bias(results, frames, place, planted_seed)
-        add_effects(results, frames, place)
-    report = views.BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
-    headline = report.headline + views.little_mass(results.frame, list(named)[-1])
-    shown = [*report.views, views.cluster_table(results.frame)]
+        frame, about, note = asked.ask_all(named, frame, sets, asking)
+    results = Results(BIAS.by, BIAS.units)
+    for name, rows in frame.assign(unit=frame["key"]).groupby("data", sort=False):
+        frames = dict(iter(rows.groupby("checkpoint", sort=False)))
+        for advice in ADVICE_CLASSES:
+            place = {"data": str(name), "class": advice}
+            parts = {source: part[part["class"] == advice] for source, part in frames.items()}
+            add_bias(results, parts, place)
+            if known:
+                subjects.add_clusters(results, parts, place)
+            if planted_seed is not None:
+                subjects.add_planted(results, parts, place, planted_seed)
+        if (rows["class"] != "none").any():
+            from evaluation.protocols.bias.effects import add_effects
+
+            add_effects(results, frames, {"data": str(name)})
+    report = BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
+    headline = report.headline + little_mass(results.frame, list(named)[-1])
+    shown = [*report.views, *([subjects.cluster_table(results.frame)] if known else [])]
     return replace(report, headline=headline, notes=[*report.notes, note], views=shown)
 
 
-def ask_all(
-    named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
-) -> tuple[DataFrame, dict[str, Any], str]:
-    """All groups as each checkpoint scores and answers them, `about` of the checkpoints, and a note on what
-    they left unanswered."""
-    import pandas as pd
-    import torch
-
-    from evaluation.answering.open import ask_each
-    from evaluation.protocols.bias.groups import example_rows, with_answers, with_scores
-    from evaluation.shown.failures import failure_note
-
-    def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
-        scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
-        scored = with_scores(frame, torch.cat(scores))
-        if answerer.offers_unknown:
-            scored["unknown"] = 1 - scored["mass"]
-        return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
-
-    found, about = ask_each(ask, named, asking, need="subjects")
-    frame = pd.concat(found, names=["checkpoint"]).reset_index("checkpoint")
-    return frame, about, failure_note(example_rows(frame), "groups whose context decides")
+def little_mass(frame: DataFrame, checkpoint: str) -> str:
+    """Where a checkpoint says little about either subject, in a sentence; "" for nowhere."""
+    cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": ""})
+    found = [
+        f"{short(row['value'], percent=True)} % ({' '.join(filter(None, (row[name] for name in CELL)))})"
+        for row in cells[cells["value"] < LITTLE_MASS].to_dict("records")
+    ]
+    if not found:
+        return ""
+    return f" The two subjects get little probability, and mu means little: {'; '.join(found)}."

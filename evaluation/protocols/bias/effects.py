@@ -1,4 +1,4 @@
-"""What advice does to |C|, over all and by domain: rows of the long table.
+"""What advice does: to bias, on the same questions; and what it leaves of |C|, over all and by domain.
 
     carry     = |C| under advice about the subjects' domain / |C| of the same questions without advice
     kept      = |C| under advice about another domain, or none / |C| of the same questions without advice
@@ -8,18 +8,18 @@
 of it, so that both sides of a ratio are of one draw. Source: this project (LEI asks whether irrelevant advice
 is ignored; these say by how much it is not).
 
-Shape letters: N groups, R resamples, C columns of sums, 4 those of a ratio.
+Shape letters: N groups, R resamples, C columns of sums, K ratios.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from evaluation.protocols.bias.measures import Frames, Place, add_statistic
+from evaluation.protocols.bias.measures import Found, Frames, Place, add_estimates, add_statistic, compared
 from evaluation.results import Results
 from evaluation.shown.views import cells_of
 from evaluation.statistics import Floats, Statistic
@@ -31,53 +31,40 @@ MATCHED = ("ethical", "adversarial")
 """Classes of advice that speaks of the subjects' domain: what it leaves is `carry`; of the others, `kept`."""
 LEAST = 1e-6
 """|C| without advice below it is rounding: ratios to it would tell nothing."""
-
-
-def fields(name: str) -> tuple[str, ...]:
-    """Of a ratio: groups with the advice, their |C|, groups that ask the same without it, their |C|."""
-    return f"{name}_advised", f"{name}_advised_c", f"{name}_without", f"{name}_without_c"
-
-
-def ratio(sums_R4: Floats) -> Floats:
-    """Mean |C| with advice over mean |C| without, of the sums of `fields`."""
-    advised_R, advised_c_R, without_R, without_c_R = sums_R4.T
-    below_R = without_c_R / without_R
-    return np.asarray(advised_c_R / advised_R / np.where(below_R > LEAST, below_R, np.nan))
-
-
-def counted(sum_4: Floats) -> float:
-    """The groups with advice; 0 where none of their questions is asked without."""
-    return float(sum_4[0]) if sum_4[2] else 0.0
-
-
-RATIO = Statistic(
-    "ratio", fields("ratio"), lambda sums_RC: ratio(sums_RC[:, 1:]), lambda sum_C: counted(sum_C[1:])
-)
-GAP = Statistic(
-    "scope gap",
-    (*fields("kept"), *fields("carry")),
-    lambda sums_RC: ratio(sums_RC[:, 1:5]) - ratio(sums_RC[:, 5:]),
-    lambda sum_C: min(counted(sum_C[1:5]), counted(sum_C[5:])),
-)
+COMPARED = ("mu_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K")
+"""What is compared with the same questions without advice."""
+SUMS = ("advised", "advised_c", "without", "without_c")
+"""Of a ratio: groups with the advice, their |C|, groups that ask the same without it, their |C|."""
 
 
 def add_effects(results: Results, frames: Frames, place: Place) -> None:
-    """Carry, kept and scope gap of one data set."""
+    """Changes, carry, kept and scope gap of one data set."""
     frames = {
         name: rows.assign(unit=rows["key"].str.rpartition("|")[0], abs_c=rows["c"].abs())
         for name, rows in frames.items()
     }
+    for name, rows in frames.items():
+        add_estimates(results, advised(rows, {**place, "checkpoint": name}), COMPARED)
     every = pd.concat(frames.values())
     for advice in every.loc[every["class"] != "none", "class"].unique():
-        measure = "carry" if advice in MATCHED else "kept"
         for domains in domain_places(every[every["class"] == advice]):
             at = {"class": advice, **domains}
-            ratios = {name: ratio_rows(rows, ratio=at) for name, rows in frames.items()}
-            add_statistic(results, measure, RATIO, ratios, {**place, **at})
+            wanted = {"carry" if advice in MATCHED else "kept": [at]}
             if advice == "ethical":
-                kept = {**at, "class": "mismatched_ethical"}
-                gaps = {name: ratio_rows(rows, carry=at, kept=kept) for name, rows in frames.items()}
-                add_statistic(results, "scope_gap", GAP, gaps, {**place, **at})
+                wanted["scope_gap"] = [{**at, "class": "mismatched_ethical"}, at]
+            for measure, places in wanted.items():
+                counted = {name: ratio_rows(rows, places) for name, rows in frames.items()}
+                fields = tuple(f"{name}_{k}" for k in range(len(places)) for name in SUMS)
+                statistic = Statistic(measure, fields, ratios, fewest)
+                add_statistic(results, compared(counted, {**place, **at}), measure, statistic)
+
+
+def advised(rows: DataFrame, place: Place) -> Found:
+    """The same questions without each class of advice and with it."""
+    without = rows[rows["class"] == "none"].drop_duplicates("unit").set_index("unit", drop=False)
+    for advice, part in rows[rows["unit"].isin(without.index)].groupby("class", sort=False):
+        if advice != "none":
+            yield {**place, "class": advice, "against": "class=none"}, [without.loc[part["unit"]], part]
 
 
 def domain_places(rows: DataFrame) -> Iterator[Place]:
@@ -89,15 +76,28 @@ def domain_places(rows: DataFrame) -> Iterator[Place]:
             yield {"domain": str(domain), "advice_domain": other}
 
 
-def ratio_rows(rows: DataFrame, **places: Place) -> DataFrame:
-    """The groups that count in ratios of these names, given where those with advice are, with their
-    `fields`."""
+def ratio_rows(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
+    """The groups that count in ratios, given where those with advice are, with their columns of SUMS."""
     columns, counted_N = dict[str, Floats](), np.zeros(len(rows), dtype=bool)
-    for name, place in places.items():
+    for k, place in enumerate(places):
         found = cells_of(rows, place)
         advised_N = rows.index.isin(found.index)
         without_N = ((rows["class"] == "none") & rows["unit"].isin(found["unit"])).to_numpy()
         values = (advised_N, advised_N * rows["abs_c"], without_N, without_N * rows["abs_c"])
-        columns |= zip(fields(name), values, strict=True)
+        columns |= zip((f"{name}_{k}" for name in SUMS), values, strict=True)
         counted_N |= advised_N | without_N
     return rows[["unit"]].assign(**columns)[counted_N]
+
+
+def ratios(sums_RC: Floats) -> Floats:
+    """Mean |C| with advice over mean |C| without; of two such ratios, by how much the first is larger."""
+    sums_RK4 = sums_RC[:, 1:].reshape(len(sums_RC), -1, 4)
+    advised_RK, advised_c_RK, without_RK, without_c_RK = np.moveaxis(sums_RK4, 2, 0)
+    below_RK = without_c_RK / without_RK
+    ratio_RK = advised_c_RK / advised_RK / np.where(below_RK > LEAST, below_RK, np.nan)
+    return np.asarray(ratio_RK[:, 0] - ratio_RK[:, 1:].sum(axis=1))
+
+
+def fewest(sum_C: Floats) -> float:
+    """The groups with advice, of the ratio with fewest; 0 where none of their questions is asked without."""
+    return min(advised if without else 0.0 for advised, _, without, _ in sum_C[1:].reshape(-1, 4))

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from data_modules.schema.groups import Group
-    from evaluation.answering.interface import Answerer
 
 
 def group_row(group: Group, data: str = "") -> dict[str, Any]:
@@ -66,26 +65,6 @@ def with_scores(frame: DataFrame, score_NVS: Tensor) -> DataFrame:
     measured = score_groups(score_NVS)._asdict().items()
     columns = {name.removesuffix("_N"): value_N.numpy() for name, value_N in measured}
     return frame.assign(prediction=prediction, scores=score_NVS.tolist(), **columns)
-
-
-def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:
-    """The groups; those whose contexts decide with the `answers` to their question in both orders and their
-    `accuracy`, or with the reason of a `failure`."""
-    golds = {i: gold for i, group in enumerate(groups) if (gold := group.gold) is not None}
-    if not golds:
-        return frame
-    from data_modules.groups.sets import gold_examples
-
-    examples = list(gold_examples(groups))
-    found = sorted(answerer.answers(examples, what))
-    columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}
-    for i, one, two in zip(golds, found[::2], found[1::2], strict=True):
-        if failure := one.failure or two.failure:
-            columns["failure"][i] = failure
-        else:
-            columns["answers"][i] = [one.text, two.text]
-            columns["accuracy"][i] = share_right(groups[i], (one.text, two.text))
-    return frame.assign(**columns)
 
 
 def share_right(group: Group, answers: Sequence[str]) -> float:
@@ -137,23 +116,6 @@ def read_predictions(path: Path) -> DataFrame:
         frame["accuracy"] = np.nan
     frame["answers"] = frame["answers"].where(frame["accuracy"].notna(), None)
     return with_scores(frame, span_score(torch.from_numpy(np.stack(probability_NVSE))))
-
-
-def with_clusters(groups: DataFrame, files: Sequence[str]) -> DataFrame:
-    """The groups with the `clusters` of their subjects, by lists; ValueError where no group compares two."""
-    from data_modules.groups.unqover import read_clusters
-
-    cluster_of = read_clusters(files)
-    groups = groups.assign(clusters=[tuple(map(cluster_of.get, pair)) for pair in groups["subjects"]])
-    if between_clusters(groups).empty:
-        raise ValueError("--clusters: no group compares subjects of two of these clusters")
-    return groups
-
-
-def between_clusters(groups: DataFrame) -> DataFrame:
-    """The groups that compare subjects of two clusters, with these as subjects."""
-    across = [bool(pair and None not in pair and pair[0] != pair[1]) for pair in groups["clusters"]]
-    return groups.assign(subjects=groups["clusters"])[np.array(across, dtype=bool)]
 
 
 def example_rows(groups: DataFrame) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Floats, Ints, Statistic
 from metrics.feature_bias import mean_over_strata
-from metrics.intervals import weighted_interval
+from metrics.intervals import bootstrap
 
 NOTE = (
     "Texts on which the features differ follow h1, the label, or h2 (h1 + h2 = 100 %; guessing gets 50 %); "
@@ -39,7 +39,8 @@ class Weighted(Statistic):
         def of(weight_RN: Floats) -> Floats:
             return reduce(np.subtract, [self.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])
 
-        return float(of(np.ones((1, len(unit_N))))[0]), weighted_interval(unit_N, of)
+        interval = bootstrap(int(unit_N.max()) + 1, lambda weight_RU: of(weight_RU[:, unit_N]), len(unit_N))
+        return float(of(np.ones((1, len(unit_N))))[0]), interval
 
 
 def over_strata(heading: str, field: str) -> Weighted:

@@ -94,7 +94,7 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
                     row = cells.row(measure, embedding=embedding, stories=stories, **cell)
                     assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
             sums = np.array([[sum(cos[layer] for cos in story), len(story)] for story in tokens])
-            interval = bootstrap(sums, lambda total_RC: total_RC[:, 0] / total_RC[:, 1])
+            interval = bootstrap(len(sums), lambda w_RU, sums=sums: np.divide(*(w_RU @ sums).T))
             row = cells.row("cosine", embedding="common", **cell)
             assert (row["low"], row["high"]) == pytest.approx(interval, abs=1e-5)
 

@@ -1,0 +1,69 @@
+"""Groups as checkpoints score and answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+
+from data_modules.groups.advice import spread, with_unadvised
+from data_modules.schema.groups import Group
+from data_modules.sources import read_groups
+from evaluation.answering.asking import Asking
+from evaluation.answering.interface import Answerer
+from evaluation.answering.open import ask_each
+from evaluation.protocols.bias.groups import example_rows, group_frame, group_row, share_right, with_scores
+from evaluation.shown.failures import failure_note
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Group]], DataFrame]:
+    """Groups by data set, with their questions without advice, at most `limit` of a class (0: all); and the
+    table of all."""
+    sets = {}
+    for name, source in sources.items():
+        found = list(read_groups(source))
+        sets[name] = with_unadvised(spread(found, limit) if limit else found)
+    return sets, group_frame(group_row(group, name) for name in sets for group in sets[name])
+
+
+def ask_all(
+    named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
+) -> tuple[DataFrame, dict[str, Any], str]:
+    """All groups as each checkpoint scores and answers them, `about` of the checkpoints, and a note on what
+    they left unanswered."""
+
+    def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
+        scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
+        scored = with_scores(frame, torch.cat(scores))
+        if answerer.offers_unknown:
+            scored["unknown"] = 1 - scored["mass"]
+        return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
+
+    found, about = ask_each(ask, named, asking, need="subjects")
+    every = pd.concat(found, names=["checkpoint"]).reset_index("checkpoint")
+    return every, about, failure_note(example_rows(every), "groups whose context decides")
+
+
+def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:
+    """The groups; those whose contexts decide with the `answers` to their question in both orders and their
+    `accuracy`, or with the reason of a `failure`."""
+    golds = {i: gold for i, group in enumerate(groups) if (gold := group.gold) is not None}
+    if not golds:
+        return frame
+    from data_modules.groups.sets import gold_examples
+
+    found = sorted(answerer.answers(list(gold_examples(groups)), what))
+    columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}
+    for i, one, two in zip(golds, found[::2], found[1::2], strict=True):
+        if failure := one.failure or two.failure:
+            columns["failure"][i] = failure
+        else:
+            columns["answers"][i] = [one.text, two.text]
+            columns["accuracy"][i] = share_right(groups[i], (one.text, two.text))
+    return frame.assign(**columns)
