@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.side_by_side import Turn, in_turns, table
 from data_modules.schema.questions import ChoiceQuestion
 from data_modules.sources import read_choices
-from evaluation.answering.asking import Choosing
+from evaluation.answering.interface import Choosing
 from evaluation.answering.language_model import LanguageModel
 
 Likelihoods = list[list[float]]

@@ -26,9 +26,6 @@ from storage.provenance import revision, versions
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SCHEMA = 3
-"""Version of the layout of report.json."""
-
 FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
 Figure = Callable[["DataFrame", Path], None]
 """Draws cells of the long table into a file."""
@@ -126,7 +123,6 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         "examples.jsonl. Inputs, settings, command and versions: report.json."
     )
     content = {
-        "schema": SCHEMA,
         "title": evaluation.title,
         "headline": evaluation.headline,
         "notes": list(filter(None, evaluation.notes)),
@@ -156,9 +152,8 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         frame.to_csv(folder / "results.csv", index=False, errors=errors)
         for name, figure in evaluation.figures.items():
             figure(frame, folder / name)
-        (folder / "report.md").write_text(
-            "\n\n".join(filter(None, parts)) + "\n", encoding="utf-8", errors=errors
-        )
+        text = "\n\n".join(filter(None, parts)) + "\n"
+        (folder / "report.md").write_text(text, encoding="utf-8", errors=errors)
         (folder / "report.json").write_text(as_json(content, indent=1), encoding="utf-8", errors=errors)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, TypeVar
+from typing import Any, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -19,7 +19,6 @@ from data_modules.schema.spans import Span
 from storage.errors import DataError
 from storage.json_files import load_json
 
-Record = TypeVar("Record")
 GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
 """The fields of a Group up to its variants, in their order: what its two records share."""
 
@@ -73,9 +72,7 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
     return pair_halves(paragraphs, _half)
 
 
-def pair_halves(
-    records: Iterable[tuple[str, Record]], half_of: Callable[[Record], Half]
-) -> Iterator[ScoredGroup]:
+def pair_halves(records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only halves without a partner are held. The
     two may carry different advice of one class: LEI draws it for each record, or mends a sentence in one
     order alone (spec 3.2, 3.6). DataError, as in `read_scored`, for records that do not pair too."""

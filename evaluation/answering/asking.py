@@ -16,8 +16,7 @@ LANGUAGE_MODELS = ("hf:", "openai:")
 """How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
 
 PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
-ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
-"""How language models are asked, and asked to choose (`evaluation.answering.prompts`)."""
+"""How language models are asked (`evaluation.answering.prompts`)."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,6 @@ class Asking(Compute):
     max_new_tokens: Count = 32
     prompt: PromptStyle = "paper"
     chat: Literal["auto", "never"] = "auto"
-
-
-@dataclass(frozen=True)
-class Choosing(Asking):
-    """How models are asked, also to choose.
-
-    Args:
-        choice_prompt: language models. plain, question: each choice alone behind the question; question is
-            lm-evaluation-harness's way with PIQA (with --likelihood sum), without a chat template. unifiedqa
-            lists the choices as UnifiedQA was trained; letters lists them, and the letter is the answer.
-            auto: unifiedqa for sequence-to-sequence models, else plain.
-        likelihood: language models: mean or sum of the log-probabilities of a choice's tokens.
-    """
-
-    choice_prompt: ChoicePrompt = "auto"
-    likelihood: Literal["mean", "sum"] = "mean"
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from evaluation.answering.asking import LANGUAGE_MODELS
+from evaluation.answering.asking import LANGUAGE_MODELS, Asking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,25 @@ given spans; scores of choices; embeddings of texts; hidden states of every toke
 Kind = Literal["file", "endpoint", "local", "encoder", "span", "rationale", "xlnet", "choice", "causal"]
 """Answers made elsewhere; a language model behind an endpoint or on this machine; the encoder of a Hugging
 Face folder; checkpoints by their heads. A decoder is `causal`, be it a `.ckpt`, a folder or on the Hub."""
+
+ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
+"""How language models are asked to choose (`evaluation.answering.prompts`)."""
+
+
+@dataclass(frozen=True)
+class Choosing(Asking):
+    """How models are asked, also to choose.
+
+    Args:
+        choice_prompt: language models. plain, question: each choice alone behind the question; question is
+            lm-evaluation-harness's way with PIQA (with --likelihood sum), without a chat template. unifiedqa
+            lists the choices as UnifiedQA was trained; letters lists them, and the letter is the answer.
+            auto: unifiedqa for sequence-to-sequence models, else plain.
+        likelihood: language models: mean or sum of the log-probabilities of a choice's tokens.
+    """
+
+    choice_prompt: ChoicePrompt = "auto"
+    likelihood: Literal["mean", "sum"] = "mean"
 
 
 class Answer(NamedTuple):

@@ -25,9 +25,9 @@ from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.schema.groups import Group
 from data_modules.schema.questions import ChoiceQuestion, QAExample
 from evaluation.answering import prompts
-from evaluation.answering.asking import Choosing, Compute
+from evaluation.answering.asking import Compute
 from evaluation.answering.checkpoint import hold_weights
-from evaluation.answering.interface import Answer, Answerer, kind_of
+from evaluation.answering.interface import Answer, Answerer, Choosing, kind_of
 from evaluation.answering.kept import kept
 from evaluation.answering.sharing import shared
 from models.checkpoint import load

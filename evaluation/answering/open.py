@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from evaluation.answering.asking import Choosing, Compute
-from evaluation.answering.interface import Ability, Answerer, Kind, kind_of
+from evaluation.answering.asking import Compute
+from evaluation.answering.interface import Ability, Answerer, Choosing, Kind, kind_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -11,7 +11,8 @@ from string import ascii_lowercase, ascii_uppercase
 from data_modules.encoding.prompts import CHOOSE
 from data_modules.schema.groups import UnderspecifiedQuestion
 from data_modules.schema.questions import ChoiceQuestion, QAExample
-from evaluation.answering.asking import ChoicePrompt, PromptStyle
+from evaluation.answering.asking import PromptStyle
+from evaluation.answering.interface import ChoicePrompt
 from storage.errors import DataError
 
 TURNS = 2

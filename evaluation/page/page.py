@@ -16,7 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.report import SCHEMA
+from typing_extensions import TypedDict
+
 from evaluation.results import ALWAYS, NUMBERS
 from evaluation.shown.views import number, shown
 from storage.command_line import split_name
@@ -35,6 +36,14 @@ MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "imag
 """What report.md may use; all else is shown as it is written."""
 EXAMPLES, LONGEST = 100, 300
 """Rows of examples.jsonl, and characters of a cell, that are shown."""
+
+
+class _Report(TypedDict):
+    about: dict[str, Any]
+    headline: str
+    figures: list[str]
+    by: list[str]
+    results: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -94,14 +103,12 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
 
 
 def report_section(label: str, folder: Path) -> Section:
-    """The report in a folder; DataError where a file is damaged, or of another version."""
+    """The report in a folder; DataError where a file is damaged."""
     import pandas as pd
 
     if links := [path for path in folder.iterdir() if path.is_symlink()]:
         raise DataError(f"{links[0]}: leads out of the folder of the report; copy the file there")
-    content = load_json(folder / "report.json", dict[str, Any])
-    if content.get("schema") != SCHEMA:
-        raise DataError(f"{folder / 'report.json'}: not of this version; run the protocol again")
+    content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
     lines = json_lines(folder / "examples.jsonl")
     examples = pd.DataFrame([row for _, row in islice(lines, EXAMPLES)], dtype=object)
@@ -116,7 +123,7 @@ def report_section(label: str, folder: Path) -> Section:
     )
 
 
-def long_table(content: Mapping[str, Any]) -> DataFrame:
+def long_table(content: _Report) -> DataFrame:
     """The numbers themselves, without changes, as `Section` has them."""
     import pandas as pd
 

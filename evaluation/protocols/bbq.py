@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from data_modules.schema.questions import QAExample
-from evaluation.answering.asking import Choosing
-from evaluation.answering.interface import Ability, Answerer, kind_of
+from evaluation.answering.interface import Ability, Answerer, Choosing, kind_of
 from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation

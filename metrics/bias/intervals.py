@@ -23,8 +23,7 @@ from metrics.bias.sums import BiasResult, BiasSums, aggregate
 from metrics.intervals import RESAMPLES, Floats, percentiles, resamples
 
 WORK = 200_000_000
-"""Groups and cells of all resamples: with very many groups, fewer resamples are drawn."""
-FEWEST = 200
+"""Groups and cells of all resamples: with very many groups, fewer resamples are drawn, at least 200."""
 MAXIMA = ("mu_K", "eta_K", "theta_K", "mu_normalised_K")
 """Means of maxima and of absolute values, which resampling inflates, as few groups do: their intervals are
 moved so that the median of the resamples lies on the value."""
@@ -54,11 +53,6 @@ class BiasEstimate(NamedTuple):
     """Of the groups; its n say how many each number is of."""
     resamples: int
     """How many were drawn."""
-
-
-def num_resamples(groups: int, cells: int) -> int:
-    """How many resamples are drawn: RESAMPLES, of very many groups at least 200."""
-    return max(FEWEST, min(RESAMPLES, WORK // max(1, groups + cells)))
 
 
 def estimate_bias(fields: Collection[str], *sides: ClassGroups) -> BiasEstimate:
@@ -113,6 +107,7 @@ def resampled_bias(groups: ClassGroups) -> Iterator[BiasResult]:
 
     yield result(np.ones((1, N)))
     units = N if unit_N is None else int(unit_N.max()) + 1
+    count = max(200, min(RESAMPLES, WORK // (N + P * A)))
     # Small blocks stay in the caches.
-    for weight_RU in resamples(units, num_resamples(N, P * A), 32 * (P + X) * A) if units > 1 else ():
+    for weight_RU in resamples(units, count, 32 * (P + X) * A) if units > 1 else ():
         yield result(weight_RU if unit_N is None else weight_RU[:, unit_N])

@@ -40,12 +40,8 @@ EFFECTS_NOTE = (
     "|C| of the same questions without advice; scope gap: kept - carry of ethical advice, near 1 where it is "
     "followed within its scope alone."
 )
-ACCURACY_NOTE = (
-    "accuracy: the share of both orders in which the answer holds the right subject's name (LEI, Figure 6)."
-)
-NORMALISED_NOTE = (
-    "Scores of language models and of spans differ in scale: compare them by eta and normalised mu alone."
-)
+ACCURACY_NOTE = "accuracy: in which share of both orders the answer names the right subject (LEI, Figure 6)."
+NORMALISED_NOTE = "Language models and spans score on different scales: compare by eta and normalised mu."
 
 
 def said(measure: str, words: str, advice: str) -> Said:

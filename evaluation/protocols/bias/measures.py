@@ -27,7 +27,7 @@ Place = Mapping[str, Any]
 Found = Iterable[tuple[Place, list["DataFrame"]]]
 """Places of numbers with the groups that they are of; of a change with both sides, in one order."""
 
-OF_CLASSES = (*("mu_K", "eta_K", "theta_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K", "mu_normalised_K"),)
+OF_CLASSES = ["mu_K", "eta_K", "theta_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K", "mu_normalised_K"]
 OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
 
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from evaluation.answering.asking import Choosing, named_sources
-from evaluation.answering.interface import Answerer, kind_of
+from evaluation.answering.asking import named_sources
+from evaluation.answering.interface import Answerer, Choosing, kind_of
 from evaluation.protocols.confusion.trials import Probing, fixed_trials, paralysis_trials
 from evaluation.report import Evaluation
 from evaluation.results import Results

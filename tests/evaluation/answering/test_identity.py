@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.answering.asking import Choosing
-from evaluation.answering.interface import Ability
+from evaluation.answering.interface import Ability, Choosing
 from evaluation.answering.open import open_answerer
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_ckpt

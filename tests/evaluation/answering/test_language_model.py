@@ -18,8 +18,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 from data_modules.schema.groups import Group, UnderspecifiedQuestion
 from data_modules.schema.questions import ChoiceQuestion
 from data_modules.schema.spans import Span
-from evaluation.answering.asking import Choosing
-from evaluation.answering.interface import Answer
+from evaluation.answering.interface import Answer, Choosing
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
 from evaluation.answering.prompts import PromptStyle, choice_prompt, subject_prompt
