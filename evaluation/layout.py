@@ -22,9 +22,6 @@ from evaluation.statistics import Statistic, share
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MOST_CLAUSES = 6
-"""Of a headline."""
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -87,10 +84,10 @@ class Layout:
         return Evaluation(self.title, results, views, about, said, self.notes, figures, rows, self.console)
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
-        """The headline: its first clauses, and once what would be good."""
+        """The headline: its first six clauses, and once what would be good."""
         about = results, names, self.cells[0]
         found = (said.clauses(*about, percent=said.measure in shares) for said in self.headline)
-        clauses = "; ".join(islice(chain.from_iterable(found), MOST_CLAUSES))
+        clauses = "; ".join(islice(chain.from_iterable(found), 6))
         who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
         good = f" Good: {self.good}." if self.good else ""
         return f"{who}: {clauses}.{good}" if clauses else ""

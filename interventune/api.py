@@ -89,11 +89,12 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
     >>> bool(frame.c.abs().max() <= 1)
     True
     """
+    import pandas as pd
     from torch import as_tensor
 
-    from evaluation.protocols.bias.groups import group_frame, group_row, with_scores
+    from evaluation.protocols.bias.groups import group_row, with_scores
 
-    return with_scores(group_frame(map(group_row, groups)), as_tensor(scores)).reset_index(drop=True)
+    return with_scores(pd.DataFrame([*map(group_row, groups)]), as_tensor(scores))
 
 
 def evaluate(protocol: str, **values: Any) -> Evaluation:

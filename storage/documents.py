@@ -1,16 +1,14 @@
-"""Documents beside plain JSON: text, in and out; YAML; an object of JSON that is too large to hold."""
+"""Text, in and out, and YAML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import ijson
 import yaml
 
 from storage.errors import DataError
-from storage.files import atomic_text, open_file, read_bytes
+from storage.files import atomic_text, read_bytes
 from storage.json_files import check
 
 T = TypeVar("T")
@@ -49,12 +47,3 @@ def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) ->
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise DataError(f"{path}{line}: not YAML: {reason}") from None
     return check(value, kind, str(path))
-
-
-def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
-    """The (key, value) pairs of one large JSON object, in the file's order, holding one value at a time."""
-    with open_file(path) as file:
-        try:
-            yield from ijson.kvitems(file, "", use_float=True)
-        except ijson.JSONError as error:
-            raise DataError(f"{path}: not one complete JSON object ({str(error).splitlines()[0]})") from None

@@ -42,6 +42,17 @@ def json_lines(path: str | Path, kind: type[T] = ANY, *, expected: str = "") -> 
         raise DataError(f"{path}: holds no rows; expected lines of JSON with {expected}")
 
 
+def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """The (key, value) pairs of one large JSON object, in the file's order, holding one value at a time."""
+    import ijson
+
+    with open_file(path) as file:
+        try:
+            yield from ijson.kvitems(file, "", use_float=True)
+        except ijson.JSONError as error:
+            raise DataError(f"{path}: not one complete JSON object ({str(error).splitlines()[0]})") from None
+
+
 def parse_json(text: bytes, kind: type[T], where: str) -> T:
     """A JSON text as `kind`: no number from a text, no whole number from a truth value or a fraction.
 

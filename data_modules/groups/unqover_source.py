@@ -21,9 +21,8 @@ from typing_extensions import TypedDict
 from data_modules.groups.lei import Half, pair_halves, parse_key, split_advice
 from data_modules.schema.groups import LEAD_IN, NO_CLUSTER, ScoredGroup, UnderspecifiedQuestion
 from data_modules.schema.spans import Span
-from storage.documents import stream_object
 from storage.errors import DataError
-from storage.json_files import check
+from storage.json_files import check, stream_object
 
 logger = logging.getLogger(__name__)
 

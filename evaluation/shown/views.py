@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MOST_CHANGES = 3
-"""Checkpoints up to which changes stand in tables; those of more are in results.csv."""
-
 
 @dataclass(frozen=True)
 class Table:
@@ -79,7 +76,7 @@ def make_table(view: View, frame: DataFrame) -> Table:
     if "against" not in view.where:
         every, frame = frame, frame[frame["against"] == ""]
         names = frame["checkpoint"].unique()
-        if view.across == "checkpoint" and 1 < len(names) <= MOST_CHANGES:
+        if view.across == "checkpoint" and 1 < len(names) <= 3:  # changes of more are in results.csv
             changes = every[every["against"] == names[0]]
             frame = pd.concat([frame, changes.assign(checkpoint=changes["checkpoint"] + f" - {names[0]}")])
     frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")

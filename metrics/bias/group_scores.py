@@ -41,13 +41,7 @@ def span_score(probability_NVSE: Tensor) -> Tensor:
 
 
 def score_groups(score_NVS: Tensor) -> GroupScores:
-    """All per-group values of scores of shape (N, 4, 2).
-
-    Raises:
-        ValueError: a wrong shape.
-    """
-    if score_NVS.ndim != 3 or score_NVS.shape[1:] != (4, 2):
-        raise ValueError(f"score_NVS: expected shape (N, 4, 2), got {tuple(score_NVS.shape)}")
+    """All per-group values of scores of shape (N, 4, 2); ValueError for another."""
     score_VSN = score_NVS.double().permute(1, 2, 0).contiguous()  # every step is one pass over long rows
     sum_VN = score_VSN.sum(1)
     normalised_VSN = score_VSN / torch.where(sum_VN > TINY, sum_VN, torch.inf).unsqueeze(1)

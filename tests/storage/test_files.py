@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.documents import stream_object
 from storage.errors import DataError
 from storage.files import atomic, atomic_text, read_bytes
-from storage.json_files import json_lines, load_json
+from storage.json_files import json_lines, load_json, stream_object
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from storage.documents import stream_object
 from storage.errors import DataError
-from storage.json_files import json_lines, load_json
+from storage.json_files import json_lines, load_json, stream_object
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)
 VALUES = st.recursive(

@@ -15,7 +15,7 @@ from data_modules.sources import read_groups
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Answerer
 from evaluation.answering.open import ask_each
-from evaluation.protocols.bias.groups import example_rows, group_frame, group_row, share_right, with_scores
+from evaluation.protocols.bias.groups import example_rows, group_row, share_right, with_scores
 from evaluation.shown.failures import failure_note
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Gr
     for name, source in sources.items():
         found = list(read_groups(source))
         sets[name] = with_unadvised(spread(found, limit) if limit else found)
-    return sets, group_frame(group_row(group, name) for name in sets for group in sets[name])
+    rows = [group_row(group, name) for name in sets for group in sets[name]]
+    return sets, pd.DataFrame(rows).set_index("key", drop=False)
 
 
 def ask_all(

@@ -27,8 +27,6 @@ CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
 NORMALISED = {"mu_normalised": "mu (normalised)"}
-LITTLE_MASS = 0.5
-"""Of S(x1) + S(x2): below it a headline says so."""
 
 NOTE = (
     "mu: mean over subjects of the largest |gamma(x, attribute)|, inflated by few groups; eta: how "
@@ -156,11 +154,11 @@ def evaluate(
 
 
 def little_mass(frame: DataFrame, checkpoint: str) -> str:
-    """Where a checkpoint says little about either subject, in a sentence; "" for nowhere."""
+    """Where the two subjects' S(x1) + S(x2) is below a half, in a sentence; "" for nowhere."""
     cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": ""})
     found = [
         f"{short(row['value'], percent=True)} % ({' '.join(filter(None, (row[name] for name in CELL)))})"
-        for row in cells[cells["value"] < LITTLE_MASS].to_dict("records")
+        for row in cells[cells["value"] < 0.5].to_dict("records")
     ]
     if not found:
         return ""

@@ -5,7 +5,7 @@ Shape letters: N groups, V the four variants, S the two subjects, E the two boun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +44,6 @@ def group_row(group: Group, data: str = "") -> dict[str, Any]:
         "unknown": np.nan,
         "failure": "",
     }
-
-
-def group_frame(rows: Iterable[dict[str, Any]]) -> DataFrame:
-    """Rows as a table with their keys as index."""
-    return pd.DataFrame(list(rows)).set_index("key", drop=False)
 
 
 def with_scores(frame: DataFrame, score_NVS: Tensor) -> DataFrame:
@@ -109,9 +104,7 @@ def read_predictions(path: Path) -> DataFrame:
         accuracy = share_right(record.group, record.answers)
         given = {"clusters": record.clusters, "answers": record.answers, "accuracy": accuracy}
         rows.append({**group_row(record.group), **given})
-    if not rows:
-        raise DataError(f"{path}: holds no groups")
-    frame = group_frame(rows)
+    frame = pd.DataFrame(rows).set_index("key", drop=False)
     if not any(map(any, frame["answers"])):  # it holds scores alone, and an empty answer is none
         frame["accuracy"] = np.nan
     frame["answers"] = frame["answers"].where(frame["accuracy"].notna(), None)
