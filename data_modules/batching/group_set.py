@@ -39,7 +39,7 @@ class GroupIds(NamedTuple):
     attributes: list[tuple[str, str]]
     """(category, attribute)."""
     advice_class_N: np.ndarray
-    """Index into schema.ADVICE_CLASSES."""
+    """Index into ADVICE_CLASSES."""
     subject_NS: np.ndarray
     """Of x1 and x2."""
     attribute_N: np.ndarray
@@ -53,7 +53,7 @@ class GroupBatch(NamedTuple):
     """True at context tokens, of the same rows."""
     candidate_BVSE: Tensor
     advice_class_B: Tensor
-    """Index into schema.ADVICE_CLASSES."""
+    """Index into ADVICE_CLASSES."""
     subject_BS: Tensor
     """Ids of x1 and x2 in the vocabulary of the data set."""
     attribute_B: Tensor
