@@ -19,17 +19,19 @@ from tests.understood import understood
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def quoted(flags: str) -> str:
+    """Flags of a variable, whose quotation marks the shell leaves as they are."""
+    return shlex.join(flags.split())
+
+
 def shell_commands(page: str) -> list[list[str]]:
     """Every `interventune ...` and `python -m ...` of the page's shell blocks: module and arguments."""
     blocks = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
-    lines = (
-        "\n".join(text for language, text in blocks if language in ("", "bash"))
-        .replace("\\\n", " ")
-        .splitlines()
-    )
+    shell = "\n".join(text for language, text in blocks if language in ("", "bash")).replace("\\\n", " ")
+    flags = dict(re.findall(r"^(\w+)='(.*)'$", shell, re.M))  # variables that the page sets
     commands = []
-    for line in lines:
-        line = re.sub(r" \$\w+", "", line)  # a variable that stands for flags
+    for line in shell.splitlines():
+        line = re.sub(r" \$(\w+)", lambda name: f" {quoted(flags.get(name[1], ''))}", line)
         if line.startswith("interventune "):
             _, name, *arguments = shlex.split(line, comments=True)
             module, first, _ = COMMANDS_OF[name]

@@ -1,4 +1,4 @@
-"""What must not move unsaid (CHANGELOG.md): losses of short trainings, and files that commands write.
+"""What may move only with a reason in the commit message: losses of short trainings, and written files.
 
 python -m tests.golden.test_golden    records anew what changed on purpose
 """
