@@ -1,4 +1,4 @@
-"""Log-likelihoods of choices beside lm-evaluation-harness."""
+"""Log-likelihoods of choices, compared with lm-evaluation-harness."""
 
 from __future__ import annotations
 

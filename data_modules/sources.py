@@ -116,7 +116,7 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
         raise DataError(f"{source}: holds no {kind}")
 
 
-def opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
+def opened(source: str, kind: Kind) -> tuple[Format, tuple[Any, ...]]:
     """The format of a source, which must hold what is asked for, and what its reader takes: the path, or
     (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
     name, (head, table) = source.removeprefix("hub:"), _begun(source)
@@ -125,12 +125,12 @@ def opened(source: str, kind: Kind | None) -> tuple[Format, tuple[Any, ...]]:
         if any(fields.issuperset(group.split()) for group in (found.fields or choice_fields()).split(";")):
             if (found.kind, kind) == ("groups", "questions"):
                 return found._replace(reader="groups.sets:read_decided"), (source,)
-            if kind not in (None, found.kind):
+            if kind != found.kind:
                 wrong = f"holds {found.kind}; {kind} are needed"
                 break
             whole = found.reader.endswith((":read_file", ":read_scored"))
             return found, (source,) if whole else (_rows(source, head, table), name)
-    wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind in (None, row.kind))
+    wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind == row.kind)
     raise DataError(f"{name}: {wrong}; known by their fields are {', '.join(dict.fromkeys(wanted))}")
 
 

@@ -33,11 +33,11 @@ class Layout:
         by: the dimensions: columns of results.csv after `checkpoint` and `against`.
         cells: which dimensions tell cells apart, an entry a way of splitting. The first is the whole: its
             dimensions are in every entry. A row counts for the entries whose dimensions it has.
-        units: what intervals are over, in words, in the plural.
+        units: what intervals are over, a plural noun.
         views: tables (default: one of the whole); a view without measures shows all.
         figures: file name to figure.
         headline: its clauses.
-        good: which numbers would be good, in words.
+        good: a sentence on which numbers would be good.
         notes: paragraphs above the tables.
         console: how many tables the console shows.
     """

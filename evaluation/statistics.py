@@ -95,7 +95,7 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     Args:
         statistic: what is computed.
         rows: its fields as float64, and the column `unit`; rows without a field (NaN) do not count.
-        first: the same; the indices of both tell what a row asks, once each.
+        first: the same; rows of either with one index ask the same, and no index occurs twice.
     """
     fields, changed = list(statistic.fields), first is not None
     sides = [side.dropna(subset=fields) for side in (rows, first) if side is not None]

@@ -46,7 +46,7 @@ def asked_for(backbone: Backbone) -> dict[str, Any]:
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
-    """Freeze all below the heads and put LoRA (see `asked_for`), in float32, beside its linear layers,
+    """Freeze all below the heads and put LoRA (see `asked_for`), in float32, next to its linear layers,
     in place.
 
     Raises:

@@ -82,7 +82,7 @@ def call(function: Command, values: Mapping[str, Any]) -> Any:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of the flags of `function`, and `--debug`; a mistake is told in one line."""
+    """A parser of the flags of `function`, and `--debug`; a mistake is reported in one line."""
 
     def __init__(self, function: Command | None = None, **settings: Any) -> None:
         settings = {"description": function and _about(function)} | settings

@@ -61,7 +61,7 @@ class ChoiceBatch(NamedTuple):
     unknown_B: Tensor
     """True where the label says that the text does not tell, and the other choices are to be alike."""
     candidate_BCE: Tensor | None
-    """Of a decoder: first and last token of each choice behind the prompt."""
+    """Of a decoder: first and last token of each choice after the prompt."""
     example_B: Tensor
     """Index of the question in its data set."""
 

@@ -281,7 +281,7 @@ class QASet(Dataset):
 
 
 class PairBatch(NamedTuple):
-    """Original stories beside a variant of each, in their first windows; P counts the tokens of all."""
+    """Original stories with a variant of each, in their first windows; P counts the tokens of all."""
 
     original: QABatch
     variant: QABatch

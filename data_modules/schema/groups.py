@@ -92,14 +92,14 @@ class Group:
 
     @property
     def gold(self) -> int | None:
-        """Index of the subject whom the contexts of both orders name more often than the other; None where
+        """Index of the subject whom the contexts in either order name more often than the other; None where
         they do not decide. A template names both alike, so the added sentence makes the difference, without a
         field for it, as in LEI's own specified set."""
         golds = set()
         for variant in self.variants[::2]:
             names = [span.text for span in variant.candidates]
             counts = [variant.context.count(name) for name in names]
-            if counts[0] != counts[1]:  # seldom; then mentions are told apart: African is in African-American
+            if counts[0] != counts[1]:  # seldom; then as words: African is in African-American
                 either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
                 found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
                 counts = [found.count(name) for name in names]

@@ -76,7 +76,7 @@ class QAExample:
     """A part of the data set to report on its own, such as CoQA's sources."""
     variant: Variant = "os"
     appended: str = ""
-    """What an intervention put behind the story: the answer, or a sentence that contains it."""
+    """What an intervention appended to the story: the answer, or a sentence that contains it."""
     kept: tuple[tuple[int, int], ...] = ()
     """Of a variant: the pieces of the original story that its context begins with, as character offsets into
     the original, end-exclusive. `context` = these pieces joined by nothing, then what was appended."""

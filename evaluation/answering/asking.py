@@ -41,7 +41,7 @@ class Asking(Compute):
 
     Args:
         max_new_tokens: longest answer of a language model or a decoder.
-        prompt: how language models are asked: the paper's story, turns and question behind Q: and A:; in our
+        prompt: how language models are asked: the paper's story, turns and question after Q: and A:; in our
             words, which offer unknown as an answer; or as UnifiedQA was trained.
         chat: never leaves out the chat template of a decoder or local language model that was not trained
             with it; auto: as a checkpoint was trained, else where the tokenizer has one.

@@ -36,7 +36,7 @@ class Choosing(Asking):
     """How models are asked, also to choose.
 
     Args:
-        choice_prompt: language models. plain, question: each choice alone behind the question; question is
+        choice_prompt: language models. plain, question: each choice alone after the question; question is
             lm-evaluation-harness's way with PIQA (with --likelihood sum), without a chat template. unifiedqa
             lists the choices as UnifiedQA was trained; letters lists them, and the letter is the answer.
             auto: unifiedqa for sequence-to-sequence models, else plain.

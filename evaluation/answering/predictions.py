@@ -65,11 +65,11 @@ class Predictions(Answerer):
 
 
 def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str] | None) -> dict[str, str]:
-    """Who is asked, by name: models, then files of answers.
+    """Models, then files of answers, by name.
 
     Raises:
-        ValueError: nobody, or two under one name.
+        ValueError: no source, or two with one name.
     """
     if not checkpoint and not predictions:
-        raise ValueError("name who is asked: --checkpoint, or --predictions with answers made elsewhere")
+        raise ValueError("name a model with --checkpoint, or answers made elsewhere with --predictions")
     return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")

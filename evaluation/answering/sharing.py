@@ -1,4 +1,4 @@
-"""Requests that several processes share, one and all without knowing it."""
+"""Requests that several processes divide among themselves."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def shared(method: Method) -> Method:
     """For a method, or a function of a model, whose first argument is requests and that gives an answer for
-    each, in order, as a list, an iterator, or the rows of a tensor: processes divide the requests (who gets
-    none is not asked), and all get all answers."""
+    each, in order, as a list, an iterator, or the rows of a tensor: processes divide the requests (one that
+    gets none does nothing), and all get all answers."""
 
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:

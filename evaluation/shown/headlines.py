@@ -1,4 +1,4 @@
-"""What a headline says in words.
+"""The clauses of a headline.
 
 Said("unknown", "answers unknown when the evidence is deleted", variant=DELETED)
 # answers unknown when the evidence is deleted (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852

@@ -57,9 +57,10 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
-    names = ("lei.json", "squad", "data.txt", "a", "b", "data.json", "c")
-    known = ["squad", "groups", "unqover", "coqa", "hotpotqa", "rows", "choices"]
-    assert [opened(str(files / name), None)[0].name for name in names] == known
+    known = {"questions": {"lei.json": "squad", "a": "coqa", "b": "hotpotqa", "data.json": "rows"}}
+    known |= {"groups": {"squad": "groups", "data.txt": "unqover"}, "choices": {"c": "choices"}}
+    for kind, format_of in known.items():
+        assert {name: opened(str(files / name), kind)[0].name for name in format_of} == format_of
     for name, dataset in (("lei.json", "squad"), ("a", "coqa"), ("b", "hotpotqa"), ("data.json", "coqa")):
         (example,) = read_questions(files / name)
         assert (example.dataset, example.context) == (dataset, EXAMPLE.context)

@@ -38,7 +38,7 @@ EFFECTS_NOTE = (
     "|C| of the same questions without advice; scope gap: kept - carry of ethical advice, near 1 where it is "
     "followed within its scope alone."
 )
-ACCURACY_NOTE = "accuracy: in which share of both orders the answer names the right subject (LEI, Figure 6)."
+ACCURACY_NOTE = "accuracy: the share of the two orders whose answer names the right subject (LEI, Figure 6)."
 NORMALISED_NOTE = "Language models and spans score on different scales: compare by eta and normalised mu."
 
 
