@@ -57,7 +57,7 @@ class Protocol(Layout):
         *,
         need: Ability = "spans",
         opened: Callable[[str], Any] | None = None,
-        more: Callable[[Results], None] | None = None,
+        more: Callable[[Results, Sequence[Row]], None] | None = None,
     ) -> Evaluation:
         """Ask everybody, one after the other, and make the report.
 
@@ -67,7 +67,7 @@ class Protocol(Layout):
             asking: how.
             need: what answerers have to be able to do.
             opened: opens a source by path, in place of `open_answerer`.
-            more: adds numbers that are no statistics of rows.
+            more: adds numbers to the table, given all rows, that rows do not have in cells of their own.
 
         Raises:
             ValueError: a source cannot be used, or nobody answers.
@@ -81,7 +81,7 @@ class Protocol(Layout):
         every = list(chain.from_iterable(found.values()))
         results = self.results(every, list(named))
         if more is not None:
-            more(results)
+            more(results, every)
         report = self.report(results, every, list(named), identities)
         return replace(report, notes=[*report.notes, failure_note(every, self.failures)])
 

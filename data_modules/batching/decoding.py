@@ -6,6 +6,7 @@ unknown).
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
@@ -34,6 +35,11 @@ class Answer(NamedTuple):
     """Sum of start and end logit in the best window; -inf where no window allowed an answer. Of an answer by
     type (yes, no, ...): the score of that type."""
     answer_type: AnswerType = "span"
+    unknown_score: float = math.nan
+    """How far the score of unknown lies above that of the best other answer; with XLNet's heads the
+    probability of unknown; NaN of what a decoder writes."""
+    guess: str = ""
+    """The text of the best answer other than unknown, where there is such a score."""
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
@@ -62,8 +68,10 @@ def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answ
     *best, null_B = spans
     null = null_B.tolist()
     for span, rows in best_spans(data, batch, *best):
-        abstains = data.may_abstain and min(null[row] for row in rows) > span.score
-        yield Answer(span.example, "", -1, span.score, "unknown") if abstains else span
+        unknown_score = min(null[row] for row in rows) - span.score
+        abstains = data.may_abstain and unknown_score > 0
+        answer = Answer(span.example, "", -1, span.score, "unknown") if abstains else span
+        yield answer._replace(unknown_score=unknown_score, guess=span.text)
 
 
 def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[str]) -> Iterator[Answer]:
@@ -90,7 +98,9 @@ def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> 
         offered = [Answer(at, "yes", -1, yes, "yes"), Answer(at, "no", -1, no, "no")]
         unknown = Answer(at, "unknown", -1, min(types[row][2] for row in rows), "unknown")
         if not of_xlnet:
-            yield max([span] * bool(span.text) + [*offered, unknown], key=by_score)  # the first of equals
+            guess = max([span] * bool(span.text) + offered, key=by_score)  # the first of equals
+            score, best = unknown.score - guess.score, max(guess, unknown, key=by_score)
+            yield best._replace(unknown_score=score, guess=guess.text)
             continue
         (number_score, number), (option_score, option) = (
             max((score[row], found[row]) for row in rows) for found, score in (of_xlnet[:2], of_xlnet[2:])
@@ -100,8 +110,9 @@ def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> 
             Answer(at, NUMBER_WORDS[number - 1], -1, number_score, "number"),
             Answer(at, words[option - 1] if words else span.text, -1, option_score, "option"),
         ]
-        best = max([unknown, *offered], key=by_score)
-        if best.score >= TYPE_THRESHOLD and best.text:
-            yield best
-        else:
-            yield span if span.text else unknown
+        best, guess = (
+            one if one.score >= TYPE_THRESHOLD and one.text else span
+            for one in (max([unknown, *offered], key=by_score), max(offered, key=by_score))
+        )
+        answer = best if best.text else unknown
+        yield answer._replace(unknown_score=unknown.score, guess=guess.text)

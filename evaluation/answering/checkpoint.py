@@ -126,13 +126,14 @@ class QuestionCheckpoint(Checkpoint):
         from evaluation.answering.questions import spans, written  # bias asks none, mostly
 
         if self.is_decoder:
-            texts = list(written(self, examples, what=what))
+            for i, text in enumerate(written(self, examples, what=what)):
+                yield Answer(i, text)
         else:
             abstain = self.may_abstain
             if abstain is None:
                 abstain = any(example.answer_type == "unknown" for example in examples)
-            texts = [span.text for span in spans(self, examples, may_abstain=abstain, what=what)]
-        yield from (Answer(i, text) for i, text in enumerate(texts))
+            for i, span in enumerate(spans(self, examples, may_abstain=abstain, what=what)):
+                yield Answer(i, span.text, unknown_score=span.unknown_score, guess=span.guess)
 
     def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
         from evaluation.answering.questions import span_scores

@@ -56,6 +56,10 @@ class Answer(NamedTuple):
     """`unknown` where the model says so; "" of a plain span model means the same."""
     failure: str = ""
     """Why there is no answer: such a question is counted apart and never scored."""
+    unknown_score: float = math.nan
+    """How much speaks for unknown, comparable between questions of one model; NaN where it gives no score."""
+    guess: str = ""
+    """Of a model with such a score: its best answer other than unknown."""
 
 
 class Answerer:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from math import isnan
 from typing import Any
 
 from data_modules.schema.questions import DELETED, REFORMATTED, QAExample
+from evaluation import abstention
 from evaluation.answering.asking import Asking
-from evaluation.answering.interface import Ability, Answerer
+from evaluation.answering.interface import Ability, Answer, Answerer
 from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
@@ -32,23 +34,26 @@ NOTE = (
 FAITHFULNESS = Protocol(
     title="Semantic faithfulness",
     unit="id",
-    by=("variant", "answer_type", "domain"),
+    by=("variant", "answer_type", "domain", "coverage"),
     cells=[("variant",), ("variant", "answer_type"), ("variant", "domain")],
     measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"},
     views=[
         View("By variant", ("variant",)),
+        abstention.VIEW,
         View("By type of the original answer", ("variant", "answer_type")),
         View("By domain", ("variant", "domain")),
     ],
     figures={
         "faithfulness.png": Bars(
             "variant", {"em": "EM (of ts_r, os_r and _aug: old answers)", "unknown": "says unknown"}
-        )
+        ),
+        "coverage.png": abstention.FIGURE,
     },
     headline=[
         Said("unknown", "unknown when the evidence is deleted", variant=DELETED),
         Said("em", "old answers there", variant=DELETED),
         Said("em", "right on the original stories", variant="os"),
+        abstention.SAID,
         Said("consistency", "same answer where the meaning is the same", variant=REFORMATTED),
     ],
     good="unknown in place of old answers where the evidence is deleted, as many right answers elsewhere",
@@ -91,7 +96,8 @@ def evaluate(
                     continue
                 if variant == "os":
                     answer_to_original[example.id] = answer.text
-                yield row | scores(example, answer.text, answer_to_original.get(example.id))
+                row |= scores(example, answer.text, answer_to_original.get(example.id))
+                yield row | of_unknown(example, answer)
 
     note = reference_note((data.dataset, len(e.gold)) for examples in sets.values() for e in examples)
     protocol = replace(
@@ -100,7 +106,8 @@ def evaluate(
         notes=[NOTE, data.rejection_note(), note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
-    return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
+    who = named_answerers(checkpoint, predictions)
+    return protocol.run(rows, who, asking, need=need, more=abstention.add_abstention)
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
@@ -140,3 +147,12 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     unknown = is_unknown(prediction)
     right = unknown if example.variant in DELETED else em == 1
     return {"em": em, "f1": f1, "unknown": unknown, "right": right, **same}
+
+
+def of_unknown(example: QAExample, answer: Answer) -> dict[str, Any]:
+    """Whether unknown is right; its score where the model gives one, with what the model would say else."""
+    right = {"unanswerable": example.answer_type == "unknown"}
+    if isnan(answer.unknown_score):
+        return right
+    guess_f1 = scores(example, answer.guess, None)["f1"]
+    return right | {"unknown_score": answer.unknown_score, "guess": answer.guess, "guess_f1": guess_f1}

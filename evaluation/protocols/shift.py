@@ -25,7 +25,7 @@ from evaluation.answering.asking import Compute, named_sources
 from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
-from evaluation.results import Results
+from evaluation.results import Results, Row
 from evaluation.shown.bars import COLOURS, LEAST_DISTANCE, Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.lines import Lines
@@ -220,7 +220,7 @@ class Measurement:
             values = metric.compute().tolist()  # over all processes
             self.cka += [(value, {**cell, "layer": layer}) for layer, value in enumerate(values)]
 
-    def add_cka(self, results: Results) -> None:
+    def add_cka(self, results: Results, _: Sequence[Row]) -> None:
         """Linear CKA between the first checkpoint and each later one."""
         for value, cell in self.cka:
             results.add("cka", value, n=len(self.originals), **cell)

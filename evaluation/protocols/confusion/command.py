@@ -11,6 +11,7 @@ Probes spec B3 to B5; data_modules/tasks/confusion_probes.py, data_modules/quest
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from evaluation.answering.asking import named_sources
 from evaluation.answering.interface import Answerer, Choosing, kind_of
 from evaluation.protocols.confusion.trials import Probing, fixed_trials, paralysis_trials
 from evaluation.report import Evaluation
-from evaluation.results import Results
+from evaluation.results import Results, Row
 from storage.command_line import Named
 
 
@@ -57,7 +58,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         answered.append(list(answer_rows(answerer, questions, [*trials, *own])))
         return answered[-1]
 
-    def more(results: Results) -> None:
+    def more(results: Results, _: Sequence[Row]) -> None:
         for name, answers in zip(named, answered, strict=True):
             add_numbers(results, name, answers, chance)
 

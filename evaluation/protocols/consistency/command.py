@@ -10,14 +10,14 @@ Probes spec A. Specifications: specifications.py here; who scores: evaluation/an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.asking import Compute, named_sources
 from evaluation.protocols.consistency.specifications import OWN, Method, parts_of, read_specifications
 from evaluation.report import Evaluation
-from evaluation.results import Results
+from evaluation.results import Results, Row
 from storage.command_line import AtLeast, Count, Named
 from storage.errors import DataError
 
@@ -98,7 +98,7 @@ def write(
         if "instructive" in method:
             yield from writer.rows(parts["instructive"], prompts, None)
 
-    def add_perplexities(results: Results) -> None:
+    def add_perplexities(results: Results, _: Sequence[Row]) -> None:
         names = {path: name for name, path in named.items()}
         for (path, system, variant), frame in chunks.items():
             place: dict[str, Any] = {"checkpoint": names[path], "method": system, "variant": variant}
@@ -159,7 +159,7 @@ def evaluate(
         rows_of.__getitem__,
         {name: name for name in rows_of},
         opened=str,
-        more=lambda results: add_verdicts(results, written, attributes, margin / 100),
+        more=lambda results, _: add_verdicts(results, written, attributes, margin / 100),
     )
     return replace(
         evaluation,

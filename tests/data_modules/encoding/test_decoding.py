@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.decoding import decode_answers, decode_typed_answers
+from data_modules.batching.decoding import Answer, decode_answers, decode_typed_answers
 from data_modules.batching.sets import QASet, Question
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample
@@ -49,7 +49,8 @@ def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> Non
     score = torch.where(batch.start_B == batch.cls_B, -1.0, 1.0)
     assert sorted(score.tolist()) == [-1, 1]
     (answer,) = decode_answers(data, batch, batch.start_B, batch.end_B, score, torch.tensor(null))
-    assert answer.text == text
+    assert (answer.text, answer.guess) == (text, "TOL")
+    assert answer.unknown_score == min(null) - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,12 +73,12 @@ STORY = "He had 5 red or blue kites."
 TOKENS = [(-1, -1, 0), (0, 2, 0), (3, 6, 0), (7, 8, 0), (9, 12, 0), (16, 20, 0), (21, 26, 0)]
 
 
-def said(
+def decoded(
     spans: list[tuple[float, int, int]],
     types: list[tuple[float, float, float]],
     *classes: tuple[int, float],
     question: str = "Were they red or blue?",
-) -> tuple[str, str]:
+) -> Answer:
     """The answer to windows with a best span (score, start, end), scores of yes, no and unknown, and classes
     of number and option with their scores."""
     asked = Question("q", STORY, question, ["5"], "span", "")
@@ -90,6 +91,11 @@ def said(
     of_class = [torch.tensor([value]) for pair in classes for value in pair] or [None] * 4
     batch: Any = SimpleNamespace(feature_B=torch.arange(len(spans)), shift_B=torch.zeros_like(start))
     (answer,) = decode_typed_answers(data, batch, start, end, score, torch.tensor(types), *of_class)
+    return answer
+
+
+def said(*windows: Any, **named: Any) -> tuple[str, str]:
+    answer = decoded(*windows, **named)
     return answer.text, answer.answer_type
 
 
@@ -125,3 +131,23 @@ def test_xlnets_heads_answer_the_most_probable_type_from_the_threshold_on(
     if answer[1] == "option":  # of a question without or it is the span
         found = said([(-1.0, 4, 4)], [types], number, option, question="Which colour?")
         assert found == ("red", "option")
+
+
+scores = st.floats(0, 1, width=32)
+
+
+@pytest.mark.parametrize("classes", [(), ((4, 0.1), (2, 0.1))])
+@given(st.lists(st.tuples(scores, scores, scores, scores), min_size=1, max_size=3))
+def test_the_guess_is_what_is_said_without_unknown(
+    classes: tuple[tuple[int, float], ...], windows: list[tuple[float, ...]]
+) -> None:
+    """Rationale heads say unknown where it scores above the guess; XLNet's give its probability."""
+    windows = windows[:1] if classes else windows
+    spans, types = [(window[0], 4, 6) for window in windows], [window[1:] for window in windows]
+    answer = decoded(spans, types, *classes)
+    other = decoded(spans, [(yes, no, -1.0) for yes, no, _ in types], *classes)
+    assert answer.guess == other.text == other.guess != "unknown"
+    unknown = min(window[3] for window in windows)
+    assert answer.unknown_score == (unknown if classes else unknown - other.score)
+    if not classes:
+        assert (answer.text == "unknown") == (answer.unknown_score > 0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from evaluation.answering.predictions import MISSING, Predictions
@@ -21,6 +22,7 @@ ROWS_OF: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]] = {
     "predicate-argument": lambda row: [{"id": row["id"], "answer": row["prediction"]}],
 }
 """The answers that a row of examples.jsonl holds."""
+SCORES = {"unknown_score", "guess", "guess_f1"}
 
 
 @pytest.mark.parametrize("protocol", ROWS_OF)
@@ -33,8 +35,12 @@ def test_the_same_answers_make_the_same_report(protocol: str, room: Path, tmp_pa
     at = flags.index("--checkpoint")
     rest = [*flags[:at], *flags[at + 2 :], "--predictions", str(tmp_path / "typed.jsonl")]
     answered = evaluate(tmp_path / "file", name, *rest)
-    assert answered.frame.equals(asked.frame)
-    assert examples_of(tmp_path / "file") == examples_of(tmp_path / "model")
+    frame = asked.frame  # but for the curve over scores of unknown, which a file does not have
+    if "coverage" in asked.by:
+        frame = frame[frame["coverage"] == ""].reset_index(drop=True)
+    pd.testing.assert_frame_equal(answered.frame, frame, check_dtype=False)
+    for row, of_file in zip(examples_of(tmp_path / "model"), examples_of(tmp_path / "file"), strict=True):
+        assert of_file == {name: value for name, value in row.items() if name not in SCORES}
 
 
 def test_a_question_without_a_row_is_a_failure(tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""Answers counted once more for abstention: in pairs of an original and its variant without the evidence, and
+where the data have unanswerable questions of their own.
+
+Shape letters: N rows, R resamples, C columns of sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from data_modules.schema.questions import DELETED
+from evaluation.frame import Protocol
+from evaluation.results import Results, Row
+from evaluation.shown.headlines import Said
+from evaluation.shown.lines import Lines
+from evaluation.shown.views import View
+from evaluation.statistics import Statistic, mean
+from metrics.abstention import COLUMNS, columns, measures
+
+COVERAGES = range(100, 0, -10)
+"""Percentages of a cell's rows that are answered, as the threshold of unknown falls."""
+SHARES = ("abstention_recall", "abstention_precision", "over_abstention")
+OTHERS = ("abstention_f1", "answered_f1", "grounded_f1", "reliability")
+HEADINGS = {name: name.replace("_", " ").replace("f1", "F1") for name in (*SHARES, *OTHERS)}
+CURVE = {"selective_f1": "F1 of what is answered"} | {name: HEADINGS[name] for name in SHARES}
+
+
+def _ratio(heading: str, part: str, whole: str) -> Statistic:  # of sums, the second of which is n
+    return Statistic(heading, (whole, part), lambda s_RC: s_RC[:, 2] / s_RC[:, 1], lambda s_C: s_C[1])
+
+
+ABSTENTION = Protocol(
+    title="Abstention",
+    unit="id",
+    by=("variant", "coverage"),
+    cells=[("variant", "coverage")],
+    measures={
+        **HEADINGS,  # two are shares of rows, so that 0 of n has an interval; the others:
+        **{
+            name: Statistic(HEADINGS[name], COLUMNS, lambda sums_RC, name=name: measures(sums_RC)[name])
+            for name in OTHERS
+        },
+        "abstention_precision": _ratio(HEADINGS["abstention_precision"], "refused", "abstained"),
+        "selective_f1": _ratio(CURVE["selective_f1"], "earned", "answered"),
+        "threshold": mean("threshold of unknown", "threshold"),
+    },
+    failures="",
+)
+SAID = Said("abstention_f1", "abstention F1", variant={"os", *(f"os+{variant}" for variant in DELETED)})
+VIEW = View(
+    "Abstention",
+    ("variant",),
+    HEADINGS,
+    percent=(),
+    caption="os+ts_r: the questions that have the variant, each with its original story, where it has an "
+    "answer, and without the evidence, where unknown is right. os: unanswerable questions of the data.",
+)
+FIGURE = Lines("coverage", CURVE, panels="variant", x_label="% answered, from the least score of unknown on")
+
+
+def add_abstention(results: Results, rows: Sequence[Row]) -> None:
+    """Add the numbers of ABSTENTION to a table that has its dimensions `variant` and `coverage` (empty: what
+    the model says by itself)."""
+    if counted := list(counted_rows(rows)):
+        names = list(dict.fromkeys(row["checkpoint"] for row in rows))
+        for row in ABSTENTION.results(counted, names).frame.to_dict("records"):
+            cell = {str(name): value for name, value in row.items()}
+            results.add(interval=(cell.pop("low"), cell.pop("high")), **cell)
+
+
+def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """A row of ABSTENTION for each answer in each of its cells: as the model decides and, where all answers
+    of a cell have a score of unknown, at each coverage."""
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if "failure" not in row:
+            parts.setdefault((row["checkpoint"], row["variant"]), []).append(row)
+    for (checkpoint, variant), part in parts.items():
+        place = {"checkpoint": checkpoint, "variant": "os", "coverage": ""}
+        if variant in DELETED:
+            own = {row["id"]: row for row in parts.get((checkpoint, "os"), ())}
+            part = [one for row in part if row["id"] in own for one in (own[row["id"]], row)]
+            place["variant"] = f"os+{variant}"
+        elif variant != "os" or not any(row["unanswerable"] for row in part):
+            continue
+        yield from decided(part, "f1", np.array([row["unknown"] for row in part], bool), place)
+        if part and all("unknown_score" in row for row in part):
+            score_N = np.array([row["unknown_score"] for row in part])
+            for coverage in COVERAGES:
+                threshold = np.sort(score_N)[math.ceil(len(part) * coverage / 100) - 1]
+                more = {"coverage": coverage, "threshold": threshold, "right": None}
+                yield from decided(part, "guess_f1", score_N > threshold, place | more)
+
+
+def decided(part: Sequence[Row], f1: str, abstained_N: Any, place: Row) -> Iterator[Row]:
+    """Rows of a cell, given which answers are unknown, and the field with the F1 of what is said else."""
+    columns_NC = columns(abstained_N, [row["unanswerable"] for row in part], [row["em"] for row in part])
+    for row, abstained, values_C in zip(part, abstained_N.tolist(), columns_NC.tolist(), strict=True):
+        measure = "abstention_recall" if row["unanswerable"] else "over_abstention"
+        earned = 0.0 if abstained or row["unanswerable"] else row[f1]
+        counted = {"id": row["id"], measure: abstained, "answered": not abstained, "earned": earned}
+        yield {**counted, **dict(zip(COLUMNS, values_C, strict=True)), **place}

@@ -1,0 +1,62 @@
+"""Abstention: does a model say unknown where nothing supports an answer, and only there?
+
+    abstention(abstained_N, unanswerable_N, right_N)["abstention_f1"]
+
+All measures are functions of sums over questions, so that a resample is a product of counts and sums.
+Recall, precision and F1 of abstaining: AbstentionBench (Kirichenko et al. 2025, arXiv 2506.09038);
+`grounded_f1` is Trust-Align's F1_GR (Song et al. 2025, arXiv 2409.11242).
+
+Shape letters: N questions, R resamples, C columns of sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+COLUMNS = ("unanswerable", "abstained", "refused", "right")
+"""What is summed besides the number of questions: those whose answer is unknown; those answered with unknown;
+those that are both; and exact matches in answers to the others."""
+
+
+def columns(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> Floats:
+    """The COLUMNS (N, C - 1) of questions; exact match `right_N`, in [0, 1], counts where an answerable
+    question is answered."""
+    abstained_N, unanswerable_N = np.asarray(abstained_N, bool), np.asarray(unanswerable_N, bool)
+    right_N = np.where(abstained_N | unanswerable_N, 0.0, right_N)
+    return np.stack([unanswerable_N, abstained_N, unanswerable_N & abstained_N, right_N], axis=1)
+
+
+def measures(sums_RC: Floats) -> dict[str, Floats]:
+    """All seven, (R,), from the number of questions and the sums of COLUMNS; NaN where one is not defined.
+
+    `answered_f1` is F1 of answering as a class, right or wrong, and `grounded_f1` the mean of both F1.
+    `reliability` is (right - wrong) / all: unknown counts 0, an answer to an unanswerable question is wrong.
+    """
+    all_R, unanswerable_R, abstained_R, refused_R, right_R = sums_RC.T
+    answerable_R, answered_R, over_R = all_R - unanswerable_R, all_R - abstained_R, abstained_R - refused_R
+    with np.errstate(invalid="ignore", divide="ignore"):
+        abstention_f1_R = 2 * refused_R / (unanswerable_R + abstained_R)
+        answered_f1_R = 2 * (answerable_R - over_R) / (answerable_R + answered_R)
+        return {
+            "abstention_recall": refused_R / unanswerable_R,
+            "abstention_precision": refused_R / abstained_R,
+            "abstention_f1": abstention_f1_R,
+            "over_abstention": over_R / answerable_R,
+            "answered_f1": answered_f1_R,
+            "grounded_f1": (abstention_f1_R + answered_f1_R) / 2,
+            "reliability": (2 * right_R - answered_R) / all_R,
+        }
+
+
+def abstention(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> dict[str, float]:
+    """The seven `measures` of questions.
+
+    >>> abstention([True, True, False, False], [True, False, True, False], [0, 0, 0, 1])["abstention_f1"]
+    0.5
+    """
+    columns_NC = columns(abstained_N, unanswerable_N, right_N)
+    sums_1C = np.array([[len(columns_NC), *columns_NC.sum(0)]], dtype=np.float64)
+    return {name: float(value_R[0]) for name, value_R in measures(sums_1C).items()}

@@ -1,0 +1,132 @@
+"""Abstention in the faithfulness protocol: pairs, natural unanswerable questions, curves, by naive loops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_modules.schema.questions import QAExample
+from data_modules.sources import read_questions
+from evaluation.answering import questions
+from metrics.abstention import abstention
+from metrics.intervals import RESAMPLES, SEED
+from tests.evaluation.cells import Cells
+from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.fake_answerer import install
+
+EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
+STORIES = ("--data", "stories:mixed_dev", "--limit", "60")
+Rows = list[dict[str, Any]]
+Units = dict[str, Rows]  # by question, which is drawn as a whole
+
+
+def mixed(seed: str) -> Callable[[QAExample], str]:
+    """Right, wrong, unknown, and now and then nothing."""
+
+    def rule(example: QAExample) -> str:
+        said = (*example.gold[:1], "Mars", "unknown", "unknown", "!timeout")
+        return Random(f"{seed} {example.id} {example.variant}").choice(said)
+
+    return rule
+
+
+def pairs(rows: Rows, checkpoint: str, variant: str = "ts_r") -> Units:
+    """The questions that the checkpoint answered in both stories."""
+    found: Units = {}
+    for row in rows:
+        if (row["checkpoint"], "failure" in row) == (checkpoint, False) and row["variant"] in ("os", variant):
+            found.setdefault(row["id"], []).append(row)
+    return {name: both for name, both in found.items() if len(both) == 2}
+
+
+def measured(rows: Rows) -> dict[str, float]:
+    said = [row["prediction"] == "unknown" for row in rows]
+    return abstention(said, [row["variant"] != "os" for row in rows], [row["em"] for row in rows])
+
+
+def naive(units: list[tuple[Rows, ...]]) -> dict[str, list[float]]:
+    """Measures of the last side, less those of the first if there are two, with their intervals."""
+
+    def of(sample: list[tuple[Rows, ...]]) -> np.ndarray:
+        sides = [measured([row for rows in side for row in rows]) for side in zip(*sample, strict=True)]
+        return np.array([*sides[-1].values()]) - (np.array([*sides[0].values()]) if sides[1:] else 0)
+
+    draw = np.random.default_rng(SEED)
+    drawn = [of([units[u] for u in draw.integers(0, len(units), len(units))]) for _ in range(RESAMPLES)]
+    numbers = [of(units), *np.nanquantile(drawn, [0.025, 0.975], axis=0)]
+    return dict(zip(measured(units[0][0]), np.transpose(numbers).tolist(), strict=True))
+
+
+def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both rows of a question are drawn together, and both sides of a change."""
+    install(monkeypatch, {"one": mixed("a"), "two": mixed("b")})
+    cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", "one", "two", *STORIES)
+    rows = examples_of(tmp_path / "r")
+    one, two = (pairs(rows, name) for name in ("one", "two"))
+    shared = [(one[name], two[name]) for name in one if name in two]
+    for against, units in (("", [(rows,) for rows in two.values()]), ("one", shared)):
+        for measure, expected in naive(units).items():
+            row = cells.row(measure, checkpoint="two", against=against, variant="os+ts_r")
+            assert [row["value"], row["low"], row["high"]] == pytest.approx(expected)
+        assert (row["n"], row["units"]) == (2 * len(units), len(units))
+    abstained = sum(row["prediction"] == "unknown" for both in two.values() for row in both)
+    assert cells.n("abstention_precision", checkpoint="two", variant="os+ts_r") == abstained
+    assert not (cells.frame["coverage"].astype(str) != "").any()  # words have no score
+    assert "abstention F1 (os+ts_r) " in (tmp_path / "r" / "report.md").read_text()
+
+
+def test_unanswerable_questions_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQuAD 2 has its own cell; where all questions have an answer there is none."""
+    install(monkeypatch, {"one": lambda example: {"1": "unknown", "2": "Ana"}.get(example.id, "Ben")})
+    story = "It rained. Ana and Ben slept."
+    ana = [{"text": "Ana", "answer_start": 11}]
+    asked = [{"answers": answers, "is_impossible": not answers} for answers in (ana, [], [], ana)]
+    qas = [{"id": str(i), "question": "Who?", **rest} for i, rest in enumerate(asked)]
+    for name, part in (("some", qas), ("none", [qas[0], qas[3]])):
+        document = {"data": [{"paragraphs": [{"context": story, "qas": part}]}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    command = ("faithfulness", "--checkpoint", "one", "--variants", "os", "ts_r", "--data")
+    cells = evaluate(tmp_path / "some", *command, tmp_path / "some.json")
+    measures = ("abstention_recall", "abstention_precision", "over_abstention", "reliability")
+    found = [cells(measure, checkpoint="one", variant="os") for measure in measures]
+    assert found == [0.5, 1, 0, -3 / 4]  # of three answers none is right
+    assert cells.n("abstention_recall", checkpoint="one", variant="os") == 2
+    assert cells.n("abstention_f1", checkpoint="one", variant="os+ts_r") == 4
+    cells = evaluate(tmp_path / "none", *command, tmp_path / "none.json")
+    assert set(cells.frame[cells.frame["measure"] == "abstention_f1"]["variant"]) == {"os+ts_r"}
+
+
+@pytest.mark.parametrize(("model", "data"), [("qa", "conversation_dev"), ("typed.ckpt", "mixed_dev")])
+def test_the_threshold_of_unknown_is_swept(
+    model: str, data: str, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model says unknown above 0; at a coverage, to the questions with the highest scores."""
+    real, lift = questions.decode_answers, 2.5  # with which the span model does say unknown
+    monkeypatch.setattr(questions, "decode_answers", lambda *given: real(*given[:-1], given[-1] + lift))
+    command = ("faithfulness", "--checkpoint", f"m={room / model}", "--data", f"stories:{data}")
+    cells: Cells = evaluate(tmp_path / "r", *command, "--limit", "30")
+    rows = examples_of(tmp_path / "r")
+    for row in rows:
+        assert row["unknown"] == (row["unknown_score"] > 0)
+        assert row["unknown"] or row["guess"] == row["prediction"]
+    assert model != "qa" or any(row["unknown"] and row["guess_f1"] > 0 == row["f1"] for row in rows)
+    part = [row for both in pairs(rows, "m").values() for row in both]
+    ordered = sorted(part, key=lambda row: float(row["unknown_score"]))
+    assert len({row["unknown_score"] for row in part}) == len(part) > 40
+    for coverage in range(100, 0, -10):
+        cell = {"checkpoint": "m", "variant": "os+ts_r", "coverage": coverage}
+        answered = ordered[: -(-len(part) * coverage // 100)]
+        earned = sum(row["guess_f1"] for row in answered if row["variant"] == "os")
+        assert cells("selective_f1", **cell) == pytest.approx(earned / len(answered))
+        assert cells.n("selective_f1", **cell) == len(answered)
+        assert cells("threshold", **cell) == pytest.approx(answered[-1]["unknown_score"])
+        found = abstention([row not in answered for row in part], [row["variant"] != "os" for row in part], 0)
+        for measure in ("abstention_recall", "abstention_precision", "over_abstention"):
+            assert cells(measure, **cell) == pytest.approx(found[measure], nan_ok=True)

@@ -1,0 +1,42 @@
+"""metrics/abstention.py against scikit-learn and a naive loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import precision_recall_fscore_support
+
+from metrics.abstention import abstention
+
+questions = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=30)
+
+
+@given(questions)
+def test_precision_recall_and_f1_are_those_of_scikit_learn(rows: list[tuple[bool, bool, bool]]) -> None:
+    """Of the two classes; what is 0 / 0 is not defined."""
+    abstained, unanswerable, right = zip(*rows, strict=True)
+    found = abstention(abstained, unanswerable, right)
+    (precision, _), (recall, answered_recall), (f1, answered_f1), _ = precision_recall_fscore_support(
+        np.array(unanswerable, int), np.array(abstained, int), labels=[1, 0], zero_division=np.nan
+    )
+    expected = {
+        "abstention_recall": recall,
+        "abstention_precision": precision,
+        "abstention_f1": f1,
+        "over_abstention": 1 - answered_recall,
+        "answered_f1": answered_f1,
+        "grounded_f1": (f1 + answered_f1) / 2,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
+
+
+@given(questions)
+def test_reliability_is_right_minus_wrong(rows: list[tuple[bool, bool, bool]]) -> None:
+    """However exact match is set where nothing can be right."""
+    points = 0
+    for abstained, unanswerable, right in rows:
+        if not abstained:
+            points += 1 if right and not unanswerable else -1
+    assert abstention(*zip(*rows, strict=True))["reliability"] == pytest.approx(points / len(rows))
