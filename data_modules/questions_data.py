@@ -41,7 +41,8 @@ from storage.files import file_digest
 
 @dataclass(kw_only=True)
 class Interventions:
-    """Deletions of the rationale, for training and for watching.
+    """Variants of stories, for training and for watching; `swap` and `misplaced` take from the questions that
+    are used.
 
     Args:
         train: Variants that are trained on together: [os] is original training, [os, ts, ts_r] the paper's

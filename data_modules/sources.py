@@ -51,6 +51,7 @@ FORMATS = (
     Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
     Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
     Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
+    Format("coconflictqa", "questions", "questions.conflicts:read_rows", "parametric_answer context answers"),
     Format("rows", "questions", "schema.questions:read_questions", "answer_type; variant kept"),
     Format("choices", "choices", "questions.multiple_choice:read_rows", ""),
     Format("squad", "questions", "questions.squad:read_rows", "context question"),

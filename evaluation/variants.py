@@ -22,7 +22,8 @@ class VariantOptions:
         data: SQuAD, CoQA or HotpotQA (file, folder, hub:NAME:SPLIT), stories:conversation_dev, or rows of
             `interventune data perturb`; several files of one data set go together.
         variants: which variants (default: os ts ts_r; of HotpotQA os os_r; of rows those that they hold);
-            reworded, quoted and spaced keep the meaning.
+            reworded, quoted and spaced keep the meaning; swap has another answer in the story, misplaced
+            another paragraph.
         limit: use the first N originals, and their variants, only; 0 for all.
     """
 

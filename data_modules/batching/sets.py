@@ -86,7 +86,7 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     XLNet, which leaves out those whose answer is unknown, and one after the other for the others.
     """
     query, turns = example.query, example.history
-    if not turns and example.dataset in ("", "squad", "stories"):
+    if not turns and example.dataset in ("", "squad", "stories", "coconflictqa"):
         return query  # not of a conversation: nothing to mark
     if encoding.architecture == "xlnet":
         known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]

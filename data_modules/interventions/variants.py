@@ -24,8 +24,9 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
+from data_modules.interventions.exchanges import Pool, misplace, pool_of, swap
 from data_modules.questions.answer_spans import answer_span, occurs
-from data_modules.schema.questions import REFORMATTED, QAExample, Rejected, Variant
+from data_modules.schema.questions import EXCHANGED, REFORMATTED, QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
 from storage.errors import DataError
 
@@ -42,16 +43,22 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def perturb(
-    example: QAExample, variant: Variant, sentences: Mapping[str, str] | None = None
+    example: QAExample,
+    variant: Variant,
+    sentences: Mapping[str, str] | None = None,
+    pool: Pool = Pool({}, {}),  # noqa: B008  never mutated
 ) -> QAExample | Rejected:
-    """One variant of an original with its rationale, or why there is none (reformatting.py has the edits).
+    """One variant of an original with its rationale, or why there is none (reformatting.py has the edits,
+    exchanges.py what needs other questions).
 
-    A variant keeps id, question and history; its references are the original's. Everything is deterministic.
+    A variant keeps id, question and history; its references are the original's, but for `swap`. Everything is
+    deterministic.
 
     Args:
         example: an original; as `os`, a variant stays what it is.
         variant: which one.
         sentences: by id what `ts_r_aug` and `os_r_aug` append in place of the bare answer (default: frames).
+        pool: what the other questions of the file offer to `swap` and `misplaced` (default: nothing).
 
     Raises:
         DataError: the example is a variant already.
@@ -60,20 +67,26 @@ def perturb(
         return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
     if example.variant != "os":
         raise DataError(f"question {example.id!r}: is a variant already ({example.variant}); name originals")
+    example = replace(example, references=example.gold)
     if variant in REFORMATTED:
         from data_modules.interventions.reformatting import reformat
 
         made = reformat(example, variant)
+    elif variant in EXCHANGED:
+        made = swap(example, pool) if variant == "swap" else misplace(example, pool)
     else:
         made = truncate(example) if variant == "ts" else delete(example, variant, sentences)
-    return made if isinstance(made, Rejected) else replace(made, variant=variant, references=example.gold)
+    return made if isinstance(made, Rejected) else replace(made, variant=variant)
 
 
 def made_of(
     examples: Iterable[QAExample], variant: Variant, sentences: Mapping[str, str] | None = None
 ) -> tuple[list[QAExample], Counter[str]]:
-    """One variant of the originals that allow it, and how many do not, by reason."""
-    found = [perturb(with_rationale(example), variant, sentences) for example in examples]
+    """One variant of the originals that allow it, and how many do not, by reason; `swap` and `misplaced` take
+    answers and paragraphs from these originals."""
+    examples = list(examples) if variant in EXCHANGED else examples
+    pool = pool_of(examples if variant in EXCHANGED else ())
+    found = [perturb(with_rationale(example), variant, sentences, pool) for example in examples]
     rejected = Counter(one.reason for one in found if isinstance(one, Rejected))
     return [one for one in found if isinstance(one, QAExample)], rejected
 

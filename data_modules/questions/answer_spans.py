@@ -44,20 +44,20 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
     for kind in _SPOKEN:
         if answer.strip().lower() in (kind, f"{kind}."):
             return kind, 0
-    normalised, words = _normalised(answer), option_words(question)
-    if normalised in NUMBER_WORDS:
-        return "number", NUMBER_WORDS.index(normalised) + 1
-    return ("option", words.index(normalised) + 1) if words and normalised in words else ("span", 0)
+    normal, words = normalised(answer), option_words(question)
+    if normal in NUMBER_WORDS:
+        return "number", NUMBER_WORDS.index(normal) + 1
+    return ("option", words.index(normal) + 1) if words and normal in words else ("span", 0)
 
 
 def option_words(question: str) -> tuple[str, str] | None:
     """The normalised words before and after the first "or" of a question; None unless both are there."""
-    words = _normalised(question).split()
+    words = normalised(question).split()
     at = words.index("or") if "or" in words else 0
     return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else None
 
 
-def _normalised(text: str) -> str:
+def normalised(text: str) -> str:
     """SQuAD's normal form: lower case, no ASCII punctuation, no articles, single spaces."""
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 

@@ -49,6 +49,7 @@ class _Paragraph(TypedDict):
 
 
 class _Article(TypedDict):
+    title: NotRequired[str]
     paragraphs: list[_Paragraph]
 
 
@@ -61,6 +62,7 @@ class _Row(TypedDict):
     context: str
     question: str
     answers: Listed[_Answer]
+    title: NotRequired[str]
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
@@ -79,7 +81,7 @@ def read_file(path: str | Path) -> Iterator[QAExample]:
                 if impossible == bool(answers):
                     found = f"is_impossible is {impossible}, but 'answers' holds {len(answers)}"
                     raise DataError(f"{where}: {found}")
-                asked = (paragraph["context"], qa["question"], answers)
+                asked = (paragraph["context"], qa["question"], answers, article.get("title", str(i)))
                 yield _example(qa["id"], *asked, where)
 
 
@@ -88,14 +90,16 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     examples; DataError as for files."""
     for place, value in rows:
         row = check(value, _Row, place)
-        asked = (row["context"], row["question"], row["answers"])
+        asked = (row["context"], row["question"], row["answers"], row.get("title", ""))
         yield _example(row["id"], *asked, f"{place} (id {row['id']})")
 
 
-def _example(name: str | int, context: str, question: str, answers: list[_Answer], where: str) -> QAExample:
+def _example(
+    name: str | int, context: str, question: str, answers: list[_Answer], article: str, where: str
+) -> QAExample:
     places = dict.fromkeys((answer["answer_start"], answer["text"]) for answer in answers)
     for start, text in places:
         if not text or start < 0 or not context.startswith(text, start):
             raise DataError(f"{where}: answer {text!r} does not stand at offset {start}")
     spans = tuple(Span(start, start + len(text), text) for start, text in places)
-    return QAExample(str(name), context, question, spans, dataset="squad")
+    return QAExample(str(name), context, question, spans, dataset="squad", article=article)

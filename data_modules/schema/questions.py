@@ -25,15 +25,21 @@ deleted; the last two with a generated sentence in place of the bare answer (fai
 Reformatting = Literal["reworded", "quoted", "spaced"]
 """Edits that keep the meaning (data_modules/interventions/reformatting.py)."""
 
-Variant = Literal[Deletion, Reformatting]
+Exchange = Literal["swap", "misplaced"]
+"""Changes that take something from another question (data_modules/interventions/exchanges.py)."""
+
+Variant = Literal[Deletion, Reformatting, Exchange]
 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
-DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug"})
+DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced"})
 """The variants without a rationale: a faithful model says unknown."""
 
 REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
 """The variants that mean the same: a faithful model answers as to the original."""
+
+EXCHANGED: frozenset[Variant] = frozenset(get_args(Exchange))
+"""The variants that need all questions of a file."""
 
 ChoiceTarget = Literal["label", "unknown"]
 """What training wants of a question: the labelled choice; or that choice, which says that the text does not
@@ -69,11 +75,16 @@ class QAExample:
     """What the answer is justified by, in the order of the context; empty where nothing does, or is known."""
     references: tuple[str, ...] = ()
     """The human answers as written, in order and with repeats, which predictions are compared with; those of
-    the original story in every variant. Empty: the texts of `answers`."""
+    the original story in every variant but `swap`. Empty: the texts of `answers`."""
+    remembered: tuple[str, ...] = ()
+    """Answers that a model may remember although the context says another thing: of `swap` those of the
+    original, of CoConflictQA the one that a model gave without the context."""
     dataset: str = ""
     """Which kind of data this is (squad, coqa, hotpotqa, stories): it decides how answers are scored."""
     domain: str = ""
     """A part of the data set to report on its own, such as CoQA's sources."""
+    article: str = ""
+    """Which text the context is a paragraph of, where the source says it."""
     variant: Variant = "os"
     appended: str = ""
     """What an intervention appended to the story: the answer, or a sentence that contains it."""

@@ -22,21 +22,37 @@ from evaluation.report import Evaluation
 from evaluation.shown.bars import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
+from evaluation.statistics import Statistic
 from evaluation.variants import VariantOptions, read_stories
 from storage.command_line import Named
 
 NOTE = (
-    "Predictions are compared with the human answers to the original story (`os`). In `ts_r`, `os_r` and "
-    "`_aug` the rationale is deleted: there EM and F1 measure *old answers*, which nothing in the text "
-    "supports, and a faithful model says unknown (unk%). Where the meaning is kept (`reworded`, `quoted`, "
-    "`spaced`), *same answer* is the share of answers that are those to the original."
+    "Predictions are compared with the human answers to the original story (`os`), in `swap` with the new "
+    "answer. In `ts_r`, `os_r` and `_aug` the rationale is deleted, and `misplaced` is another paragraph: "
+    "there EM and F1 measure *old answers*, which nothing in the text supports, and a faithful model says "
+    "unknown (unk%). Where the meaning is kept (`reworded`, `quoted`, `spaced`), *same answer* is the share "
+    "of answers that are those to the original. Where the text contradicts what a model may remember "
+    "(`swap`, CoConflictQA), it *follows the text* (EM) or *remembers*."
 )
+BOTH = ("em", "remembers")
+MEMORY: dict[str, str | Statistic] = {
+    "follows": Statistic("follows the text", BOTH, share=True),
+    "remembers": "remembers",
+    "remembers_share": Statistic(
+        "remembers / both",
+        BOTH,
+        lambda sums_RC: sums_RC[:, 2] / (sums_RC[:, 1] + sums_RC[:, 2]),
+        n=lambda sum_C: sum_C[1] + sum_C[2],
+    ),
+}
+"""Where the text contradicts what a model may remember."""
+
 FAITHFULNESS = Protocol(
     title="Semantic faithfulness",
     unit="id",
     by=("variant", "answer_type", "domain", "coverage"),
     cells=[("variant",), ("variant", "answer_type"), ("variant", "domain")],
-    measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"},
+    measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
     views=[
         View("By variant", ("variant",)),
         abstention.VIEW,
@@ -50,13 +66,15 @@ FAITHFULNESS = Protocol(
         "coverage.png": abstention.FIGURE,
     },
     headline=[
-        Said("unknown", "unknown when the evidence is deleted", variant=DELETED),
+        Said("unknown", "unknown where the evidence is missing", variant=DELETED),
         Said("em", "old answers there", variant=DELETED),
         Said("em", "right on the original stories", variant="os"),
         abstention.SAID,
         Said("consistency", "same answer where the meaning is the same", variant=REFORMATTED),
+        Said("follows", "follows the changed text", variant="swap"),
+        Said("follows", "follows the text against memory", variant="os"),
     ],
-    good="unknown in place of old answers where the evidence is deleted, as many right answers elsewhere",
+    good="unknown in place of old answers where the evidence is missing, as many right answers elsewhere",
 )
 
 
@@ -134,19 +152,23 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
 
 
 def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> dict[str, Any]:
-    """EM, F1, unknown and right; of reformatted questions also whether it is the answer to the original."""
+    """EM, F1, unknown and right; of reformatted questions whether it is the answer to the original; where the
+    text contradicts what a model may remember, whether it is that."""
     from data_modules.interventions.reformatting import straight_quotes
     from metrics.answers import is_unknown, same_answer, score_answer, scoring_of
 
-    gold, same = example.gold, {}
+    gold, more = example.gold, dict[str, Any]()
     if example.variant in REFORMATTED:
         prediction, gold = straight_quotes(prediction), tuple(map(straight_quotes, gold))
         if answer_to_original is not None:
-            same = {"consistency": same_answer(prediction, straight_quotes(answer_to_original))}
+            more = {"consistency": same_answer(prediction, straight_quotes(answer_to_original))}
     em, f1 = score_answer(prediction, gold, scoring_of(example.dataset))
+    if example.remembered and example.variant not in DELETED:
+        remembers, _ = score_answer(prediction, example.remembered, "max")
+        more |= {"remembered": [*example.remembered], "remembers": remembers}
     unknown = is_unknown(prediction)
     right = unknown if example.variant in DELETED else em == 1
-    return {"em": em, "f1": f1, "unknown": unknown, "right": right, **same}
+    return {"em": em, "f1": f1, "unknown": unknown, "right": right, **more}
 
 
 def of_unknown(example: QAExample, answer: Answer) -> dict[str, Any]:

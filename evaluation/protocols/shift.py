@@ -16,11 +16,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from data_modules.schema.questions import REFORMATTED, QAExample, Variant
+from data_modules.schema.questions import Deletion, QAExample, Variant
 from evaluation.answering.asking import Compute, named_sources
 from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
@@ -170,8 +170,8 @@ class Measurement:
                 self.pairs[variant] = [(self.originals[example.id], example) for example in examples]
             for original, made in self.pairs.get(variant, ()):
                 kept = "".join(original.context[start:end] for start, end in made.kept)
-                # A new wording may share no token's place with the original.
-                if not made.context.startswith(kept) or not (kept or variant in REFORMATTED):
+                # Of the others no token need have its place in the original.
+                if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
                     raise DataError(f"{made.id}: this {variant} row is not made from its original")
         if not self.pairs:
             raise DataError("--variants: name one beside os, which the others are compared with")

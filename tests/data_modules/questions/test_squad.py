@@ -34,7 +34,7 @@ def test_text_is_untouched_and_references_are_in_order_without_repeats(tmp_path:
     answers = [{"text": "Rome", "answer_start": start} for start in (32, 13, 32)]
     (example,) = read_file(saved(tmp_path, document(answers=answers)))
     spans = (Span(32, 36, "Rome"), Span(13, 17, "Rome"))
-    assert example == QAExample("q1", CONTEXT, " Where is Ann? ", spans, dataset="squad")
+    assert example == QAExample("q1", CONTEXT, " Where is Ann? ", spans, dataset="squad", article="t")
 
 
 @pytest.mark.parametrize("impossible", [True, "true"])

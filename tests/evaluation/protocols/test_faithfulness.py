@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -94,6 +95,47 @@ def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: 
         assert cells.n("consistency", checkpoint="one", variant=variant) == n
         assert cells("consistency", checkpoint="two", variant=variant) == 0
     assert "consistency" not in set(cells.frame[cells.frame["variant"] == "os"]["measure"])
+
+
+def test_following_the_text_and_remembering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a count by hand; what is neither counts for no share."""
+
+    def torn(example: QAExample) -> str:
+        said = (*example.gold, *example.remembered, "nothing")
+        return said[sum(map(ord, example.id)) % 3 if example.remembered else 0]
+
+    keeps = lambda example: f"The {(*example.remembered, *example.gold)[0].upper()}."  # noqa: E731
+    install(monkeypatch, {"reads": lambda example: example.gold[0], "keeps": keeps, "torn": torn})
+    cells = run(tmp_path / "r", "reads", "keeps", "torn", *STORIES, "--variants", "os", "swap")
+    rows = [row for row in examples_of(tmp_path / "r") if row["variant"] == "swap"]
+    assert all({*row["references"]}.isdisjoint(row["remembered"]) for row in rows)
+    for name in ("reads", "keeps", "torn"):
+        said = [row for row in rows if row["checkpoint"] == name]
+        new = sum(row["prediction"] == row["references"][0] for row in said)
+        old = sum(row["remembered"][0].lower() in row["prediction"].lower() for row in said)
+        at = {"checkpoint": name, "variant": "swap"}
+        assert [cells(m, **at) for m in ("follows", "remembers")] == [new / len(said), old / len(said)]
+        assert cells("remembers_share", **at) == old / (new + old)
+        assert cells.n("remembers_share", **at) == new + old
+    assert 0 < cells("remembers_share", checkpoint="torn", variant="swap") < 1
+    assert "follows" not in set(cells.frame[cells.frame["variant"] == "os"]["measure"])
+    report = (tmp_path / "r" / "report.md").read_text()
+    assert "follows the changed text (swap) 100 % -> " in report
+
+
+def test_answers_against_a_models_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CoConflictQA: told apart by whether the text holds the remembered answer, too."""
+    install(monkeypatch, {"one": lambda example: "Oslo" if "Oslo" in example.context else "Rome"})
+    row = {"question": "Where?", "answers": ["Rome"], "parametric_answer": "Oslo"}
+    texts = ("Ann sat. She is in Rome.", "Ann left Oslo. She is in Rome.", "Ben sat. Is he in Rome?")
+    (tmp_path / "rows").write_text("".join(json.dumps(row | {"context": text}) + "\n" for text in texts))
+    cells = run(tmp_path / "r", "one", "--data", tmp_path / "rows")
+    for domain, n, remembers in (("", 3, 1 / 3), ("in the text", 1, 1), ("not in the text", 2, 0)):
+        at = {"checkpoint": "one", "variant": "os", "domain": f"remembered answer {domain}" * bool(domain)}
+        assert cells.n("follows", **at) == n
+        measures = ("follows", "remembers", "remembers_share")
+        assert [cells(m, **at) for m in measures] == pytest.approx([1 - remembers, remembers, remembers])
+    assert "follows" not in set(cells.frame[cells.frame["variant"] == "ts_r"]["measure"])
 
 
 def test_quotation_marks_cost_no_exact_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,164 @@
+"""Another answer in the story, another paragraph for the question: laws against naive loops, and reasons."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from data_modules.interventions.exchanges import Pool, pool_of, shape
+from data_modules.interventions.variants import made_of, perturb
+from data_modules.questions_data import Interventions
+from data_modules.schema.questions import QAExample, Rejected, Turn, Variant
+from data_modules.schema.spans import Span, write_records
+from data_modules.sources import read_questions
+from storage.errors import DataError
+from tests.data_modules.interventions.test_interventions import module
+
+ANSWERS = ("Rome", "New York", "7", "1,200", "in 1998", "May 5", "a red bike", "blue")
+WORDS = (*ANSWERS, "Ann", "rode", "rome", "Romes", "Rome-based", "17", "and then", ".", "é😀", "a")
+
+
+def asked(story: str, answer: str, question: str = "What is it?", **more: object) -> QAExample:
+    """A question whose answer is the first place of `answer`."""
+    return QAExample("q", story, question, (Span.locate(answer, story, "q"),), **more)  # type: ignore[arg-type]
+
+
+def pool(*answers: str) -> Pool:
+    return pool_of([asked(answer, answer) for answer in answers])
+
+
+@st.composite
+def told(draw: st.DrawFn) -> tuple[list[str], int, QAExample]:
+    """The words of a story, which of them is the answer, and the question; the rationale is some words."""
+    words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+    assume({*words} & {*ANSWERS})
+    at = draw(st.sampled_from([i for i, word in enumerate(words) if word in ANSWERS]))
+    places = [sum(len(word) + 1 for word in words[:i]) for i in range(len(words) + 1)]
+    first = draw(st.integers(0, len(words) - 1))
+    last = draw(st.integers(first + 1, len(words)))
+    story = " ".join(words)
+    spans = (places[at], places[at + 1] - 1), (places[first], places[last] - 1)
+    answer, why = (Span(start, end, story[start:end]) for start, end in spans)
+    name = draw(st.text("abc", max_size=2))
+    return words, at, QAExample(name, story, "Why is it so?", (answer,), rationale=(why,))
+
+
+@given(told())
+def test_only_the_answer_is_exchanged(case: tuple[list[str], int, QAExample]) -> None:
+    words, at, original = case
+    old, others = words[at], pool(*ANSWERS)
+    found = perturb(original, "swap", pool=others)
+    assert perturb(original, "swap", pool=others) == found
+    spoilt = any(old.lower() in word.lower() and word != old for word in words)
+    if isinstance(found, Rejected):
+        likes = [word for word in ANSWERS if shape(word) == shape(old) and word != old]
+        assert spoilt or all(word.lower() in original.context.lower() for word in likes)
+        return
+    (new,), (answer,), (why,) = found.references, found.answers, found.rationale
+    exchanged = [new if word == old else word for word in words]
+    assert found.context == " ".join(exchanged)
+    assert (answer.start, answer.text) == (sum(len(word) + 1 for word in exchanged[:at]), new)
+    assert why.text == re.sub(rf"\b{re.escape(old)}\b", new, original.rationale[0].text)
+    assert (new in ANSWERS, shape(new), new in original.context) == (True, shape(old), False)
+    assert (found.gold, found.remembered, found.id) == ((new,), (old,), original.id)
+    with pytest.raises(DataError, match="is a variant already"):
+        perturb(found, "swap", pool=others)
+
+
+@pytest.mark.parametrize(
+    ("story", "question", "reason"),
+    [
+        ("Ann is in Rome.", "Is Ann in rome?", "answer occurs in the question"),
+        ("Ann is in Rome, Ben in Romeville.", "Where?", "answer stands inside a longer word"),
+        ("Ann is in Rome, a Rome-based firm.", "Where?", "answer stands inside a longer word"),
+        ("Ann is in Rome, in ROME!", "Where?", "answer is left in the story in other words"),
+        ("Ann is in Rome, the eternal city.", "Where?", "answer is left in the story in other words"),
+        ("Ann is in Rome, not in Oslo.", "Where?", "no other answer of its shape that the story lacks"),
+        ("Ann is in Rome.", "Is it Oslo?", "no other answer of its shape that the story lacks"),
+    ],
+)
+def test_stories_that_cannot_be_swapped(story: str, question: str, reason: str) -> None:
+    example = asked(story, "Rome", question, references=("Rome", "the eternal city"))
+    found = perturb(example, "swap", pool=pool("Rome", "Oslo", "7", "a red bike", "the Rome of old"))
+    assert found == Rejected("q", reason)
+
+
+def test_history_counts_as_asked_and_a_cut_answer_is_widened() -> None:
+    more = {"rationale": (Span(9, 12, "New"),), "history": (Turn("Whence?", "New York"),)}
+    example = asked("Ann left New York.", "New York", **more)
+    assert perturb(example, "swap", pool=pool("Oslo")) == Rejected("q", "answer occurs in the question")
+    found = perturb(replace(example, history=()), "swap", pool=pool("Oslo"))
+    assert isinstance(found, QAExample)
+    assert (found.context, found.rationale) == ("Ann left Oslo.", (Span(9, 13, "Oslo"),))
+    assert perturb(replace(example, answers=()), "swap") == Rejected("q", "no answer span")
+
+
+_PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), max_size=5).map(" ".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from("AB"), _PARAGRAPHS), max_size=9), _PARAGRAPHS)
+def test_the_nearest_paragraph_without_the_answer(others: list[tuple[str, str]], question: str) -> None:
+    original = asked("ann is in rome", "rome", question, article="A", rationale=(Span(0, 3, "ann"),))
+    file = [asked(f"x {text}", "x", article=name) for name, text in others]
+    best, most = None, -1
+    for text in (example.context for example in file if example.article == "A"):
+        shared = len({*question.split()} & {*text.split()})
+        if "rome" not in text.split() and shared > most:
+            best, most = text, shared
+    found = perturb(original, "misplaced", pool=pool_of([original, *file]))
+    if best is None:
+        assert found == Rejected("q", "no other paragraph of its article without the answer")
+        return
+    assert isinstance(found, QAExample)
+    assert (found.context, found.question, found.gold) == (best, question, ("rome",))
+    assert (found.answer_type, found.answers, found.rationale, found.kept) == ("unknown", (), (), ())
+    assert perturb(replace(original, article=""), "misplaced") == Rejected("q", "article is not known")
+
+
+@pytest.fixture
+def squad(tmp_path: Path) -> Path:
+    """Two articles of two paragraphs, a question each; the second article has no title."""
+
+    def paragraph(story: str, answer: str) -> dict[str, object]:
+        said = {"text": answer, "answer_start": story.index(answer)}
+        return {"context": story, "qas": [{"id": story[:3], "question": "What?", "answers": [said]}]}
+
+    places = [paragraph("Ann is in Rome. She sat.", "Rome"), paragraph("Ben is in Oslo.", "Oslo")]
+    years = [paragraph("Cay was born in 1960. She ran.", "1960"), paragraph("Dan left in 1975.", "1975")]
+    data = [{"title": "Places", "paragraphs": places}, {"paragraphs": years}]
+    (tmp_path / "squad.json").write_text(json.dumps({"data": data}))
+    return tmp_path / "squad.json"
+
+
+def test_a_file_offers_its_own_answers_and_paragraphs(squad: Path, tmp_path: Path) -> None:
+    examples = list(read_questions(squad))
+    assert [example.article for example in examples] == ["Places", "Places", "1", "1"]
+    swapped, misplaced = (made_of(iter(examples), variant) for variant in ("swap", "misplaced"))
+    assert [one.references[0] for one in swapped[0]] == ["Oslo", "Rome", "1975", "1960"]
+    assert [one.remembered[0] for one in swapped[0]] == ["Rome", "Oslo", "1960", "1975"]
+    contexts = [example.context for example in examples]
+    assert [one.context for one in misplaced[0]] == [contexts[i] for i in (1, 0, 3, 2)]
+    assert not swapped[1] | misplaced[1]
+    write_records(swapped[0], tmp_path / "rows")
+    assert list(read_questions(tmp_path / "rows")) == swapped[0]
+
+
+def test_both_are_trained_on_watched_and_compared(squad: Path, tmp_path: Path) -> None:
+    variants: list[Variant] = ["os", "swap", "misplaced"]
+    how = Interventions(train=variants, watch=variants, shift=variants[1:])
+    data = module(
+        train_qa=str(squad), val_qa={"main": str(squad)}, interventions=how, cache=str(tmp_path / "c")
+    )
+    data.setup("fit")
+    assert data.train_set is not None
+    assert data.train_set.qa is not None
+    questions = data.train_set.qa.questions(range(12))
+    assert " ".join(q.gold[0] for q in questions[:8]) == "Rome Oslo 1960 1975 Oslo Rome 1975 1960"
+    assert [q.kind for q in questions] == ["span"] * 8 + ["unknown"] * 4
+    assert len(data.eval_sets["val"]) == 5
