@@ -85,6 +85,13 @@ def read_groups(*sources: str | Path) -> Iterator[Group]:
         yield from (record.group for record in read_scored(source))
 
 
+def held_by(source: str) -> Literal["groups", "questions"]:
+    """What a source holds, groups where it has both; DataError as for questions."""
+    with suppress(DataError):
+        return "groups" if next(read_groups(source)) else "questions"
+    return "questions" if next(read_questions(source)) else "groups"
+
+
 def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
     """Groups with the scores, targets and answers that their source gives; DataError as for questions."""
     for record in _read(str(source), "groups"):

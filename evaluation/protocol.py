@@ -36,7 +36,9 @@ P = "evaluation.protocols."
 
 PROTOCOLS: tuple[Row, ...] = (
     Row("bias", P + "bias.command:evaluate", "group bias: gamma, eta, mu per class of advice (UnQover, LEI)"),
-    Row("faithfulness", P + "faithfulness:evaluate", "F1, EM and unknown after deleting the rationale"),
+    Row(
+        "faithfulness", P + "faithfulness.command:evaluate", "F1, EM, abstention after deleting the evidence"
+    ),
     Row("shift", P + "shift:evaluate", "cosine similarity and CKA of embeddings"),
     Row("negation", P + "yes_or_no:negation", "whether answers turn when the story is negated"),
     Row("predicate-argument", P + "yes_or_no:predicate_argument", "which thing has which colour: yes or no"),

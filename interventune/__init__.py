@@ -23,16 +23,16 @@ if TYPE_CHECKING:
         score_groups,
         train,
     )
-    from training.probe import LightningProbe, TransformersProbe, probe
+    from interventune.probe import LightningProbe, Probe, TransformersProbe
 
 __all__ = [
     "LightningProbe",
+    "Probe",
     "TransformersProbe",
     "answer",
     "evaluate",
     "group_bias",
     "load_checkpoint",
-    "probe",
     "read_groups",
     "read_questions",
     "score_groups",
@@ -43,5 +43,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "training.probe" if name.lower().endswith("probe") else "interventune.api"
+    module = "interventune.probe" if name.endswith("Probe") else "interventune.api"
     return getattr(import_module(module), name)

@@ -119,6 +119,20 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
     return merged(stored(backbone, found, options, new_head=level)).eval(), info
 
 
+def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
+    """The modules of transformers' model for span answers, or causal one, under heads of ours; DataError for
+    another kind, which `path` names."""
+    from models.pretrained import architecture_of
+
+    architecture = architecture_of(pretrained.config, path, type(pretrained).__name__)
+    row = ARCHITECTURES[architecture]
+    head = pretrained.get_output_embeddings() if row.causal else hasattr(pretrained, row.span_head[-1])
+    if not head:
+        wanted = "causal language model" if row.causal else "model for question answering"
+        raise DataError(f"{path}: a {type(pretrained).__name__} is no {wanted}")
+    return cast(EncoderModel, heads_class("causal" if row.causal else "span")(pretrained, architecture))
+
+
 def stored(backbone: Backbone, kind: type[M], options: dict[str, Any], *, new_head: int = logging.INFO) -> M:
     """A model of this kind out of what the checkpoint of `backbone` holds: its own heads, else encoder and
     span head, for `choice` the encoder alone. The adapter of a checkpoint with the same heads stays apart.

@@ -48,10 +48,15 @@ def folder_architecture(path: str) -> str:
     """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; DataError where
     there is no model, or none of these."""
     config = read_config(path)
+    return architecture_of(config, path, str((config.architectures or [""])[0]))
+
+
+def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str:
+    """The same of a model's configuration and class."""
     for name, row in ARCHITECTURES.items():
         if row.model_type == config.model_type:
             return name
-    if str((config.architectures or [""])[0]).endswith(("ForCausalLM", "LMHeadModel")):
+    if class_name.endswith(("ForCausalLM", "LMHeadModel")):
         return "causal"
     raise DataError(f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}")
 

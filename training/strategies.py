@@ -6,7 +6,7 @@ the same one file as from any other strategy. Evaluation needs room for the whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -94,21 +94,39 @@ class FullyShardedStrategy(ModelParallelStrategy):
             set_optimizer_state_dict(self.model, optimizer, by_name, options=WHOLE)
 
     def on_validation_start(self) -> None:
-        """Collect the parameters once: then processes may have different numbers of batches."""
-        for unit in self._units():
-            unit.unshard()
-            unit.set_reshard_after_forward(False, recurse=False)
+        collect(self.model)
 
     def on_validation_end(self) -> None:
-        for unit in self._units():
-            unit.set_reshard_after_forward(unit is not self.model, recurse=False)
-            unit.reshard()
+        release(self.model)
 
     on_test_start = on_predict_start = on_validation_start
     on_test_end = on_predict_end = on_validation_end
 
-    def _units(self) -> Iterator[FSDPModule]:
-        return (module for module in self.model.modules() if isinstance(module, FSDPModule))
+
+def collect(model: nn.Module) -> None:
+    """Let every process hold all parameters: then processes may have different numbers of batches."""
+    units = _units(model)
+    for root in units[:1]:  # which torch wants to be entered before its parts
+        root.enter = lambda: None
+        register_fsdp_forward_method(root, "enter")
+        root.enter()
+        del root.enter
+    for unit in units:
+        unit.unshard()
+        unit.set_reshard_after_forward(False, recurse=False)
+
+
+def release(model: nn.Module) -> None:
+    """Let every process hold its own share again."""
+    units = _units(model)
+    for unit in units:
+        unit.set_reshard_after_forward(unit is not units[0], recurse=False)
+        unit.reshard()
+
+
+def _units(model: nn.Module) -> list[Any]:
+    """The root first."""
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 
 def _renamed(state: Mapping[str, Any], new: Mapping[Any, Any]) -> dict[str, Any]:

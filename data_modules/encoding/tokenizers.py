@@ -41,8 +41,13 @@ def _pretrained(source: str, what: str) -> Any:
     from transformers import AutoTokenizer
 
     with as_data_error(what):
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    if not tokenizer.is_fast:
+        return usable(AutoTokenizer.from_pretrained(source, trust_remote_code=False), what)
+
+
+def usable(tokenizer: Any, what: str) -> Any:
+    """The same tokenizer of transformers, with a token for padding; DataError where offsets or words are
+    missing."""
+    if not getattr(tokenizer, "is_fast", False):
         raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # What transformers 5 makes of a folder with a model and no tokenizer: every word unknown.

@@ -7,7 +7,7 @@ D hidden.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,14 +18,15 @@ from torch import Tensor
 from transformers.utils.logging import disable_progress_bar
 
 from data_modules.batching.group_set import GroupSet
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
+from data_modules.batching.sets import QASet
+from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id, usable
 from data_modules.encoding.windows import Encoding
 from evaluation.answering.asking import Asking, Compute
 from evaluation.answering.interface import Answer, Answerer
 from evaluation.answering.sharing import shared
 from models.backbones import EncoderModel, pick_device
 from models.build import fingerprint
-from models.checkpoint import load
+from models.checkpoint import from_pretrained, load
 from models.heads.span import QAModel
 from models.row_scores import score_rows
 
@@ -43,35 +44,49 @@ def hold_weights(model: torch.nn.Module, dtype: str) -> None:
         parameter.data = parameter.data.to(getattr(torch, dtype))
 
 
+Held = tuple[Any, Any, dict[str, Any]]
+"""A model on its device, its tokenizer, and options of its encoding."""
+
+
+def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
+    """What a checkpoint holds; ValueError where it cannot be used, or there is no such device."""
+    disable_progress_bar()  # of reading weights, a blink
+    model, info = load(path, kind)
+    device = pick_device(compute.device)
+    if model.heads == "causal" and compute.dtype != "auto":
+        hold_weights(model, compute.dtype)
+    elif compute.dtype not in ("auto", "float32"):  # in which torch's own attention is the faster one
+        from models.cpu_kernels import use_kernels
+
+        use_kernels(model)
+    try:
+        tokenizer = load_tokenizer(info.tokenizer, model.architecture)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return model.to(device), tokenizer, info.encoding
+
+
 class Checkpoint(Answerer):
-    """What both kinds of checkpoints share: a model with its own tokenizer, on a device. ValueError where it
-    cannot be used, tokenizer and model do not fit, or there is no such device."""
+    """What both kinds of checkpoints share: a model with its own tokenizer, on a device, from files or (see
+    `lent`) `held` by somebody else. ValueError where it cannot be used, tokenizer and model do not fit, or
+    there is no such device."""
 
     kind: ClassVar[type[EncoderModel]]
     """The models that can be asked."""
     encoding_class: ClassVar[type]
     """How text becomes their rows."""
 
-    def __init__(self, path: str, compute: Compute) -> None:
-        disable_progress_bar()  # of reading weights, a blink
+    def __init__(self, path: str, compute: Compute, held: Held | None = None) -> None:
         self.path, self.batch_size = path, compute.batch_size
         self.dtype = "float32" if compute.dtype == "auto" else compute.dtype
-        model, info = load(path, self.kind)
-        self.device = pick_device(compute.device)
-        self.is_decoder = model.heads == "causal"
-        if self.is_decoder and compute.dtype != "auto":
-            hold_weights(model, self.dtype)
-        elif self.dtype != "float32":  # in which torch's own attention is the faster one
-            from models.cpu_kernels import use_kernels
-
-            use_kernels(model)
-        self.model: Any = model.to(self.device)
+        self.model, self.tokenizer, options = held or from_files(path, self.kind, compute)
+        self.device = next(self.model.parameters()).device
+        self.is_decoder = self.model.heads == "causal"
         try:
-            self.tokenizer = load_tokenizer(info.tokenizer, model.architecture)
-            self.encoding = self.encoding_class(**info.encoding)
+            self.encoding = self.encoding_class(**options)
         except (TypeError, ValueError) as error:  # TypeError: an option that this version does not know
             raise ValueError(f"{path}: {error}") from error
-        words, embeddings = len(self.tokenizer), model.config.vocab_size
+        words, embeddings = len(self.tokenizer), self.model.config.vocab_size
         if words > embeddings:
             raise ValueError(f"{path}: its tokenizer has {words} tokens, its model {embeddings} embeddings")
 
@@ -107,9 +122,11 @@ class QuestionCheckpoint(Checkpoint):
 
     kind = QAModel
     encoding_class = Encoding
+    sets: dict[Any, QASet] | None = None
+    """Of a model that is asked the same again."""
 
-    def __init__(self, path: str, asking: Asking) -> None:
-        super().__init__(path, asking)
+    def __init__(self, path: str, asking: Asking, held: Held | None = None) -> None:
+        super().__init__(path, asking, held)
         encoding: Encoding = self.encoding
         if asking.chat == "never" and self.is_decoder:
             encoding = replace(encoding, prompts=replace(encoding.prompts, chat="never"))
@@ -121,6 +138,13 @@ class QuestionCheckpoint(Checkpoint):
     def identity(self) -> dict[str, Any]:
         more = {"max_new_tokens": self.max_new_tokens, "may_abstain": self.may_abstain}
         return {**super().identity, **more}
+
+    def question_set(self, examples: Sequence[QAExample], may_abstain: bool | None = None) -> QASet:
+        """The questions, tokenised; once, where `sets` keeps them."""
+        key, kept = (*examples, may_abstain), {} if self.sets is None else self.sets
+        if key not in kept:
+            kept[key] = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
+        return kept[key]
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         from evaluation.answering.questions import spans, written  # bias asks none, mostly
@@ -162,3 +186,30 @@ class QuestionCheckpoint(Checkpoint):
             states = self.model.hidden_states(self.moved(inputs))
         self.require_finite(states[-1].abs().amax(-1)[inputs["attention_mask"] != 0])
         return states
+
+
+@contextmanager
+def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpoint]:
+    """A model of transformers that somebody trains, for span answers or causal, as the answerer that its
+    saved folder would be: within, in evaluation mode and the precision of its weights; after, it and the
+    random state are as they were. ValueError for another kind of model or tokenizer, and if they do not fit.
+    """
+    name = model.name_or_path or type(model).__name__
+    modes, head = {part: part.training for part in model.modules()}, model.get_output_embeddings()
+    layer = type(head)
+    # What accelerate puts over it under mixed precision.
+    forward = model.__dict__.pop("forward", None) if hasattr(model, "_original_forward") else None
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        try:
+            held = from_pretrained(model.eval(), name), usable(tokenizer, name), dict[str, Any]()
+            answerer = QuestionCheckpoint(name, asking, held)
+            answerer.weights = "lent"  # its answers are kept nowhere
+            yield answerer
+        finally:
+            if head is not None:
+                head.__class__ = layer  # which a causal model computes in float32
+            if forward is not None:
+                model.forward = forward
+            for part, training in modes.items():
+                part.training = training

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from data_modules.batching.decoding import Answer as Span
 from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
-from data_modules.batching.sets import QASet, encode_examples
+from data_modules.batching.sets import encode_examples
 from data_modules.encoding.prompts import around_answer
 from data_modules.encoding.windows import pad_rows, sorted_batches, token_span
 from data_modules.schema.questions import QAExample
@@ -29,7 +29,7 @@ from models.heads.span import SpanModel
 @torch.inference_mode()
 def written(model: Any, examples: Sequence[QAExample], *, what: str) -> list[str]:
     """What a decoder writes after each question's prompt."""
-    data = QASet(examples, model.tokenizer, model.encoding)
+    data = model.question_set(examples)
     _, ends = around_answer(model.tokenizer, model.encoding.prompts.chat)
     texts = [""] * len(examples)
     for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
@@ -52,7 +52,7 @@ def spans(
 ) -> list[Span]:
     """The answers of an encoder with scores and offsets; spans have at most 30 tokens, 16 with XLNet's
     heads."""
-    data = QASet(examples, model.tokenizer, model.encoding, may_abstain=may_abstain)
+    data = model.question_set(examples, may_abstain)
     found: list[Span] = []
     for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
         batch = data[index]

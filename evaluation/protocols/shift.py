@@ -196,34 +196,47 @@ class Measurement:
             return
         same_words = self.first.tokenizer.get_vocab() == model.tokenizer.get_vocab()
         if same_words and model.encoding.max_length <= (self.first.model.max_tokens or math.inf):
-            yield from self.between(self.first, model, name)
+            yield from self.since_first(self.first, model, name)
         else:
             reason = "longer rows" if same_words else "another vocabulary"
             self.notes.append(f"{name} is not compared with {self.first_name}: it has {reason}.")
 
-    def between(
+    def since_first(
         self, first: QuestionCheckpoint, later: QuestionCheckpoint, name: str
     ) -> Iterator[dict[str, Any]]:
         """Rows of the originals in the tokens of the later checkpoint, in all layers that both have."""
-        from metrics.cka import LinearCKA
-
-        configs = first.model.config, later.model.config
-        layers = range(min(config.num_hidden_layers for config in configs) + 1)
-        widths = [config.hidden_size for config in configs]
-        cka = {which: LinearCKA(len(layers), *widths).to(later.device) for which in ("cls", "common")}
-        pairs = [(original, original) for original in self.originals.values()]
-        found = measured(later, pairs, first, layers, f"{self.first_name} and {name}", cka)
-        for row, _ in chain.from_iterable(found):
-            yield {**row, "reference": self.first_name, "stories": ""}
-        for embedding, metric in cka.items():
+        layers = range(min(one.model.config.num_hidden_layers for one in (first, later)) + 1)
+        originals = [*self.originals.values()]
+        rows, cka = between(first, later, originals, layers, f"{self.first_name} and {name}")
+        yield from ({**row, "reference": self.first_name, "stories": ""} for row in rows)
+        for embedding, values in cka.items():
             cell = {"checkpoint": name, "reference": self.first_name, "embedding": embedding}
-            values = metric.compute().tolist()  # over all processes
             self.cka += [(value, {**cell, "layer": layer}) for layer, value in enumerate(values)]
 
     def add_cka(self, results: Results, _: Sequence[Row]) -> None:
         """Linear CKA between the first checkpoint and each later one."""
         for value, cell in self.cka:
             results.add("cka", value, n=len(self.originals), **cell)
+
+
+def between(
+    first: QuestionCheckpoint,
+    later: QuestionCheckpoint,
+    originals: Sequence[QAExample],
+    layers: Sequence[int],
+    what: str,
+) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
+    """The same stories as two models see them, in the tokens of the later one: rows as of `measured`, and
+    linear CKA by embedding and layer."""
+    from metrics.cka import LinearCKA
+
+    widths = [one.model.config.hidden_size for one in (first, later)]
+    cka = {which: LinearCKA(len(layers), *widths).to(later.device) for which in ("cls", "common")}
+    found = measured(later, [(one, one) for one in originals], first, layers, what, cka)
+    values = {
+        embedding: np.atleast_1d(metric.compute().tolist()).tolist() for embedding, metric in cka.items()
+    }
+    return [row for row, _ in chain.from_iterable(found)], values  # over all processes
 
 
 @shared
@@ -244,12 +257,10 @@ def measured(
     import torch
     from tqdm.auto import tqdm
 
-    from data_modules.batching.sets import PairSet, QASet
+    from data_modules.batching.sets import PairSet
     from metrics.shift import pair_cosines
 
-    originals, variants = (
-        QASet([pair[half] for pair in pairs], model.tokenizer, model.encoding) for half in (0, 1)
-    )
+    originals, variants = (model.question_set([pair[half] for pair in pairs]) for half in (0, 1))
     data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
     found: list[list[tuple[dict[str, Any], Floats]]] = [[] for _ in pairs]

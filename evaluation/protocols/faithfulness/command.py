@@ -13,11 +13,11 @@ from math import isnan
 from typing import Any
 
 from data_modules.schema.questions import DELETED, REFORMATTED, QAExample
-from evaluation import abstention
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Ability, Answer, Answerer
 from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
+from evaluation.protocols.faithfulness import abstention
 from evaluation.report import Evaluation
 from evaluation.shown.bars import Bars
 from evaluation.shown.headlines import Said

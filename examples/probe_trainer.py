@@ -1,0 +1,39 @@
+"""Transformers' Trainer: a span model, and the checkpoint with the best probe.
+
+python examples/probe_trainer.py MODEL OUTPUT
+"""
+
+import sys
+
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, Trainer, TrainingArguments
+
+import interventune
+
+
+def main(name: str = "roberta-base", output: str = "runs/qa", steps: int = 300) -> Trainer:
+    tokenizer = AutoTokenizer.from_pretrained(name)
+
+    def encoded(question):
+        row = tokenizer(question.question, question.context, padding="max_length", max_length=160)
+        ends = question.answers[0].start, question.answers[0].end - 1
+        tokens = (row.char_to_token(0, at, sequence_index=1) for at in ends)
+        return {**row, **dict(zip(("start_positions", "end_positions"), tokens, strict=True))}
+
+    train, held_out = (
+        [encoded(question) for question in interventune.read_questions(source, limit=500)]
+        for source in ("stories:train", "stories:dev")
+    )
+    score = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
+    probe = interventune.TransformersProbe("stories:heldout", "stories:dev", limit=50, score=score)
+    often = {f"{what}_strategy": "steps" for what in ("eval", "save")} | {"save_steps": steps // 3}
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "val/score"}
+    arguments = TrainingArguments(output, max_steps=steps, eval_steps=steps // 3, **often, **best)
+    model = AutoModelForQuestionAnswering.from_pretrained(name)
+    trainer = Trainer(model, arguments, None, train, held_out, tokenizer, callbacks=[probe])
+    trainer.train()
+    print(probe.table.round(3).to_string())
+    return trainer
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

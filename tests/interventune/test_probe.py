@@ -1,0 +1,337 @@
+"""Probes in anybody's training: what `evaluate` says of the saved model, changes since the start, keys."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoTokenizer,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+from transformers.trainer_callback import TrainerControl, TrainerState
+
+import interventune
+from data_modules.encoding.tokenizers import load_tokenizer
+from interventune.probe import calling_trainer
+from models.backbones import Backbone
+from models.pretrained import load_pretrained
+from tests.evaluation.checkpoints import save_folder
+from tests.support.processes import on_two_ranks
+
+STORIES, GROUPS = "stories:conversation_dev", "stories:heldout"
+CLASSES = {"bert": AutoModelForQuestionAnswering, "llama": AutoModelForCausalLM}
+SCORE = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
+
+
+def save_llama(folder: Path) -> Path:
+    torch.manual_seed(0)
+    tiny = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320, "attention_dropout": 0.5}
+    tiny |= {"pad_token_id": 1, "eos_token_id": 2}
+    backbone = Backbone(architecture="llama", checkpoint="random", tokenizer="stories", config=tiny)
+    load_pretrained(backbone).save_pretrained(folder)
+    load_tokenizer("stories", "llama").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {"bert": save_folder(root / "bert"), "llama": save_llama(root / "llama")}
+
+
+def opened(folder: Path) -> tuple[Any, Any]:
+    """As trainers have them: in training mode."""
+    model = CLASSES[folder.name].from_pretrained(folder).train()
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def tuned(model: Any) -> None:
+    """As after some training."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
+
+
+def small(*sources: str, **options: Any) -> Any:
+    return interventune.Probe(*(sources or (GROUPS, STORIES)), limit=6, **options)
+
+
+def table(protocol: str, source: str, *folders: Path, **flags: Any) -> dict[tuple[str, ...], list[float]]:
+    """Value, low and high of the last folder, and of its change, by what tells cells apart."""
+    named = [f"{name}={folder}" for name, folder in zip("ab", folders, strict=True)]
+    found = interventune.evaluate(
+        protocol, checkpoint=named, data=[source], limit=6, device="cpu", **flags
+    ).results.frame
+    by = ("measure", "against", "class", "coverage", "variant", "subject", "answer_type", "domain")
+    by += ("embedding", "reference", "layer", "stories")
+    rows = found[found["checkpoint"] == "b"].to_dict("records")
+    return {
+        tuple(str(row.get(name, "")) for name in by if row.get(name)): [row["value"], row["low"], row["high"]]
+        for row in rows
+    }
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "lora"])
+def test_numbers_and_changes_are_those_of_evaluate(
+    name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    start = folders["llama" if name == "lora" else name]
+    model, tokenizer = opened(start)
+    if name == "lora":
+        peft = pytest.importorskip("peft")
+        config = peft.LoraConfig(target_modules="all-linear", lora_dropout=0.5, task_type="CAUSAL_LM")
+        model = peft.get_peft_model(model, config).train()
+    probe = small(score=SCORE)
+    probe.ask(model, tokenizer)
+    tuned(model)
+    found = probe.ask(model, tokenizer)
+    for one, folder in ((model, tmp_path / "now"), (tokenizer, tmp_path / "now")):
+        one.save_pretrained(folder)
+    near = {"abs": 1e-5 if name == "lora" else 1e-6, "nan_ok": True}  # LoRA is merged there
+    expected = {}
+    for (measure, *place), numbers in table(
+        "faithfulness", STORIES, start, tmp_path / "now", variants=["os", "ts_r"]
+    ).items():
+        if place[-1] == "os" and measure in ("f1", "em", "unknown"):
+            expected[f"qa/{measure}", len(place) == 2] = numbers
+        if place in (["os+ts_r"], ["a", "os+ts_r"]):
+            expected[f"abstention/{measure.removeprefix('abstention_')}", len(place) == 2] = numbers
+    for (measure, *place), numbers in table("bias", GROUPS, start, tmp_path / "now").items():
+        if place in (["a", "ethical"], ["none"]) and measure in ("mu", "mean_abs_c", "mass"):
+            expected[f"bias/{place[-1]}/{measure}", len(place) == 2] = numbers
+    shift = table("shift", STORIES, start, tmp_path / "now", variants=["ts_r"])
+    layers = model.config.num_hidden_layers
+    for ours, theirs in (("cls", "cls"), ("tokens", "common")):
+        expected[f"shift/{ours}/ts_r/mean", False] = shift["cosine", "ts_r", theirs, "last"]
+        expected[f"shift/{ours}/ts_r/mean", True] = shift["cosine", "a", "ts_r", theirs, "last"]
+        place = theirs, "a", str(layers)
+        expected[f"shift/{ours}/start/mean", False] = shift["cosine", *place]
+        expected[f"shift/{ours}/start/cka", False] = shift["cka", *place]
+    assert len(expected) == 6 + 15 + 6 + 8  # who never abstains has no precision, and so no change
+    for (key, change), numbers in expected.items():
+        columns = ["change", "change_low", "change_high"] if change else ["value", "low", "high"]
+        assert probe.table.loc[f"val/{key}", columns].tolist() == pytest.approx(numbers, **near), key
+        assert found[f"val/{key}" + "/change" * change] == pytest.approx(numbers[0], **near)
+    assert found["val/score"] == found["val/qa/f1"] - 0.5 * found["val/bias/ethical/mu"]
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_the_model_is_left_as_it_was(name: str, folders: dict[str, Path]) -> None:
+    model, tokenizer = opened(folders[name])
+    list(model.modules())[5].eval()
+    before = [part.training for part in model.modules()], [type(part) for part in model.modules()]
+    weights, drawn = {key: value.clone() for key, value in model.state_dict().items()}, torch.get_rng_state()
+    wrapped = model.forward = lambda *_, **__: pytest.fail("what mixed precision puts over a model")
+    model._original_forward, padding = None, tokenizer.pad_token
+    small().ask(model, tokenizer)
+    assert model.forward is wrapped
+    assert ([part.training for part in model.modules()], [type(part) for part in model.modules()]) == before
+    assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert tokenizer.pad_token == padding
+
+
+MISTAKES: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
+    ((STORIES,), {"measures": ["biass"]}, "measures: no 'biass'; there are bias, qa, abstention, shift"),
+    ((STORIES,), {"measures": ["bias"]}, "measures: no source holds what bias asks"),
+    (("stories:choices_dev",), {}, "stories have no split 'choices_dev'"),
+    (("nowhere.json",), {}, "nowhere.json: no such file"),
+    ((STORIES,), {"score": {"val/qa/f2": 1.0}}, "score: no measure gives 'val/qa/f2'; there are val/qa/f1"),
+]
+
+
+@pytest.mark.parametrize(("sources", "options", "said"), MISTAKES, ids=lambda value: str(value)[:30])
+def test_mistakes_are_one_line(
+    sources: tuple[str, ...], options: dict[str, Any], said: str, folders: dict[str, Path]
+) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        small(*sources, **options).ask(*opened(folders["bert"]))
+    assert "\n" not in str(error.value)
+
+
+def test_models_that_cannot_be_asked_are_named(folders: dict[str, Path], tmp_path: Path) -> None:
+    choices = tmp_path / "choices.jsonl"
+    choices.write_text('{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n')
+    with pytest.raises(ValueError, match=r"choices.jsonl: holds choices; questions are needed"):
+        small(str(choices))
+    model, tokenizer = opened(folders["bert"])
+    for wrong, said in (
+        (BertForSequenceClassification(model.config), "is no model for question answering"),
+        (torch.nn.Linear(2, 2), "finds no model of transformers in Linear"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            small(STORIES).ask(wrong, tokenizer)
+
+
+def test_abstention_on_questions_without_an_answer_comes_first(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    qas = [
+        {"id": "a", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 11}]},
+        {"id": "b", "question": "When?", "answers": [], "is_impossible": True},
+    ]
+    paragraph = {"context": "It is red. Ann saw it.", "qas": qas}
+    source = tmp_path / "dev.json"
+    source.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    found = small(str(source)).ask(*opened(folders["bert"]))
+    keys = [key for key in found if key.endswith("/f1") and "abstention" in key]
+    assert keys == ["val/abstention/f1", "val/abstention/os+ts_r/f1"]
+
+
+class Somebodys(pl.LightningModule):
+    """A module that knows nothing of us."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.qa, self.tokenizer = opened(folder)
+
+    def validation_step(self, batch: torch.Tensor, batch_idx: int) -> None: ...
+
+
+def ask_on_rank(rank: int, folder: str) -> None:
+    """What users of transformers, of Lightning and of FSDP see in one of two processes."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{folder}/meeting", timedelta(minutes=1), 2, rank)
+    found = {}
+    for name in CLASSES:
+        model, tokenizer = opened(Path(folder) / name)
+        probe = interventune.TransformersProbe(GROUPS, STORIES, limit=6)
+        call: Any = TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState(), TrainerControl()
+        whole = torch.nn.parallel.DistributedDataParallel(model)
+        probe.on_train_begin(*call, model=whole, processing_class=tokenizer)
+        tuned(model)
+        probe.on_evaluate(*call, model=whole, processing_class=tokenizer, metrics={})  # the same step
+        call[1].global_step = 1
+        probe.on_evaluate(*call, model=whole, processing_class=tokenizer, metrics=(metrics := {}))
+        found[name] = {key.removeprefix("eval_"): value for key, value in metrics.items()}
+        again = opened(Path(folder) / name)[0]
+        mesh = init_device_mesh("cpu", (2,))
+        layers = next(part for part in again.modules() if isinstance(part, torch.nn.ModuleList))
+        for layer in [*layers, again]:
+            fully_shard(layer, mesh=mesh)
+        found[f"fsdp {name}"] = small().ask(again, tokenizer)
+        again(torch.ones(1, 4, dtype=torch.long))  # it still collects its weights
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCAL_RANK", str(rank))  # as a launcher does
+        probe = interventune.LightningProbe(GROUPS, STORIES, limit=6)
+        silent = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
+        how: Any = {"accelerator": "cpu", "strategy": "ddp", "devices": 2}
+        trainer = pl.Trainer(callbacks=[probe], **silent, **how)
+        loader = torch.utils.data.DataLoader([0.0, 0.0])
+        trainer.validate(Somebodys(Path(folder) / "bert"), loader, verbose=False)
+    found["lightning"] = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    torch.save(found, Path(folder) / f"{rank}.pt")
+
+
+def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[str, Path]) -> None:
+    on_two_ranks(ask_on_rank, root := folders["bert"].parent)
+    expected = {}
+    for name, folder in folders.items():
+        model, tokenizer = opened(folder)
+        probe = small()
+        expected[f"fsdp {name}"] = probe.ask(model, tokenizer)
+        tuned(model)
+        expected[name] = probe.ask(model, tokenizer)
+    expected["lightning"] = expected["fsdp bert"]
+    for rank in (0, 1):
+        found = torch.load(root / f"{rank}.pt")
+        for name, numbers in expected.items():
+            assert found[name] == pytest.approx(numbers, abs=1e-6, nan_ok=True), name
+
+
+class Reporter(TrainerCallback):
+    """What a logger of somebody's sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, float]] = []
+
+    def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
+        self.seen.append(logs)
+
+
+ROOT = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = {"trainer": ("bert", 6), "sft": ("llama", 6), "dpo": ("llama", 3), "lightning": ("llama", 2)}
+
+
+@pytest.fixture
+def run(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An example with fewer questions."""
+    monkeypatch.chdir(tmp_path)
+
+    def example(name: str) -> Any:
+        text = (ROOT / f"probe_{name}.py").read_text()
+        assert 25 <= len(text.splitlines()) <= 45
+        names: dict[str, Any] = {"__name__": name}
+        exec(
+            compile(text.replace("limit=500", "limit=24").replace("limit=50", "limit=3"), name, "exec"), names
+        )
+        folder, steps = EXAMPLES[name]
+        return names["main"](str(folders[folder]), str(tmp_path / "out"), steps)
+
+    return example
+
+
+@pytest.mark.parametrize("name", ["trainer", "sft", "dpo"])
+def test_examples_of_transformers_choose_and_log(name: str, run: Any) -> None:
+    if name != "trainer":
+        pytest.importorskip("trl")
+    trainer: Trainer = run(name)
+    (probe,) = (one for one in trainer.callback_handler.callbacks if hasattr(one, "ask"))
+    scores = {
+        row["step"]: row["eval_val/score"] for row in trainer.state.log_history if "eval_val/score" in row
+    }
+    assert len(scores) == 4  # the start, and three evaluations
+    if trainer.args.load_best_model_at_end:
+        best = trainer.state.best_model_checkpoint
+        assert trainer.state.best_metric == max(list(scores.values())[1:])
+        assert scores[int(best.rpartition("-")[2])] == trainer.state.best_metric
+        assert probe.ask(trainer.model)["val/score"] == pytest.approx(trainer.state.best_metric, abs=1e-6)
+    trainer.add_callback(reporter := Reporter())
+    metrics = trainer.evaluate()
+    assert reporter.seen[-1]["eval_val/score"] == metrics["eval_val/score"]
+    assert calling_trainer() is None
+
+
+def test_the_example_of_lightning_chooses_and_logs(run: Any) -> None:
+    trainer = run("lightning")
+    best = trainer.checkpoint_callback.best_model_score
+    rows = (Path(trainer.logger.log_dir) / "metrics.csv").read_text().splitlines()
+    column = rows[0].split(",").index("val/score")
+    scores = [float(row.split(",")[column]) for row in rows[1:] if row.split(",")[column]]
+    assert len(scores) == 3  # the start, and two epochs
+    assert best == pytest.approx(max(scores[1:]))
+
+
+def test_training_is_not_disturbed(folders: dict[str, Path], tmp_path: Path) -> None:
+    weights = []
+    for callbacks in ([], [interventune.TransformersProbe(STORIES, limit=4)]):
+        torch.manual_seed(1)
+        model, tokenizer = opened(folders["bert"])
+        rows = [dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3) for i in range(12)]
+        how: Any = {
+            "use_cpu": True,
+            "report_to": [],
+            "max_steps": 4,
+            "eval_strategy": "steps",
+            "eval_steps": 1,
+        }
+        arguments = TrainingArguments(str(tmp_path), per_device_train_batch_size=3, **how)
+        Trainer(model, arguments, None, rows, rows, tokenizer, callbacks=callbacks).train()
+        weights.append(model.state_dict())
+    assert all(torch.equal(weights[0][key], value) for key, value in weights[1].items())
