@@ -4,8 +4,10 @@
   that reads gives the new answer, one that remembers the old one.
 - `misplaced`: the question is put to another paragraph of its article, which shares most words with it and
   holds no answer. A faithful model says unknown.
+- `near_miss`: one name, number or word of the question is changed, so that the story does not answer it. A
+  faithful model says unknown.
 
-Everything is deterministic: answers are drawn by the question's id.
+Everything is deterministic: what is drawn is drawn by the question's id.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import permutations
 from random import Random
 from typing import Literal, NamedTuple
 
 from data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
-from data_modules.schema.questions import AnswerType, QAExample, Rejected
+from data_modules.schema.questions import AnswerType, QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
 
 Shape = Literal["number", "date", "name", "other"]
@@ -33,6 +36,20 @@ _MONTH = re.compile(
 )
 _YEAR = re.compile(r"(?:\w+ )?(?:1\d|20)\d\ds?")
 _QUANTITY = re.compile(r"[-−+~$£€]?\s?\d[\d.,]*(?:\W|$)")
+_MENTION = re.compile(r"(?<!^)\b[A-Z][\w'’-]*(?: (?:of |the |de |la |von )?[A-Z][\w'’-]*)*|\b\d[\d,.]*\b")
+_NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|would)\b")
+_PAIRS = """first last, most least, more less, more fewer, before after, early late, earliest latest,
+earlier later, largest smallest, larger smaller, large small, highest lowest, higher lower, high low,
+best worst, better worse, longest shortest, oldest youngest, older younger, old new, north south,
+northern southern, east west, eastern western, top bottom, inside outside, internal external, upper
+lower, above below, won lost, win lose, increase decrease, increased decreased, rise fall, rose fell,
+began ended, begin end, start end, started ended, beginning end, support oppose, supported opposed,
+include exclude, included excluded, built destroyed, created destroyed, bought sold, buy sell, accepted
+rejected, allowed forbidden, joined left, cause prevent, caused prevented, always never, with without,
+public private, major minor, maximum minimum, positive negative, male female, men women, father mother,
+son daughter, king queen, day night, summer winter, war peace, rich poor, strong weak, possible
+impossible, legal illegal, modern ancient, common rare, same different"""
+OPPOSITES = {a: b for pair in re.split(r",\s", _PAIRS) for a, b in permutations(pair.split())}
 _SMALL = frozenset({"a", "an", "and", "at", "de", "for", "in", "la", "of", "on", "the", "to", "von"})
 
 
@@ -43,18 +60,22 @@ class Pool(NamedTuple):
     """The first answers, as the stories have them, each once."""
     paragraphs: Mapping[str, Iterable[str]]
     """The contexts of each article, each once, in the order of the file."""
+    mentions: Mapping[tuple[str, Shape], Mapping[str, str]]
+    """The first answers of each article, by their shape, with their normal form."""
 
 
 def pool_of(examples: Iterable[QAExample]) -> Pool:
     """The pool of the originals of a file."""
     answers = defaultdict[tuple[AnswerType, Shape], dict[str, None]](dict)
     paragraphs = defaultdict[str, dict[str, None]](dict)
+    mentions = defaultdict[tuple[str, Shape], dict[str, str]](dict)
     for example in examples:
         for text in [span.text.strip() for span in example.answers[:1] if normalised(span.text)]:
             answers[example.answer_type, shape(text)][text] = None
+            mentions[example.article, shape(text)][text] = normalised(text)
         if example.article:
             paragraphs[example.article][example.context] = None
-    return Pool({key: list(texts) for key, texts in answers.items()}, paragraphs)
+    return Pool({key: list(texts) for key, texts in answers.items()}, paragraphs, mentions)
 
 
 def shape(answer: str) -> Shape:
@@ -145,7 +166,54 @@ def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
     return Rejected(example.id, "no other paragraph of its article without the answer")
 
 
+def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
+    """The question with a name, number or date in place of another (an answer of the same shape from its
+    article, from its story if there is one), with an opposite, or negated; drawn 3 : 2 : 1 where they are
+    possible. The kinds are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity swap, antonym, negation)."""
+    if not example.answers:
+        return Rejected(example.id, "no answer span")
+    question, random = example.question, Random(f"near_miss/0/{example.id}")
+    asked, old = normalised(question), [*filter(None, map(normalised, example.gold))]
+    exchanged, opposite, negated = list[str](), list[str](), list[str]()
+    for match in _MENTION.finditer(question):
+        others = [
+            text
+            for text, words in pool.mentions.get((example.article, shape(match[0])), {}).items()
+            if not any(words in known or known in words for known in (asked, *old))
+            and len(text.split()) <= len(match[0].split()) + 2
+        ]
+        if others := [text for text in others if text in example.context] or others:
+            exchanged.append(_instead(question, match, random.choice(others)))
+    for match in re.finditer(r"\w+", question):
+        if other := OPPOSITES.get(match[0]):
+            opposite.append(_instead(question, match, other))
+    for match in [*_NEGATED.finditer(question)][:1]:
+        negated.append(_instead(question, match, match[0] + random.choice(["n't", " not"])))
+    kinds = [
+        edits
+        for edits, weight in ((exchanged, 3), (opposite, 2), (negated, 1))
+        if edits
+        for _ in range(weight)
+    ]
+    if not kinds:
+        return Rejected(example.id, "nothing in the question to change")
+    changed = random.choice(random.choice(kinds))
+    gone = replace(example, answers=(), answer_type="unknown", rationale=())
+    return replace(gone, question=changed, kept=((0, len(example.context)),))
+
+
+def _instead(text: str, match: re.Match[str], new: str) -> str:
+    return text[: match.start()] + new + text[match.end() :]
+
+
 @lru_cache(maxsize=4096)  # the questions about one article follow each other
 def words_of(text: str) -> frozenset[str]:
     """The different words of a text, in lower case."""
     return frozenset(re.findall(r"\w+", text.lower()))
+
+
+EXCHANGES: Mapping[Variant, Callable[[QAExample, Pool], QAExample | Rejected]] = {
+    "swap": swap,
+    "misplaced": misplace,
+    "near_miss": near_miss,
+}

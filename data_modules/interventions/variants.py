@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from data_modules.interventions.exchanges import Pool, misplace, pool_of, swap
+from data_modules.interventions.exchanges import EXCHANGES, Pool, pool_of
 from data_modules.questions.answer_spans import answer_span, occurs
 from data_modules.schema.questions import EXCHANGED, REFORMATTED, QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
@@ -46,7 +46,7 @@ def perturb(
     example: QAExample,
     variant: Variant,
     sentences: Mapping[str, str] | None = None,
-    pool: Pool = Pool({}, {}),  # noqa: B008  never mutated
+    pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
 ) -> QAExample | Rejected:
     """One variant of an original with its rationale, or why there is none (reformatting.py has the edits,
     exchanges.py what needs other questions).
@@ -58,7 +58,7 @@ def perturb(
         example: an original; as `os`, a variant stays what it is.
         variant: which one.
         sentences: by id what `ts_r_aug` and `os_r_aug` append in place of the bare answer (default: frames).
-        pool: what the other questions of the file offer to `swap` and `misplaced` (default: nothing).
+        pool: what the other questions of the file offer to EXCHANGED variants (default: nothing).
 
     Raises:
         DataError: the example is a variant already.
@@ -73,7 +73,7 @@ def perturb(
 
         made = reformat(example, variant)
     elif variant in EXCHANGED:
-        made = swap(example, pool) if variant == "swap" else misplace(example, pool)
+        made = EXCHANGES[variant](example, pool)
     else:
         made = truncate(example) if variant == "ts" else delete(example, variant, sentences)
     return made if isinstance(made, Rejected) else replace(made, variant=variant)
@@ -82,7 +82,7 @@ def perturb(
 def made_of(
     examples: Iterable[QAExample], variant: Variant, sentences: Mapping[str, str] | None = None
 ) -> tuple[list[QAExample], Counter[str]]:
-    """One variant of the originals that allow it, and how many do not, by reason; `swap` and `misplaced` take
+    """One variant of the originals that allow it, and how many do not, by reason; EXCHANGED ones take
     answers and paragraphs from these originals."""
     examples = list(examples) if variant in EXCHANGED else examples
     pool = pool_of(examples if variant in EXCHANGED else ())

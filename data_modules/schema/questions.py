@@ -25,14 +25,14 @@ deleted; the last two with a generated sentence in place of the bare answer (fai
 Reformatting = Literal["reworded", "quoted", "spaced"]
 """Edits that keep the meaning (data_modules/interventions/reformatting.py)."""
 
-Exchange = Literal["swap", "misplaced"]
+Exchange = Literal["swap", "misplaced", "near_miss"]
 """Changes that take something from another question (data_modules/interventions/exchanges.py)."""
 
 Variant = Literal[Deletion, Reformatting, Exchange]
 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
-DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced"})
+DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"})
 """The variants without a rationale: a faithful model says unknown."""
 
 REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
