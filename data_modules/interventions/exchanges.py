@@ -45,7 +45,7 @@ northern southern, east west, eastern western, top bottom, inside outside, inter
 lower, above below, won lost, win lose, increase decrease, increased decreased, rise fall, rose fell,
 began ended, begin end, start end, started ended, beginning end, support oppose, supported opposed,
 include exclude, included excluded, built destroyed, created destroyed, bought sold, buy sell, accepted
-rejected, allowed forbidden, joined left, cause prevent, caused prevented, always never, with without,
+rejected, allowed forbidden, cause prevent, caused prevented, always never, with without,
 public private, major minor, maximum minimum, positive negative, male female, men women, father mother,
 son daughter, king queen, day night, summer winter, war peace, rich poor, strong weak, possible
 impossible, legal illegal, modern ancient, common rare, same different"""

@@ -1,4 +1,4 @@
-"""Another answer in the story, another paragraph for the question: laws against naive loops, and reasons."""
+"""Another answer, paragraph or word of a question: laws against naive loops, and reasons."""
 
 from __future__ import annotations
 
@@ -119,6 +119,29 @@ def test_the_nearest_paragraph_without_the_answer(others: list[tuple[str, str]],
     assert (found.context, found.question, found.gold) == (best, question, ("rome",))
     assert (found.answer_type, found.answers, found.rationale, found.kept) == ("unknown", (), (), ())
     assert perturb(replace(original, article=""), "misplaced") == Rejected("q", "article is not known")
+
+
+@given(st.text("abc", max_size=3), st.booleans())
+def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
+    story, question = "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960.", "Who left Rome before 2001?"
+    original = replace(asked(story, "Ann Lee", question), id=name, article="A" * article)
+    file = [asked(text, text, article="A") for text in ("Oslo", "1960", "1975", "Ann", "a red bike", "Rome")]
+    found = perturb(original, "near_miss", pool=pool_of([original, *file]))
+    assert isinstance(found, QAExample)
+    assert perturb(original, "near_miss", pool=pool_of([original, *file])) == found
+    swapped = {question.replace("Rome", "Oslo"), question.replace("2001", "1960")} if article else set()
+    assert found.question in {*swapped, question.replace("before", "after")}
+    assert (found.context, found.gold, found.answers) == (story, ("Ann Lee",), ())
+    assert (found.answer_type, found.rationale, found.variant) == ("unknown", (), "near_miss")
+
+
+def test_questions_without_names_and_opposites_are_negated_or_rejected() -> None:
+    found = perturb(asked("Ann is here.", "Ann", "Who is here?"), "near_miss")
+    assert isinstance(found, QAExample)
+    assert found.question in ("Who isn't here?", "Who is not here?")
+    nothing = Rejected("q", "nothing in the question to change")
+    assert perturb(asked("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
+    assert perturb(QAExample("q", "Ann sat.", "Who isn't?"), "near_miss") == Rejected("q", "no answer span")
 
 
 @pytest.fixture
