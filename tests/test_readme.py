@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
+from data_modules.interventions.variants import made_of
 from data_modules.sources import read_choices, read_groups, read_questions
-from data_modules.tasks.features import Wordings
+from data_modules.tasks.condaqa import read_pairs
+from data_modules.tasks.features import Recipe, Wordings
+from data_modules.tasks.toxicity_prompts import read_prompts
 from evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
 from storage.json_files import load_json
@@ -86,6 +90,14 @@ def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
     assert load_json(path, Wordings)["task"]["h2"].words == ("no", "yes")
 
 
+READERS: dict[str, Callable[[str], Iterable[Any]]] = {
+    "questions": read_questions,
+    "groups": read_groups,
+    "choices": read_choices,
+    "prompts": read_prompts,
+    "texts": lambda path: Recipe(feature="uppercase").read([path]),
+    "pairs": lambda path: read_pairs(path)[0],
+}
 SHOWN_FILES = re.findall(r"```json (\w+)\n(.*?)```", (ROOT / "docs/your_data.md").read_text(), re.S)
 
 
@@ -93,5 +105,15 @@ SHOWN_FILES = re.findall(r"```json (\w+)\n(.*?)```", (ROOT / "docs/your_data.md"
 def test_the_smallest_files_are_read(kind: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(text)
-    read = {"questions": read_questions, "groups": read_groups, "choices": read_choices}[kind]
-    assert len(list(read(str(path)))) == 1
+    assert len(list(READERS[kind](str(path)))) == 1
+
+
+@pytest.mark.parametrize("text", [text for kind, text in SHOWN_FILES if kind == "questions"])
+def test_the_smallest_stories_can_lose_their_evidence(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    made, rejected = made_of(read_questions(path), "ts_r")
+    assert len(made) == 1
+    assert not rejected
+    assert made[0].context.startswith("Ben")
+    assert "in Rome" not in made[0].context
