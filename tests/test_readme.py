@@ -17,6 +17,7 @@ from data_modules.tasks.features import Recipe, Wordings
 from data_modules.tasks.toxicity_prompts import read_prompts
 from evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
+from interventune.command import main
 from storage.json_files import load_json
 from tests.understood import understood
 
@@ -28,15 +29,24 @@ def quoted(flags: str) -> str:
     return shlex.join(flags.split())
 
 
+def shell_lines(page: str) -> list[str]:
+    """The lines of the page's shell blocks."""
+    blocks = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return (
+        "\n".join(text for language, text in blocks if language in ("", "bash"))
+        .replace("\\\n", " ")
+        .splitlines()
+    )
+
+
 def shell_commands(page: str) -> list[list[str]]:
     """Every `interventune ...` and `python -m ...` of the page's shell blocks: module and arguments."""
-    blocks = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
-    shell = "\n".join(text for language, text in blocks if language in ("", "bash")).replace("\\\n", " ")
+    shell = "\n".join(shell_lines(page))
     flags = dict(re.findall(r"^(\w+)='(.*)'$", shell, re.M))  # variables that the page sets
     commands = []
     for line in shell.splitlines():
         line = re.sub(r" \$(\w+)", lambda name: f" {quoted(flags.get(name[1], ''))}", line)
-        if line.startswith("interventune "):
+        if line.startswith("interventune ") and not line.startswith("interventune --help"):
             _, name, *arguments = shlex.split(line, comments=True)
             module, first, _ = COMMANDS_OF[name]
             commands.append([module.removesuffix(".__main__"), *first, *arguments])
@@ -76,7 +86,33 @@ def json_blocks(page: str) -> list[str]:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_bytes()) <= 9_000
+    assert len((ROOT / "README.md").read_bytes()) <= 7_500
+
+
+SMALL = {
+    "train": [
+        "--trainer.max_steps=2",
+        "--trainer.limit_val_batches=1",
+        "--trainer.enable_progress_bar=false",
+    ],
+    "evaluate": ["--limit=12", "--device=cpu"],
+}
+"""Flags that make commands short; `mine.json` and `my_dev.json` are the first file of your_data.md."""
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_the_commands_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.json", "my_dev.json"):
+        Path(name).write_text(SHOWN_FILES[0][1])
+    done = []
+    for line in shell_lines(page):
+        if line.startswith("interventune ") and not line.startswith("interventune --help"):
+            _, name, *arguments = shlex.split(line.replace("roberta_base", "tiny_roberta"), comments=True)
+            assert main([name, *arguments, *SMALL.get(name, [])]) == 0, line
+            done.append(name)
+    assert {*done} >= {"train", "evaluate", "report"}
+    assert "Embedding shift" in Path("report.html").read_text()
 
 
 def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
