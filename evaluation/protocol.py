@@ -53,7 +53,7 @@ PROTOCOLS: tuple[Row, ...] = (
 
 COMMANDS: tuple[Row, ...] = (
     Row("report", "evaluation.page.page:run", "one HTML page of runs and reports"),
-    Row("reproduce", "evaluation.reproduce.run:run", "a paper's table, ours next to it"),
+    Row("reproduce", "evaluation.reproduce.run:run", "a table or figure of a paper, compared with ours"),
 )
 
 

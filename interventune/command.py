@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "select": ("training.__main__", ("select",), "the best runs of a sweep, tested"),
     "evaluate": ("evaluation.__main__", (), "probe a checkpoint: bias, faithfulness, shift, ..."),
     "report": ("evaluation.__main__", ("report",), "one HTML page of runs and reports"),
-    "reproduce": ("evaluation.__main__", ("reproduce",), "a paper's table: ours beside theirs"),
+    "reproduce": ("evaluation.__main__", ("reproduce",), "a table or figure of a paper, compared with ours"),
     "data": ("data_modules.__main__", (), "write data sets, perturbed stories, advised questions"),
     "export": ("models.__main__", (), "a checkpoint as a Hugging Face folder"),
 }

@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's."""
+"""Compares our numbers with the paper's."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ NO_DIMENSIONS = {*NUMBERS, "measure", "std", "values"}
 
 
 def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool) -> Evaluation:
-    """The results in `home` beside the paper's. In the long table `table` is the title over numbers, and
-    `source` is ours, paper or difference (ours minus the paper's; none with `tiny`). ValueError where a place
-    leads to several of our numbers."""
+    """The results in `home`, compared with the paper's. In the long table `table` is the title over the
+    numbers, and `source` is ours, paper or difference (ours minus the paper's; none with `tiny`). ValueError
+    if several of our numbers belong in one place."""
     dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
     results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
     views, inside, counted = list[View](), 0, 0
     for printed in recipe.printed:
         title = printed.title or recipe.paper
         by = [name for name in printed.by if name in dimensions]
-        ours = our_numbers(home / printed.results, by)
-        frame = printed_numbers(recipe, printed, values, tiny=tiny).merge(ours, "left", [*by, "measure"])
+        ours = our_numbers(home / printed.results, by, printed.measures)
+        paper = printed_numbers(recipe, printed, values, tiny=tiny)
+        frame = paper.merge(ours, "left" if printed.rows else "right", [*by, "measure"])
         frame = frame.dropna(subset=["ours", "paper"], how="all").fillna({"n": 0})
         frame["difference"] = math.nan if tiny else frame["ours"] - frame["paper"]
         inside += frame["paper"].between(frame["low"], frame["high"]).sum()
@@ -50,19 +51,24 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
     headline = f"{inside} of {counted} printed numbers lie within our 95 % intervals."
     if tiny:
-        headline = "Tiny models on embedded data: these numbers are not comparable with the paper's."
+        headline = "Tiny models on embedded data: not comparable with the paper, so no differences are shown."
+    elif not counted:
+        headline = "No printed number to compare with an interval of ours."
     commands = [shlex.join(command) for command in recipe.commands(values, tiny=tiny)]
     about = {"protocol": "reproduce", "tiny": tiny, "values": dict(values), "commands": commands}
-    notes = [recipe.notes] if recipe.notes else []
-    return Evaluation(f"{recipe.title}: {recipe.paper}", results, views, about, headline, notes)
+    about["match"] = recipe.match
+    notes = [f"Match with the paper: {recipe.match}. {recipe.notes}"]
+    return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
 
 
 def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str], *, tiny: bool) -> DataFrame:
-    """The numbers of the rows that the settings choose, as columns dimensions, measure and paper; where the
-    paper prints none for a chosen value, those of its own."""
+    """The numbers of the rows that the settings choose, as columns dimensions, measure and paper. If the
+    paper prints none for a chosen value, the rows of its own value are taken."""
     import pandas as pd
 
-    frame = pd.DataFrame(printed.rows, columns=[*printed.by, *printed.measures])
+    columns = [*printed.by, *printed.measures]
+    rows = [[*row, *[None] * (len(columns) - len(row))] for row in printed.rows]
+    frame = pd.DataFrame(rows, columns=columns)
     frame[printed.by] = frame[printed.by].astype(str)
     for name in recipe.settings.keys() & set(printed.by):
         has_value = not tiny and values[name] in set(frame[name])
@@ -73,11 +79,12 @@ def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str],
     return frame.assign(paper=pd.to_numeric(frame["paper"]) / (100 if printed.percent else 1))
 
 
-def our_numbers(path: Path, by: list[str]) -> DataFrame:
+def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
     """The numbers of a long table; of several in one place, the one with the fewest other dimensions."""
     import pandas as pd
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)
+    frame = frame[frame["measure"].isin(measures)]
     others = [name for name in frame if name not in NO_DIMENSIONS and name not in by]
     filled = (frame[others] != "").sum(axis=1)
     least = filled.groupby([frame[name] for name in [*by, "measure"]]).transform("min")

@@ -1,22 +1,25 @@
-"""A paper's table or figure as a file of configs/reproduce/: what it needs, what is run, what is printed.
+"""A recipe, a file of configs/reproduce/: data, commands and printed numbers of a table or figure.
 
 title: Semantic faithfulness on CoQA
 paper: Chaturvedi et al. 2023, Table 4
+match: exact                 # the paper's own data and definition; simplified: a part of it, or smaller;
+                             # variant: another model, scorer, data set or definition (`notes` says which)
 data:                        # {dev} in a command is this file below --data; with --tiny an embedded source
   dev: {file: coqa-dev-v1.0.json, where: "stanfordnlp.github.io/coqa", tiny: "stories:conversation_dev"}
 settings:                    # {backbone} is the paper's value, or --use backbone=VALUE
   backbone: {paper: roberta_large, tiny: tiny_bert}
-steps:                       # commands as the README shows them; {runs} is the folder of this reproduction
+steps:                       # as after `python -m`; {runs} is the folder of this reproduction
   - command: training fit -c coqa_ot -c {backbone} --run.root={runs} --run.name=ot --run.version=0 ...
-    tiny: --trainer.max_steps=2                # added with --tiny (`only: tiny`: a command of --tiny alone)
+    tiny: --trainer.max_steps=2                # added with --tiny (`only: tiny`: a step of --tiny alone)
   - command: evaluation faithfulness --checkpoint ot={runs}/ot/0/... --output {runs}/table --overwrite
-printed:                     # what the paper prints, and where ours is
+printed:                     # what the paper prints, and the file that holds ours
   - results: table/results.csv                 # or a selection.csv of `training select`
-    by: [backbone, checkpoint, variant]        # settings choose among the rows, dimensions lead to a cell
+    by: [backbone, checkpoint, variant]        # settings choose among the rows, dimensions name a cell
     measures: [f1, em, unknown]
     percent: true                              # the paper prints percent, our file has shares
-    rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]    # null: the paper prints none
-notes: What to know before the numbers are compared.
+    rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]    # null, or a shorter row: the paper prints none
+                                               # no `rows`: it prints nothing; all our cells are shown
+notes: What to know before comparing the numbers, and the reason for `match`.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ RECIPES = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
 
 
 class Strict(BaseModel, extra="forbid"):
-    """A part of the file; a field that it does not have is an error."""
+    """A part of the file; an unknown field is an error."""
 
 
 class DataFile(Strict):
@@ -56,7 +59,7 @@ class Printed(Strict):
     results: str
     by: list[str]
     measures: list[str]
-    rows: list[list[str | int | float | None]]
+    rows: list[list[str | int | float | None]] = []
     percent: bool = False
     title: str = ""
 
@@ -66,21 +69,23 @@ class Recipe(Strict):
 
     title: str
     paper: str
+    match: Literal["exact", "simplified", "variant"]
     steps: list[Step]
     printed: list[Printed]
     data: dict[str, DataFile] = {}
     settings: dict[str, Setting] = {}
-    notes: str = ""
+    notes: str
 
     @property
     def has_tiny(self) -> bool:
-        """Whether there is an embedded source for each file."""
+        """Whether each file has an embedded source."""
         return all(file.tiny for file in self.data.values())
 
     def values(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> dict[str, str]:
         """The value of every placeholder: `chosen`, else the paper's or, with `tiny`, that of --tiny."""
         if unknown := set(chosen) - set(self.data) - set(self.settings):
-            raise ValueError(f"--use {min(unknown)}: is none of {', '.join([*self.settings, *self.data])}")
+            names = ", ".join([*self.settings, *self.data]) or "none"
+            raise ValueError(f"--use {min(unknown)}: no such setting or file; the recipe has {names}")
         found = {name: one.paper for name, one in self.settings.items()}
         found |= {n: str(min(data.rglob(one.file), default=data / one.file)) for n, one in self.data.items()}
         if tiny:
@@ -89,12 +94,12 @@ class Recipe(Strict):
         return {**runs, **{name: value.format_map(runs) for name, value in found.items()}, **chosen}
 
     def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[list[str]]:
-        """Module and arguments of every step, with the placeholders filled in."""
+        """Module and arguments of every step, with all placeholders replaced."""
         steps = [step for step in self.steps if step.only in (None, "tiny" if tiny else "paper")]
         texts = [f"{step.command} {step.tiny if tiny else ''}" for step in steps]
         return [[word.format_map(values) for word in shlex.split(text)] for text in texts]
 
 
 def recipes() -> dict[str, Path]:
-    """The shipped files, by name."""
+    """The built-in files, by name."""
     return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}

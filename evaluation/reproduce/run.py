@@ -1,8 +1,8 @@
-"""A paper's table or figure in one command: runs what it needs, then compares ours with theirs.
+"""Reproduces a table or figure of a paper: runs its commands, then compares our numbers with the paper's.
 
 interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.ckpt
 
-Each is a file in configs/reproduce/; recipe.py says how such a file is written.
+Each recipe is a file in configs/reproduce/; recipe.py describes the format.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ from evaluation.reproduce.recipe import Recipe, recipes
 from evaluation.shown.views import print_table
 from storage.documents import load_yaml, write_text
 
+LEGEND = """
+exact       the paper's own data and definition
+simplified  a part of it, or smaller
+variant     another model, scorer, data set or definition; the report says which"""
+"""Explains `match` under the list."""
+
 
 def run(
     name: str = "",
@@ -30,30 +36,36 @@ def run(
     tiny: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """A paper's table or figure: runs its commands one after another, then prints our numbers beside the
-    paper's. The same command goes on where it stopped. Without a name it lists what there is.
+    """Reproduce a table or figure of a paper: run its commands, then compare our numbers with the paper's.
+
+    After an interruption the same command resumes after the last step whose results exist. Without a name it
+    lists all recipes.
 
     Args:
-        name: of a file in configs/reproduce, or its path.
-        data: folder of the files that it needs; an error says which, and where they come from.
-        use: other values of its settings or files, such as backbone=bert_base.
-        work: folder of runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
-        tiny: the same commands with tiny models on embedded data, to see that they run.
-        overwrite: run commands again whose results are there.
+        name: a recipe (a file in configs/reproduce, without .yaml), or the path of one.
+        data: folder that holds the recipe's data files, at any depth; if one is missing, an error says which
+            and where to get it.
+        use: replace settings or data files of the recipe, such as backbone=bert_base.
+        work: folder for runs and the report (default: runs/reproduce/NAME; with --tiny, NAME-tiny).
+        tiny: run the same commands with tiny models on embedded data, to check that they work; the numbers
+            are not comparable with the paper's.
+        overwrite: repeat steps whose results exist.
     """
     known = recipes()
     if not name:
         for name, path in known.items():
             recipe = load_yaml(path, Recipe)
-            without = "" if recipe.has_tiny else " (has no --tiny)"
-            print(f"{name:{max(map(len, known))}}  {recipe.paper}: {recipe.title}{without}")
+            without = "" if recipe.has_tiny else "; no --tiny"
+            width = max(map(len, known))
+            print(f"{name:{width}}  {recipe.match:10}  {recipe.title} ({recipe.paper}{without})")
+        print(LEGEND)
         return
     path = known.get(name, Path(name))
     if not path.is_file():
-        raise ValueError(f"reproduce {name}: no such table or figure; there are {', '.join(known)}")
+        raise ValueError(f"reproduce {name}: no such recipe; choose from {', '.join(known)}")
     recipe = load_yaml(path, Recipe)
     if tiny and not recipe.has_tiny:
-        raise ValueError(f"reproduce {name} has no --tiny: no embedded data replace its files")
+        raise ValueError(f"reproduce {name} has no --tiny: no embedded data can replace its files")
     if wrong := [text for text in use or [] if "=" not in text]:
         raise ValueError(f"--use {wrong[0]}: write NAME=VALUE")
     chosen = dict(text.split("=", 1) for text in use or [])
@@ -61,7 +73,7 @@ def run(
     values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
     for key, file in recipe.data.items():
         if not tiny and ":" not in values[key] and not Path(values[key]).exists():
-            raise ValueError(f"--data {data}: there is no {values[key]} (from {file.where})")
+            raise ValueError(f"--data {data}: {values[key]} does not exist; get it from {file.where}")
     results, report = {home / printed.results for printed in recipe.printed}, home / "report"
     with claimed(report, overwrite=True):
         run_steps(recipe.commands(values, tiny=tiny), results, home, overwrite=overwrite)
@@ -73,12 +85,12 @@ def run(
 
 
 def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, overwrite: bool) -> None:
-    """Run the commands in order, from the first after the last one whose results are there. ValueError where
-    one fails, or `home` holds the results of others."""
+    """Run the commands in order, starting after the last one whose results exist. ValueError if a command
+    fails, or if `home` holds the results of other commands."""
     record = home / "commands.sh"
     lines = "".join(f"python -m {shlex.join(command)}\n" for command in commands)
     if record.exists() and record.read_text(encoding="utf-8") != lines:
-        raise ValueError(f"{home}: holds the results of other commands; choose another --work")
+        raise ValueError(f"{home} holds the results of other commands; choose another --work")
     write_text(record, lines)
     done = 0
     for at, command in enumerate(commands, 1):
@@ -92,5 +104,5 @@ def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, 
 
 
 def run_step(command: Sequence[str]) -> int:
-    """Run a command in a process of its own; returns its exit code."""
+    """Run a command in its own process; returns its exit code."""
     return subprocess.run([sys.executable, "-m", *command]).returncode

@@ -1,4 +1,4 @@
-"""`reproduce`: its recipes are valid and run; it goes on where it stopped; ours are compared with theirs."""
+"""`reproduce`: its recipes are valid and run; it resumes where it stopped; ours are compared with theirs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_recipe_has_valid_commands_and_a_number_for_each_measure(
             understood(command)
     for printed in recipe.printed:
         for row in printed.rows:
-            assert len(row) == len(printed.by) + len(printed.measures), row
+            assert len(printed.by) <= len(row) <= len(printed.by) + len(printed.measures), row
             assert all(isinstance(x, int | float | None) for x in row[len(printed.by) :]), row
 
 
@@ -76,6 +76,7 @@ def test_released_scores_give_the_authors_numbers(shared: Path, tmp_path: Path) 
 RECIPE = """
 title: A table
 paper: Somebody 2020, Table 1
+match: variant
 data:
   dev: {file: sub/dev.json, where: example.org, tiny: "stories:dev"}
 settings:
@@ -91,16 +92,21 @@ printed:
     percent: true
     title: F1
     rows: [[roberta_large, ot, 87.0], [roberta_large, ibt, 5.1], [roberta_large, none, 1.0],
-           [roberta_large, drawn, null], [bert_base, ot, 70]]
+           [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]
   - {title: Change, results: table/results.csv, by: [checkpoint, against], measures: [f1],
      rows: [[ot, ibt, .6]]}
   - {results: study/selection/selection.csv, by: [checkpoint, data], measures: [mu], rows: [[ot, dev, 1]]}
+  - {title: Drawn, results: table/results.csv, by: [checkpoint], measures: [em]}
+notes: Another model.
 """
 TABLE = """checkpoint,against,domain,measure,value,low,high,n,units
 ot,,,f1,.9,.8,.95,10,10
 ot,ibt,,f1,.7,,,9,9
 ot,,x,f1,.1,.0,.2,3,3
 ibt,,,f1,.2,.1,.3,9,9
+new,,,f1,.4,.3,.5,9,9
+new,,,em,.6,.3,.7,9,9
+new,,x,em,.1,.0,.2,3,3
 """
 SELECTION = "checkpoint,test_set,metric,mean,std,low,high,n,values\not,dev,mu,.5,,,,7,.5\n"
 FILES = {"write": ("table/results.csv", TABLE), "select": ("study/selection/selection.csv", SELECTION)}
@@ -144,11 +150,20 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     frame = compared(steps.work).set_index("checkpoint", append=True)["value"].astype(float)
     ot = {"ours": [0.9, 0.7, 0.5], "paper": [0.87, 0.6, 1], "difference": [0.03, 0.1, -0.5]}
     assert {name: list(frame[name, "ot"].round(9)) for name in ot} == ot
-    assert ("ours", "none") not in frame.index
-    assert "drawn" not in frame.index.get_level_values("checkpoint")
+    assert list(frame["ours", "new"]) == [0.4, 0.6], "where the paper prints none, with a row and without"
+    assert set(frame["ours"].index) == {"ot", "ibt", "new"}
+    assert set(frame["paper"].index) == {"ot", "ibt", "none"}
     text = (steps.work / "report" / "report.md").read_text()
     assert "1 of 2 printed numbers lie within our 95 % intervals" in text
+    assert "variant. Another model." in text
     assert "| ot | 90.0 [80.0, 95.0] | 87.0 | 3.0 | 10 |" in text
+
+
+def test_the_list_has_every_recipe_with_its_match(capsys: pytest.CaptureFixture[str]) -> None:
+    run()
+    text = capsys.readouterr().out
+    assert "lei_released_scores         exact  " in text
+    assert all(name in text for name in recipes())
 
 
 def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
@@ -163,7 +178,7 @@ def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
 
 
 def test_mistakes_are_errors_before_anything_runs(steps: Steps, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"dev.json \(from example.org\)"):
+    with pytest.raises(ValueError, match=r"dev\.json does not exist; get it from example\.org"):
         steps.ran(data=tmp_path)
     with pytest.raises(ValueError, match="backbon"):
         steps.ran(tiny=True, use=["backbon=x"])
