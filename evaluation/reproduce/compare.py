@@ -53,10 +53,9 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
     if tiny:
         headline = "Tiny models on embedded data: not comparable with the paper, so no differences are shown."
     elif not counted:
-        headline = "No printed number to compare with an interval of ours."
+        headline = "There is no printed number to compare with our intervals."
     commands = [shlex.join(command) for command in recipe.commands(values, tiny=tiny)]
     about = {"protocol": "reproduce", "tiny": tiny, "values": dict(values), "commands": commands}
-    about["match"] = recipe.match
     notes = [f"Match with the paper: {recipe.match}. {recipe.notes}"]
     return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
 
@@ -67,8 +66,7 @@ def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str],
     import pandas as pd
 
     columns = [*printed.by, *printed.measures]
-    rows = [[*row, *[None] * (len(columns) - len(row))] for row in printed.rows]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(printed.rows).reindex(columns=range(len(columns))).set_axis(columns, axis=1)
     frame[printed.by] = frame[printed.by].astype(str)
     for name in recipe.settings.keys() & set(printed.by):
         has_value = not tiny and values[name] in set(frame[name])

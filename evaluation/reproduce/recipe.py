@@ -2,8 +2,7 @@
 
 title: Semantic faithfulness on CoQA
 paper: Chaturvedi et al. 2023, Table 4
-match: exact                 # the paper's own data and definition; simplified: a part of it, or smaller;
-                             # variant: another model, scorer, data set or definition (`notes` says which)
+match: exact                 # or simplified, or variant (run.py defines them), for a reason given in `notes`
 data:                        # {dev} in a command is this file below --data; with --tiny an embedded source
   dev: {file: coqa-dev-v1.0.json, where: "stanfordnlp.github.io/coqa", tiny: "stories:conversation_dev"}
 settings:                    # {backbone} is the paper's value, or --use backbone=VALUE
@@ -19,7 +18,7 @@ printed:                     # what the paper prints, and the file that holds ou
     percent: true                              # the paper prints percent, our file has shares
     rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]    # null, or a shorter row: the paper prints none
                                                # no `rows`: it prints nothing; all our cells are shown
-notes: What to know before comparing the numbers, and the reason for `match`.
+notes: Why `match`, and what to know before comparing the numbers.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ class Recipe(Strict):
     def values(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> dict[str, str]:
         """The value of every placeholder: `chosen`, else the paper's or, with `tiny`, that of --tiny."""
         if unknown := set(chosen) - set(self.data) - set(self.settings):
-            names = ", ".join([*self.settings, *self.data]) or "none"
-            raise ValueError(f"--use {min(unknown)}: no such setting or file; the recipe has {names}")
+            names = ", ".join([*self.settings, *self.data])
+            raise ValueError(f"--use {min(unknown)}: no such setting or file; choose from {names}")
         found = {name: one.paper for name, one in self.settings.items()}
         found |= {n: str(min(data.rglob(one.file), default=data / one.file)) for n, one in self.data.items()}
         if tiny:

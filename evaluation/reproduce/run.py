@@ -21,10 +21,8 @@ from evaluation.shown.views import print_table
 from storage.documents import load_yaml, write_text
 
 LEGEND = """
-exact       the paper's own data and definition
-simplified  a part of it, or smaller
-variant     another model, scorer, data set or definition; the report says which"""
-"""Explains `match` under the list."""
+exact: the paper's own data and definition; simplified: a part of it, or smaller;
+variant: another model, scorer, data set or definition (the report says which)"""
 
 
 def run(
@@ -37,27 +35,22 @@ def run(
     overwrite: bool = False,
 ) -> None:
     """Reproduce a table or figure of a paper: run its commands, then compare our numbers with the paper's.
-
-    After an interruption the same command resumes after the last step whose results exist. Without a name it
-    lists all recipes.
+    The same command resumes after the last step whose results exist. Without a name it lists all recipes.
 
     Args:
         name: a recipe (a file in configs/reproduce, without .yaml), or the path of one.
-        data: folder that holds the recipe's data files, at any depth; if one is missing, an error says which
-            and where to get it.
+        data: folder with the recipe's files, at any depth; an error says which are missing, and the source.
         use: replace settings or data files of the recipe, such as backbone=bert_base.
         work: folder for runs and the report (default: runs/reproduce/NAME; with --tiny, NAME-tiny).
-        tiny: run the same commands with tiny models on embedded data, to check that they work; the numbers
-            are not comparable with the paper's.
+        tiny: run the same commands with tiny models on embedded data, only to check that they work.
         overwrite: repeat steps whose results exist.
     """
     known = recipes()
     if not name:
         for name, path in known.items():
             recipe = load_yaml(path, Recipe)
-            without = "" if recipe.has_tiny else "; no --tiny"
-            width = max(map(len, known))
-            print(f"{name:{width}}  {recipe.match:10}  {recipe.title} ({recipe.paper}{without})")
+            about = f"{recipe.title} ({recipe.paper}{'' if recipe.has_tiny else '; no --tiny'})"
+            print(f"{name:{max(map(len, known))}}  {recipe.match:10}  {about}")
         print(LEGEND)
         return
     path = known.get(name, Path(name))

@@ -106,7 +106,6 @@ ot,,x,f1,.1,.0,.2,3,3
 ibt,,,f1,.2,.1,.3,9,9
 new,,,f1,.4,.3,.5,9,9
 new,,,em,.6,.3,.7,9,9
-new,,x,em,.1,.0,.2,3,3
 """
 SELECTION = "checkpoint,test_set,metric,mean,std,low,high,n,values\not,dev,mu,.5,,,,7,.5\n"
 FILES = {"write": ("table/results.csv", TABLE), "select": ("study/selection/selection.csv", SELECTION)}
@@ -151,19 +150,16 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     ot = {"ours": [0.9, 0.7, 0.5], "paper": [0.87, 0.6, 1], "difference": [0.03, 0.1, -0.5]}
     assert {name: list(frame[name, "ot"].round(9)) for name in ot} == ot
     assert list(frame["ours", "new"]) == [0.4, 0.6], "where the paper prints none, with a row and without"
-    assert set(frame["ours"].index) == {"ot", "ibt", "new"}
-    assert set(frame["paper"].index) == {"ot", "ibt", "none"}
+    assert set(frame.index.get_level_values("checkpoint")) == {"ot", "ibt", "new", "none"}
     text = (steps.work / "report" / "report.md").read_text()
     assert "1 of 2 printed numbers lie within our 95 % intervals" in text
-    assert "variant. Another model." in text
+    assert "Match with the paper: variant. Another model.\n" in text
     assert "| ot | 90.0 [80.0, 95.0] | 87.0 | 3.0 | 10 |" in text
 
 
-def test_the_list_has_every_recipe_with_its_match(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_says_how_recipes_match(capsys: pytest.CaptureFixture[str]) -> None:
     run()
-    text = capsys.readouterr().out
-    assert "lei_released_scores         exact  " in text
-    assert all(name in text for name in recipes())
+    assert "lei_released_scores         exact  " in capsys.readouterr().out
 
 
 def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
