@@ -41,8 +41,8 @@ from storage.files import file_digest
 
 @dataclass(kw_only=True)
 class Interventions:
-    """Variants of stories, for training and for watching; `swap` and `misplaced` take from the questions that
-    are used.
+    """Variants of stories, for training and for watching; `swap`, `misplaced` and `near_miss` take from the
+    questions that are used.
 
     Args:
         train: Variants that are trained on together: [os] is original training, [os, ts, ts_r] the paper's

@@ -23,7 +23,7 @@ class VariantOptions:
             `interventune data perturb`; several files of one data set go together.
         variants: which variants (default: os ts ts_r; of HotpotQA os os_r; of rows those that they hold);
             reworded, quoted and spaced keep the meaning; swap has another answer in the story, misplaced
-            another paragraph.
+            another paragraph, near_miss another word in the question.
         limit: use the first N originals, and their variants, only; 0 for all.
     """
 

@@ -46,7 +46,8 @@ def perturb_file(
         variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: rationale deleted;
             _aug: a sentence in place of the bare answer; reworded, quoted, spaced: the question word, the
             quotation marks, the spaces are others; swap: another answer of the input in the story; misplaced:
-            another paragraph of the article (SQuAD).
+            another paragraph of the article (SQuAD); near_miss: one name, number or word of the question
+            changed.
         output: file to write.
         sentences: of an _aug variant, JSON of a sentence by each question's id (default: our frames).
         overwrite: replace the output if it exists.
