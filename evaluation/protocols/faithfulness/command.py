@@ -29,10 +29,11 @@ from storage.command_line import Named
 NOTE = (
     "Predictions are compared with the human answers to the original story (`os`), in `swap` with the new "
     "answer. In `ts_r`, `os_r` and `_aug` the rationale is deleted, `misplaced` is another paragraph and "
-    "`near_miss` another question: there EM and F1 measure *old answers*, which nothing in the text supports, and a faithful model says "
-    "unknown (unk%). Where the meaning is kept (`reworded`, `quoted`, `spaced`), *same answer* is the share "
-    "of answers that are those to the original. Where the text contradicts what a model may remember "
-    "(`swap`, CoConflictQA), it *follows the text* (EM) or *remembers*."
+    "`near_miss` another question: there EM and F1 measure *old answers*, which nothing in the text "
+    "supports, and a faithful model says unknown (unk%). Where the meaning is kept (`reworded`, `quoted`, "
+    "`spaced`), *same answer* is the share of answers that are those to the original. Where the text "
+    "contradicts what a model may remember (`swap`, CoConflictQA), it *follows the text* (EM) or "
+    "*remembers*."
 )
 BOTH = ("em", "remembers")
 MEMORY: dict[str, str | Statistic] = {
