@@ -30,16 +30,18 @@ def run(
     tiny: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """A paper's table or figure: runs its commands one after another, then prints our numbers beside the
-    paper's. The same command goes on where it stopped. Without a name it lists what there is.
+    """Compute a table or figure of a paper and compare it with the paper's numbers. The same command resumes
+    after the last finished step. Without NAME, list all tables and figures.
+
+    Example: interventune reproduce sf_coqa --tiny
 
     Args:
-        name: of a file in configs/reproduce, or its path.
-        data: folder of the files that it needs; an error says which, and where they come from.
-        use: other values of its settings or files, such as backbone=bert_base.
-        work: folder of runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
-        tiny: the same commands with tiny models on embedded data, to see that they run.
-        overwrite: run commands again whose results are there.
+        name: name of a file in configs/reproduce, or the path of one.
+        data: folder of the data files. An error says which are missing and where to get them.
+        use: other values for settings or files, such as backbone=bert_base.
+        work: folder for runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
+        tiny: run the same commands with tiny models on built-in data, to see that they work.
+        overwrite: run finished steps again.
     """
     known = recipes()
     if not name:
