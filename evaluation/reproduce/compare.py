@@ -48,7 +48,7 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         headings = {name: name for name in printed.measures}
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
         views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
-    headline = f"{inside} of {counted} printed numbers lie within our 95 % intervals."
+    headline = f"{inside} of {counted} of the paper's numbers lie within our 95 % intervals."
     if tiny:
         headline = "Tiny models on embedded data: these numbers are not comparable with the paper's."
     commands = [shlex.join(command) for command in recipe.commands(values, tiny=tiny)]

@@ -147,7 +147,7 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     assert ("ours", "none") not in frame.index
     assert "drawn" not in frame.index.get_level_values("checkpoint")
     text = (steps.work / "report" / "report.md").read_text()
-    assert "1 of 2 printed numbers lie within our 95 % intervals" in text
+    assert "1 of 2 of the paper's numbers lie within our 95 % intervals" in text
     assert "| ot | 90.0 [80.0, 95.0] | 87.0 | 3.0 | 10 |" in text
 
 
