@@ -16,23 +16,23 @@ from data_modules.sources import read_choices
 
 
 class ChoicesDataModule(TextDataModule):
-    """Multiple-choice questions, read, tokenised in memory and batched.
+    """Data: multiple-choice questions.
 
-    A source is a file, with its labels as FILE+LABELS where they stand apart, `hub:NAME:SPLIT`, or
-    `stories:choices_train`. Evaluation sets are named; the metric keys of the set called `main` carry no set
-    name.
+    A source is a file (FILE+LABELS if the labels are in another file), `hub:NAME:SPLIT`, or
+    `stories:choices_train`. Evaluation sets have names; the metrics of the set called `main` are logged
+    without it.
 
     Args:
-        train_choices: Questions to train on.
-        val_choices: Questions to validate on, by name.
-        test_choices: Questions to test on, by name.
-        predict_choices: Questions to write choices for, by name.
+        train_choices: Questions to train on, as [source, ...].
+        val_choices: Questions to validate on, as {name: source}; --data.val_choices.main=dev.jsonl sets one.
+        test_choices: Questions to test on, as {name: source}.
+        predict_choices: Questions whose choices to write, as {name: source}.
         batch_size: Questions in a training batch.
-        shuffle: Draw the order of an epoch anew, questions of similar length together; otherwise questions
-            come in the order of their file, as in the authors' code.
+        shuffle: Shuffle in each epoch, with questions of similar length in a batch; otherwise keep the order
+            of the file, as in the authors' code.
         encoding: How a prompt and a choice become a row of tokens.
-        limit_train: Train on the first N questions only; 0 uses all.
-        limit_val: Likewise for validation, test and prediction.
+        limit_train: Train on the first N questions only; 0: all.
+        limit_val: The same for validation, test and prediction.
         **options: see TextDataModule.
     """
 

@@ -25,24 +25,24 @@ logger = logging.getLogger(__name__)
 
 
 class GroupsDataModule(QuestionsDataModule):
-    """Groups and questions, read, tokenised and batched together.
+    """Data: groups of questions with advice, and ordinary questions.
+
+    A group is one question about two people in four variants: both orders, each also with its negation.
 
     Args:
-        train_groups: Underspecified groups to train on.
-        val_groups: Groups to validate on, by name.
-        test_groups: Groups to test on, by name.
-        predict_groups: Groups to write predictions for, by name.
-        random_advice_copies: For planting: each distinct group so often, half of them behind advice of any
-            class; 0 leaves groups as they are written.
-        anchor_unadvised: Of groups as they are written: share of those to train on that carry no advice,
-            which keeps what the model says without any. They ask what the training sources do, and count in
-            `limit_train_groups`.
-        groups_per_class: A training batch holds so many groups for each class of advice there is, the classes
-            spread evenly over the batches; an epoch takes every group once.
-        qa_every: Every how many batches questions take part.
-        limit_train_groups: Train on at most N groups, drawn evenly over the classes of advice; 0 uses all.
-        limit_val_groups: Use at most N groups of each class of advice, evenly spread, and what these ask
-            without advice; 0 uses all. Predictions are of all.
+        train_groups: Groups to train on, as [source, ...]: files, or stories:SPLIT.
+        val_groups: Groups to validate on, as {name: source}; --data.val_groups.main=dev.json sets one.
+        test_groups: Groups to test on, as {name: source}.
+        predict_groups: Groups whose predictions to write, as {name: source}.
+        random_advice_copies: For planting a preference: repeat each group N times, half of them with advice
+            of a random class; 0: use groups as they are.
+        anchor_unadvised: Share of training groups without advice, whose scores training should not change.
+            They ask the questions of the training sources.
+        groups_per_class: Groups of each class of advice in a training batch. An epoch takes every group once.
+        qa_every: Add ordinary questions to every N-th batch.
+        limit_train_groups: Train on at most N groups, sampled evenly over the classes of advice; 0: all.
+        limit_val_groups: For validation and test: use at most N groups of each class of advice, evenly
+            spread, and the same questions without advice; 0: all.
         **questions: see QuestionsDataModule.
     """
 
@@ -83,8 +83,8 @@ class GroupsDataModule(QuestionsDataModule):
         if most := self.limit_train_groups:
             with_advice = most - round(most * self.anchor_unadvised)
             if len(groups) < with_advice:
-                held = f"{', '.join(self.train_groups)} holds {len(groups)}: all are taken"
-                logger.warning("data.limit_train_groups: %d groups are asked for, %s", most, held)
+                held = f"{', '.join(self.train_groups)} has {len(groups)} groups, and all are used"
+                logger.warning("data.limit_train_groups: %d, but %s", most, held)
             groups = balanced_sample(groups, with_advice, self.seed)
         if self.anchor_unadvised:
             more = anchors(groups, every, self.anchor_unadvised, self.seed)
@@ -92,6 +92,8 @@ class GroupsDataModule(QuestionsDataModule):
         if self.random_advice_copies:
             groups = randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
+        ids_N = np.concatenate([row.input_ids_T for row in train_set.groups.encoded[:999]])
+        self.warn_of_unknown(", ".join(self.train_groups), ids_N)
         class_N, world_size = train_set.groups.ids.advice_class_N, process_rank()[1]
         sizes = {"per_class": self.groups_per_class, "qa_every": self.qa_every, "world_size": world_size}
         return train_set, partial(group_batches, class_N=class_N, questions=questions, **sizes)

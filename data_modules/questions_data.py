@@ -30,7 +30,7 @@ from data_modules.batching.data_module import (
     length_bucketed,
     process_rank,
 )
-from data_modules.batching.sets import PairSet, QASet, encode_questions
+from data_modules.batching.sets import PairSet, QASet, column, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample, Variant
@@ -41,14 +41,13 @@ from storage.files import file_digest
 
 @dataclass(kw_only=True)
 class Interventions:
-    """Variants of stories, for training and for watching; `swap`, `misplaced` and `near_miss` take from the
-    questions that are used.
+    """Interventions: variants of stories to train and evaluate on (see `interventune data perturb --help`).
 
     Args:
-        train: Variants that are trained on together: [os] is original training, [os, ts, ts_r] the paper's
+        train: Variants to train on together: [os] is original training, [os, ts, ts_r] the paper's
             intervention-based training (HotpotQA: [os, os_r]).
-        watch: Variants to evaluate every set of questions on.
-        shift: Variants whose embeddings are compared with those of the original story during evaluation.
+        watch: Variants on which every evaluation set is measured.
+        shift: Variants whose embeddings evaluation compares with those of the original story.
     """
 
     train: list[Variant] = field(default_factory=lambda: ["os"])
@@ -61,26 +60,24 @@ class Interventions:
 
 
 class QuestionsDataModule(TextDataModule):
-    """Questions, read, tokenised and batched.
+    """Data: questions about texts.
 
-    A source is a file (its format is read from its content), `hub:NAME:SPLIT`, or `stories:SPLIT` for the
-    embedded data. Evaluation sets are named; the metric keys of the set called `main` carry no set name.
+    A source is a file (the format is detected from its content), `hub:NAME:SPLIT`, or `stories:SPLIT` for
+    built-in data. Evaluation sets have names; the metrics of the set called `main` are logged without it.
 
     Args:
-        train_qa: Questions to train on.
-        val_qa: Questions to validate on, by name.
-        test_qa: Questions to test on, by name.
-        predict_qa: Questions to write answers to, by name.
+        train_qa: Questions to train on: a source, such as train.json, hub:NAME:SPLIT or stories:train.
+        val_qa: Questions to validate on, as {name: source}; --data.val_qa.main=dev.json sets one.
+        test_qa: Questions to test on, as {name: source}.
+        predict_qa: Questions whose answers to write, as {name: source}.
         encoding: How text becomes rows of tokens.
-        interventions: Deletions of the rationale to train on and to watch; by default there are none.
-        qa_batch_size: Question windows in a training batch.
-        qa_batches: What a training batch is drawn from: windows of `similar_length`, which pad little, or all
-            at `random`, as the papers do. Short stories are more often without an answer, so that batches of
-            one length differ more in their share of unknown.
-        limit_train_qa: Use the first N questions only; 0 uses all.
-        limit_val_qa: Likewise for validation and test; predictions are of all.
-        cache: Folder of perturbed and tokenised data, made once a machine and found again by later runs. It
-            may be deleted at any time. Empty: every process prepares all data in memory.
+        interventions: Variants of stories to train and evaluate on (default: the originals).
+        qa_batch_size: Windows (long stories have several) in a training batch.
+        qa_batches: How training batches are drawn: windows of `similar_length`, which need little padding, or
+            at `random`, as in the papers. Batches of similar length differ more in their share of unknown.
+        limit_train_qa: Train on the first N questions only; 0: all.
+        limit_val_qa: The same for validation and test.
+        cache: Folder of prepared data, shared by runs; it may be deleted. Empty: prepare data in memory.
         **options: see TextDataModule.
     """
 
@@ -123,6 +120,7 @@ class QuestionsDataModule(TextDataModule):
         tables = [found[variant] for variant in self.interventions.train]
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
         qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
+        self.warn_of_unknown(self.train_qa, column(table.data.slice(0, 999), "input_ids"))
         options: Any = {"order": self.qa_batches, "world_size": process_rank()[1]}
         draw = partial(question_batches, lengths_N=qa.lengths, batch_size=self.qa_batch_size, **options)
         return TrainSet(None, qa), draw

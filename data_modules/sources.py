@@ -99,12 +99,9 @@ def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
 
 
 def read_choices(source: str | Path) -> list[ChoiceQuestion]:
-    """Multiple-choice questions; `PATH+LABELS` names a file of labels, one whole number a line.
-
-    Raises:
-        DataError: names place and field for a missing file or field, another format, not as many labels as
-            questions, or a label that no choice has.
-    """
+    """Multiple-choice questions; `PATH+LABELS` names a file of labels, one whole number a line. DataError:
+    names place and field for a missing file or field, another format, not as many labels as questions, or a
+    label that no choice has."""
     path, labels = split_labels(str(source))
     return list(_read(path, "choices", labels=labels))
 
@@ -134,12 +131,13 @@ def opened(source: str, kind: Kind) -> tuple[Format, tuple[Any, ...]]:
             if (found.kind, kind) == ("groups", "questions"):
                 return found._replace(reader="groups.sets:read_decided"), (source,)
             if kind != found.kind:
-                wrong = f"holds {found.kind}; {kind} are needed"
+                wrong = f"holds {found.kind}, but {kind} are needed"
                 break
             whole = found.reader.endswith((":read_file", ":read_scored"))
             return found, (source,) if whole else (_rows(source, head, table), name)
     wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind == row.kind)
-    raise DataError(f"{name}: {wrong}; known by their fields are {', '.join(dict.fromkeys(wanted))}")
+    wrong = wrong if fields else f"{wrong}, no JSON with fields"
+    raise DataError(f"{name}: {wrong}; the formats and their fields: {', '.join(dict.fromkeys(wanted))}")
 
 
 def choice_fields() -> str:

@@ -22,19 +22,22 @@ from evaluation.shown.views import print_table
 from storage.command_line import Parser, call, guarded
 
 ROWS = {row.name: row for row in (*PROTOCOLS, *COMMANDS)}
+ABOUT = "Measure a model or its answers: `interventune evaluate PROTOCOL --help` describes a protocol."
+EXAMPLE = "example:\n  interventune evaluate shift --checkpoint best.ckpt --data dev.json --output report"
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
     """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
-    parser = Parser(prog="interventune evaluate", description="Probe a model or its predictions.")
-    commands = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
+    parser = Parser(prog="interventune evaluate", description=ABOUT, epilog=EXAMPLE)
+    commands = parser.add_subparsers(title="protocols", dest="protocol", metavar="PROTOCOL", required=True)
     for name, row in ROWS.items():
         function = resolve_name(row.function) if name in argv[:1] else None
-        command = commands.add_parser(name, help=row.summary, description=row.summary, function=function)
+        own = {} if row in PROTOCOLS else {"prog": f"interventune {name}"}
+        command = commands.add_parser(name, help=row.summary, function=function, **own)
         if row in PROTOCOLS:
-            what = "folder for the report"
+            what = "write the report to this folder"
             command.add_argument("--output", type=Path, required=row.keeps_report, metavar="DIR", help=what)
-            command.add_argument("--overwrite", action="store_true", help="replace the report that DIR holds")
+            command.add_argument("--overwrite", action="store_true", help="replace the report in DIR")
     return parser
 
 
@@ -44,7 +47,7 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     rank, size = launched()
     if row in COMMANDS:
         if size > 1:
-            raise ValueError(f"{row.name}: start it with interventune evaluate, not torchrun")
+            raise ValueError(f"{row.name}: does not run under torchrun; start it as interventune {row.name}")
         call(resolve_name(row.function), vars(arguments))
         return
     output: Path | None = arguments.output
@@ -77,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return guarded(lambda: run(ROWS[arguments.protocol], arguments, argv), arguments.debug)
     except KeyboardInterrupt:
         if not rank:
-            print("error: interrupted; the same command goes on from what is finished", file=sys.stderr)
+            print("error: interrupted; run the same command to resume", file=sys.stderr)
         return 130
 
 

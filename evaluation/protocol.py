@@ -35,25 +35,23 @@ class Row(NamedTuple):
 P = "evaluation.protocols."
 
 PROTOCOLS: tuple[Row, ...] = (
-    Row("bias", P + "bias.command:evaluate", "group bias: gamma, eta, mu per class of advice (UnQover, LEI)"),
-    Row(
-        "faithfulness", P + "faithfulness.command:evaluate", "F1, EM, abstention after deleting the evidence"
-    ),
-    Row("shift", P + "shift:evaluate", "cosine similarity and CKA of embeddings"),
-    Row("negation", P + "yes_or_no:negation", "whether answers turn when the story is negated"),
-    Row("predicate-argument", P + "yes_or_no:predicate_argument", "which thing has which colour: yes or no"),
-    Row("sensitivity", P + "sensitivity:evaluate", "how far a word moves when another word changes"),
-    Row("consistency-write", P + "consistency.command:write", "texts of debiased models"),
-    Row("consistency", P + "consistency.command:evaluate", "whether debiasing does what specifications say"),
+    Row("bias", P + "bias.command:evaluate", "which of two people a model prefers, by class of advice"),
+    Row("faithfulness", P + "faithfulness.command:evaluate", "whether it answers without the evidence"),
+    Row("shift", P + "shift:evaluate", "how far edits of the text, and training, move embeddings"),
+    Row("negation", P + "yes_or_no:negation", "whether the answer changes when the story is negated"),
+    Row("predicate-argument", P + "yes_or_no:predicate_argument", "whether it binds colours to objects"),
+    Row("sensitivity", P + "sensitivity:evaluate", "how far one word moves when another changes"),
+    Row("consistency-write", P + "consistency.command:write", "write debiased texts for `consistency`"),
+    Row("consistency", P + "consistency.command:evaluate", "whether debiasing does what it is told to"),
     Row("confusion", P + "confusion.command:evaluate", "prior bias and choice paralysis in multiple choice"),
-    Row("bbq", P + "bbq:evaluate", "whom a model names when the text does not tell (BBQ)"),
-    Row("feature-bias", P + "feature_bias.command:evaluate", "which of two features is learned"),
-    Row("ask", P + "ask:evaluate", "one question, answered with and without advice", keeps_report=False),
+    Row("bbq", P + "bbq:evaluate", "whom it names when the text does not give the answer (BBQ)"),
+    Row("feature-bias", P + "feature_bias.command:evaluate", "which feature ambiguous examples teach it"),
+    Row("ask", P + "ask:evaluate", "answer one question, with and without advice", keeps_report=False),
 )
 
 COMMANDS: tuple[Row, ...] = (
-    Row("report", "evaluation.page.page:run", "one HTML page of runs and reports"),
-    Row("reproduce", "evaluation.reproduce.run:run", "a table or figure of a paper, compared with ours"),
+    Row("report", "evaluation.page.page:run", "put runs and reports on one HTML page"),
+    Row("reproduce", "evaluation.reproduce.run:run", "compute a paper's table and compare it with the paper"),
 )
 
 

@@ -67,16 +67,13 @@ class Evaluation:
 @contextmanager
 def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
     """Hold a folder for one report. It is made at the start and locked, so that two commands never write to
-    one folder; if nothing is written, it is removed.
+    one folder; if nothing is written, it is removed. ValueError: the folder holds something, or another
+    command writes to it.
 
     Args:
         output: the folder. One that holds something is refused.
         overwrite: accept a folder that holds a report and nothing else, so that a mistyped path never costs
             anything but a report.
-
-    Raises:
-        ValueError: the folder holds something, or another command writes to it.
-        OSError: it cannot be made.
     """
     new = not output.exists()
     output.mkdir(parents=True, exist_ok=True)
@@ -85,11 +82,11 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"--output {output}: another command writes there; name another") from None
+            raise ValueError(f"--output {output}: another command writes there; choose another") from None
         strangers = {entry.name for entry in output.iterdir()}
-        problem = "it holds another run; name a new folder or add --overwrite"
+        problem = "the folder is not empty; choose another, or add --overwrite to replace a report"
         if overwrite and strangers:
-            problem = "--overwrite replaces a report only, but here are other files; name another folder"
+            problem = "--overwrite only replaces a report, and the folder has other files; choose another"
             with suppress(OSError, ValueError, KeyError, TypeError):
                 report = json.loads((output / "report.json").read_text(encoding="utf-8"))
                 strangers -= set(report["about"]["files"])
@@ -115,11 +112,12 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     parts = [f"# {evaluation.title}", evaluation.headline and f"**{evaluation.headline}**", *evaluation.notes]
     for table in tables:
         parts += [f"## {table.title}", markdown_table(table), table.caption]
-    parts += [f"![{name}]({name})" for name in evaluation.figures]
+    for name, figure in evaluation.figures.items():
+        parts.append(f"![{getattr(figure, 'caption', Path(name).stem)}]({name})")
     parts.append(
-        f"Brackets: 95 % interval, a bootstrap over {results.unit} ({resamples} resamples, seed {SEED}); "
-        "exact where a share is 0 or 100 % in all of them. Changes (`against` in results.csv) are over the "
-        "questions that both answered. All numbers in full precision: results.csv. One line per example: "
+        f"Brackets: 95 % interval, by bootstrap over {results.unit} ({resamples} resamples, seed {SEED}); "
+        "exact where a share is 0 or 100 % in all of them. Changes (`against` in results.csv) use the "
+        "questions that both answered. Numbers in full precision: results.csv. One line per example: "
         "examples.jsonl. Inputs, settings, command and versions: report.json."
     )
     content = {

@@ -19,12 +19,15 @@ class VariantOptions:
     """Which data, in which variants.
 
     Args:
-        data: SQuAD, CoQA or HotpotQA (file, folder, hub:NAME:SPLIT), stories:conversation_dev, or rows of
-            `interventune data perturb`; several files of one data set go together.
-        variants: which variants (default: os ts ts_r; of HotpotQA os os_r; of rows those that they hold);
-            reworded, quoted and spaced keep the meaning; swap has another answer in the story, misplaced
-            another paragraph, near_miss another word in the question.
-        limit: use the first N originals, and their variants, only; 0 for all.
+        data: questions in the format of SQuAD, CoQA or HotpotQA (a file, a folder, hub:NAME:SPLIT),
+            stories:conversation_dev, or rows written by `interventune data perturb`. Several files of one
+            data set are read together.
+        variants: versions of each story (default: os ts ts_r; for HotpotQA os os_r; for rows those in the
+            file). os: the original; ts, ts_r: cut after, before the rationale, the sentence that justifies
+            the answer; os_r: without the rationale; _aug: the answer in a sentence instead of a bare phrase;
+            reworded, quoted, spaced: same meaning; swap: another answer; misplaced: another paragraph;
+            near_miss: a changed question.
+        limit: use only the first N questions and their variants; 0: all.
     """
 
     data: list[Annotated[str, "SOURCE"]]
@@ -52,18 +55,15 @@ class Stories:
         """One sentence a variant that lost questions; empty where none did."""
         total = len(self.originals)
         return " ".join(
-            f"`{variant}` leaves out {reasons.total()} of {total} questions ({listed(reasons)})."
+            f"{reasons.total()} of {total} questions have no variant `{variant}` ({listed(reasons)})."
             for variant, reasons in self.rejected.items()
             if reasons
         )
 
 
 def read_stories(options: VariantOptions) -> Stories:
-    """Read the sources, and make the variants that are asked for and not among the rows.
-
-    Raises:
-        DataError: no originals to make a variant from, or no question is left in it.
-    """
+    """Read the sources, and make the variants that are asked for and not among the rows. DataError: no
+    originals to make a variant from, or no question is left in it."""
     from tqdm.auto import tqdm
 
     rows, limit = read_rows(options), options.limit or None

@@ -1,9 +1,14 @@
-"""interventune COMMAND ...: everything that the project does, under one name.
+"""usage: interventune COMMAND ...
 
-    interventune train fit -c lei_few_shot -c roberta_base --data.train_groups=[train.json]
-    interventune evaluate bias --checkpoint ot=best.ckpt --data dev.json --output reports/bias
+Fine-tune question-answering and language models with interventions, and measure the effect.
 
-Each command is the main function of a room, which `python -m ROOM` runs too.
+commands:
+{}
+
+interventune COMMAND --help describes a command.
+
+example:
+  interventune train fit -c stories_ibt -c tiny_roberta
 """
 
 from __future__ import annotations
@@ -14,14 +19,14 @@ from difflib import get_close_matches
 from importlib import import_module
 
 COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "train": ("training.__main__", (), "fit, validate, test, predict: one run of a model"),
-    "sweep": ("training.__main__", ("sweep",), "many runs over the values that a file names"),
-    "select": ("training.__main__", ("select",), "the best runs of a sweep, tested"),
-    "evaluate": ("evaluation.__main__", (), "probe a checkpoint: bias, faithfulness, shift, ..."),
-    "report": ("evaluation.__main__", ("report",), "one HTML page of runs and reports"),
-    "reproduce": ("evaluation.__main__", ("reproduce",), "a table or figure of a paper, compared with ours"),
-    "data": ("data_modules.__main__", (), "write data sets, perturbed stories, advised questions"),
-    "export": ("models.__main__", (), "a checkpoint as a Hugging Face folder"),
+    "train": ("training.__main__", (), "fit a model, or validate, test and predict with one"),
+    "sweep": ("training.__main__", ("sweep",), "train once for each combination of some settings"),
+    "select": ("training.__main__", ("select",), "test the best models of a sweep"),
+    "evaluate": ("evaluation.__main__", (), "measure a model: bias, faithfulness, embedding shift, ..."),
+    "report": ("evaluation.__main__", ("report",), "put runs and reports on one HTML page"),
+    "reproduce": ("evaluation.__main__", ("reproduce",), "compute a paper's table and compare"),
+    "data": ("data_modules.__main__", (), "write data sets: perturbed stories, questions with advice, ..."),
+    "export": ("models.__main__", (), "write a checkpoint as a Hugging Face folder"),
 }
 """The module of each command, the arguments that come first there, and its line in the help."""
 
@@ -31,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         lines = [f"  {name:12}{summary}" for name, (_, _, summary) in COMMANDS.items()]
-        print("interventune COMMAND ...", "", *lines, "", "Each command has its own --help.", sep="\n")
+        print(str(__doc__).format("\n".join(lines)).strip())
         return 0
     if name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, n=1) or COMMANDS

@@ -190,7 +190,7 @@ class Probe:
     ) -> None:
         for measure in measures or ():
             if measure not in get_args(Measure):
-                raise DataError(f"measures: no {measure!r}; there are {', '.join(get_args(Measure))}")
+                raise DataError(f"measures: no {measure!r}; choose from {', '.join(get_args(Measure))}")
         self.sources = list[tuple[str, Groups | Questions]]()
         for name, source in named_sources(sources, "sources").items():
             kind: Any = Groups if held_by(source) == "groups" else Questions
@@ -198,8 +198,9 @@ class Probe:
             self.sources.append(("" if first else f"{name}/", kind(source, limit)))
         self.measures = {*(measures or get_args(Measure))}
         given = {measure for _, source in self.sources for measure in source.gives}
-        if missing := sorted({*(measures or ())} - given):
-            raise DataError(f"measures: no source holds what {missing[0]} asks")
+        if missing := sorted({*(measures or ())} - given) or ["bias"][: not given]:
+            needed = "groups" if missing[0] == "bias" else "questions about texts"
+            raise DataError(f"measures: {missing[0]} needs a source with {needed}")
         self.score, self.asking, self.tokenizer = dict(score or {}), Asking(**asking), tokenizer
         self.start, self.sets = list[Kept](), dict[Any, Any]()
         self.table = pd.DataFrame()

@@ -106,19 +106,18 @@ class GroupLoss(nn.Module):
     """The weighted sum of the group losses.
 
     Args:
-        form: what differences are taken of. `score`: S, as in the paper, hence the default. `log`: log S,
-            ours, with the same minima; its pull does not fade where a score is near 0, which a model needs
-            that hardly answers with either subject. Both take the mean over the groups (and variants) of a
-            class. `probability`: the authors' code, single probabilities of start and end, summed over
-            items, and the total halved (LEI spec 4.2).
-        ethical_weight: weight of the ethical term, at least 0.
-        adversarial_weight: weight of the adversarial term, at least 0. Of a negated question it raises the
+        form: what is compared. `score`: the subjects' scores S, as in the paper. `log`: log S (ours), which
+            has the same minima, and a gradient that does not vanish for models that hardly answer with
+            either subject. Both take the mean over the groups of a class. `probability`: as in the authors'
+            code, single probabilities of start and end, summed over items, and the total halved.
+        ethical_weight: weight of the ethical loss, at least 0.
+        adversarial_weight: weight of the adversarial loss, at least 0. In a negated question it raises the
             subject that is not dominant, as the authors' code does.
-        irrelevant_weight: weight of the irrelevant term, at least 0.
-        unadvised_weight: weight of the same for groups without advice (`data.anchor_unadvised`), at least 0.
-        mismatched_weight: weight of the same for advice about another domain, at least 0.
-        mass_weight: weight of a term that keeps the ethical groups' S(x1) + S(x2) from falling below the
-            reference's, at least 0. Not in the paper, hence 0; not for the probability form.
+        irrelevant_weight: weight of the irrelevant loss, at least 0.
+        unadvised_weight: weight of the same loss for groups without advice (`data.anchor_unadvised`).
+        mismatched_weight: weight of the same loss for advice about another domain.
+        mass_weight: weight of a loss that keeps S(x1) + S(x2) of ethical groups from falling below the
+            reference's (ours; 0: off). Not for the probability form.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""interventune export CHECKPOINT FOLDER: a checkpoint of ours as a Hugging Face folder."""
+"""interventune export CHECKPOINT FOLDER: a checkpoint as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ def export(
     adapter: bool = False,
 ) -> None:
     """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and how it was trained
-    to read (interventune.json), so that evaluation of the folder gives the checkpoint's numbers. Of a model
-    with rationale heads only encoder and span head go along, with a warning. An adapter (LoRA) is merged, or
-    written alone with --adapter.
+    to read (interventune.json). Evaluating the folder gives the checkpoint's numbers.
+
+    Rationale heads are left out, with a warning: transformers has no class for them. An adapter (LoRA) is
+    merged into its base, unless --adapter is given.
+
+    Example: interventune export runs/squad/version_0/checkpoints/best.ckpt my_model
 
     Args:
-        checkpoint: a .ckpt of python -m training.
-        folder: a new folder, for from_pretrained.
-        adapter: write a folder of peft, with the adapter and the span head of an encoder; its base is named.
-
-    Raises:
-        ValueError: there is nothing to export, transformers has no such heads, or the folder exists or cannot
-            be written.
+        checkpoint: a .ckpt written by `interventune train`.
+        folder: the folder to write; it must not exist.
+        adapter: write only the adapter, and an encoder's span head, as a folder of peft that names its base.
     """
     from safetensors import SafetensorError
 

@@ -85,22 +85,21 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 @dataclass(kw_only=True)
 class Backbone:
-    """Which encoder to fine-tune, and from which weights.
+    """Backbone: the model to fine-tune, and its starting weights.
 
     Args:
-        architecture: A row of the table of backbones.
-        checkpoint: A name on the Hub, a local folder in Hugging Face format or of an adapter of peft (merged
-            into the base that it names), a `.ckpt` of an earlier run, or `random`. A checkpoint that was
-            already fine-tuned for extractive QA keeps its span head.
-        tokenizer: Its Hub name or folder, when not the checkpoint's, or `stories` for the words of the
-            embedded stories.
+        architecture: The model's architecture; `causal` is any other decoder.
+        checkpoint: A Hub name, a Hugging Face folder, a folder of a peft adapter (it is merged into its
+            base), a `.ckpt` of an earlier run, or `random`. A model that was fine-tuned for extractive QA
+            keeps its span head.
+        tokenizer: Hub name or folder of another tokenizer, or `stories`, the words of the built-in stories.
         config: Values that replace those of the checkpoint's transformers configuration.
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
-        reading_init: Start random weights so that small models learn to read (see models/tiny_init.py).
-        lora_rank: Train adapters of this rank (LoRA) on every linear layer, at scale 2, and the heads; 0
-            trains all.
-        frozen_weights: Precision of the weights that are not trained (`trainer.precision=bf16-true` chooses
-            bfloat16). What is trained is float32, and so is its optimizer's state.
+        reading_init: Initialise random weights so that small models learn to read (models/tiny_init.py).
+        lora_rank: Train LoRA adapters of this rank (scale 2) on every linear layer, and the heads; 0: train
+            all weights.
+        frozen_weights: Precision of frozen weights (`trainer.precision=bf16-true` sets bfloat16). Trained
+            weights and optimizer states are float32.
     """
 
     architecture: ArchitectureName

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
 
-from models.backbones import Backbone, EncoderModel
+from models.backbones import RANDOM, Backbone, EncoderModel
 from models.checkpoint import FORMAT, M, inspect, is_file, merged, stored
 from storage.errors import DataError, as_data_error
 
+log = logging.getLogger(__name__)
 START_FROM = {
     "span": ("rationale",),
     "rationale": ("span",),
@@ -26,14 +28,11 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     From a checkpoint with the same adapter that goes on; any other is merged before.
 
     Weights that `backbone.checkpoint` does not hold start random, from torch's global seed; `START_FROM` says
-    what a checkpoint of ours gives. Of any other, encoder and span head are taken over.
+    what a checkpoint of ours gives. Of any other, encoder and span head are taken over. DataError: nothing
+    usable is there, or the checkpoint has heads, or options of them, from which this model cannot start.
 
     Args:
         options: of the heads, see the constructor of `kind`.
-
-    Raises:
-        DataError: nothing usable is there, or the checkpoint has heads, or options of them, from which
-            this model cannot start.
     """
     from models.cpu_kernels import use_kernels  # imports transformers, which a configuration does without
 
@@ -55,6 +54,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     if model.adapter.get("rank") != backbone.lora_rank:
         merged(model)
     if backbone.lora_rank:
+        if path == RANDOM:
+            log.warning("backbone.lora_rank: the random base is not trained, so the model learns little")
         if not model.adapter:
             from models.adapters import add_adapter, asked_for
 

@@ -1,23 +1,21 @@
 """Commands from typed functions: the signature is the schema, the docstring the help.
 
     def length(*, checkpoint: list[Named], limit: Count | None = None, options: Options = Options()) -> None:
-        '''How long answers are.
-
-        Args:
-            checkpoint: who is asked.
-        '''
+        '''How long answers are.   Example: interventune evaluate length   Args: checkpoint: ...'''
 
     sys.exit(run(length, "interventune evaluate length"))
 
 A keyword-only parameter is a flag, any other a positional argument; `list[...]` takes one value or more, a
 `Literal` one of its choices, and a `bool` none. The fields of a dataclass are flags too, in a group of their
-own. `Annotated[str, "[NAME=]PATH"]` names the value in the help; `Annotated[int, AtLeast(1)]` bounds it.
+own. `Annotated[str, "[NAME=]PATH"]` names the value in the help; `Annotated[int, AtLeast(1)]` bounds it. A
+paragraph "Example: COMMAND" of the docstring ends the help.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
@@ -81,19 +79,35 @@ def call(function: Command, values: Mapping[str, Any]) -> Any:
     return function(**given)
 
 
+class HelpLayout(argparse.HelpFormatter):
+    """Help whose usage shows required flags only. Paragraphs are filled, examples stay as they are."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        shown = [action for action in actions if action.required or not action.option_strings]
+        self._prog += " [options]" * (len(shown) + 1 < len(actions))  # more than --help
+        super().add_usage(usage, shown, (), prefix)
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        return re.sub(r" \[.* \.\.\.]$", " ...", super()._format_args(action, default_metavar))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return "\n\n".join(x if "\n  " in x else fill(x, width, indent) for x in text.split("\n\n"))
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of the flags of `function`, and `--debug`; a mistake is reported in one line."""
 
     def __init__(self, function: Command | None = None, **settings: Any) -> None:
-        settings = {"description": function and _about(function)} | settings
-        layout = argparse.RawDescriptionHelpFormatter
-        super().__init__(allow_abbrev=False, formatter_class=layout, **settings)
+        about, _, example = _about(function).partition("\n\nExample: ") if function else ("", "", "")
+        settings = {"description": about, "epilog": example and f"example:\n  {example}"} | settings
+        super().__init__(allow_abbrev=False, formatter_class=HelpLayout, **settings)
         groups: dict[str, Any] = {"": self}
         for flag, text, about in flags(function) if function else ():
             groups[about] = groups.get(about) or self.add_argument_group(about)
             _add_flag(groups[about], flag, text)
         if function:
-            self.add_argument("--debug", action="store_true", help="show where in the code an error arose")
+            self.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")

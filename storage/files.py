@@ -29,10 +29,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` for the block to write a file or a folder at, which then takes its name.
 
     After an error, or a kill, whatever stood at `path` before is still there. The folder around must exist.
-
-    Raises:
-        DataError: the place cannot be written, or the disk is full.
-    """
+    DataError: the place cannot be written, or the disk is full."""
     path = Path(path)
     if not path.parent.is_dir():
         raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
@@ -79,12 +76,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader]:
-    """An ordinary file, open for reading bytes; of a text without its byte order mark.
-
-    Raises:
-        DataError: it is not there, cannot be read, is a folder, or a pipe or a device, whose end may never
-            come; or it is in another form than a text in UTF-8.
-    """
+    """An ordinary file, open for reading bytes; of a text without its byte order mark. DataError: it is not
+    there, cannot be read, is a folder, or a pipe or a device, whose end may never come; or it is in another
+    form than a text in UTF-8."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
@@ -108,17 +102,14 @@ def read_bytes(path: str | Path) -> bytes:
 
 def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
     """What `torch.save` wrote: tensors (left on disk with `mmap`) and plain values; nothing in it is run.
-
-    Raises:
-        DataError: the file is not there, is damaged, or holds other objects.
-    """
+    DataError: the file is not there, is damaged, or holds other objects."""
     import torch
 
     with open_file(path, text=False):
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         except Exception as error:  # a dozen types, of which some advise to run what the file says
-            reason = f"damaged, or more than tensors and plain values ({type(error).__name__})"
+            reason = f"damaged, or not written by interventune ({type(error).__name__})"
             raise DataError(f"{path}: no readable checkpoint: {reason}") from error
 
 

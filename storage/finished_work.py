@@ -63,7 +63,7 @@ class FinishedWork(dict[str, Any]):
             except DataError as error:
                 torn = not line.endswith(b"\n") and (line.startswith(_START) or _START.startswith(line))
                 if path and torn:
-                    logger.warning("%s: cut off while written; dropped, and will be done again", where)
+                    logger.warning("%s: is incomplete, and will be done again", where)
                     os.truncate(path, path.stat().st_size - len(line))
                     return
                 raise DataError(f"{error}; repair or remove the line, or name another file") from None

@@ -55,10 +55,7 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
 
 def parse_json(text: bytes, kind: type[T], where: str) -> T:
     """A JSON text as `kind`: no number from a text, no whole number from a truth value or a fraction.
-
-    Raises:
-        DataError: not JSON, or not of this kind; begins with `where`.
-    """
+    DataError: not JSON, or not of this kind; begins with `where`."""
     return _checked(text, kind, where, as_json=True)
 
 
@@ -86,9 +83,9 @@ def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
     if first["type"] == "json_invalid":
         raise DataError(f"{where}: not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    found = "" if first["type"] == "missing" else f", found {first['input']!r:.60}"
-    name = f"the field {place.strip('.')!r}: " if place else ""
-    raise DataError(f"{where}: {name}{first['msg']}{found}")
+    said = f"{first['msg'].replace('Input should', 'should')}, found {first['input']!r:.60}"
+    name = f"the field {place.strip('.')!r} " if place else ""
+    raise DataError(f"{where}: {name}{'is missing' if first['type'] == 'missing' else said}")
 
 
 def plain_json(value: Any) -> Any:

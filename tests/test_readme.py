@@ -6,20 +6,31 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, get_args
 
 import pytest
 
+import interventune.command
+import training.__main__
+from data_modules import __main__ as data
 from data_modules.interventions.variants import made_of
 from data_modules.sources import read_choices, read_groups, read_questions
 from data_modules.tasks.condaqa import read_pairs
 from data_modules.tasks.features import Recipe, Wordings
 from data_modules.tasks.toxicity_prompts import read_prompts
+from evaluation import __main__ as evaluation
+from evaluation.protocol import COMMANDS as EVALUATION
+from evaluation.protocol import PROTOCOLS
 from evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
 from interventune.command import main
+from models.__main__ import export
+from storage.command_line import Parser
 from storage.json_files import load_json
 from tests.understood import understood
+from training.sweep.run import Options as Sweep
+from training.sweep.select import Options as Select
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,10 +52,15 @@ def shell_lines(page: str) -> list[str]:
 
 def shell_commands(page: str) -> list[list[str]]:
     """Every `interventune ...` and `python -m ...` of the page's shell blocks: module and arguments."""
-    shell = "\n".join(shell_lines(page))
+    return commands_of("\n".join(shell_lines(page)))
+
+
+def commands_of(shell: str) -> list[list[str]]:
+    """Module and arguments of every command."""
+    shell = shell.replace("\\\n", " ")
     flags = dict(re.findall(r"^(\w+)='(.*)'$", shell, re.M))  # variables that the page sets
     commands = []
-    for line in shell.splitlines():
+    for line in map(str.strip, shell.splitlines()):
         line = re.sub(r" \$(\w+)", lambda name: f" {quoted(flags.get(name[1], ''))}", line)
         if line.startswith("interventune ") and not line.startswith("interventune --help"):
             _, name, *arguments = shlex.split(line, comments=True)
@@ -66,6 +82,24 @@ def test_the_pages_show_commands_of_every_room() -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:60])
 def test_a_command_is_understood(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    understood(command)
+
+
+FUNCTIONS = [
+    *(resolve_name(row.function) for row in (*PROTOCOLS, *EVALUATION)),
+    *(resolve_name(f"data_modules.{path}") for path, _ in data.COMMANDS.values()),
+    *(export, Sweep, Select),
+]
+EPILOGS = [Parser(function).epilog for function in FUNCTIONS] + [
+    str(text)[str(text).index("example:") :]
+    for text in (interventune.command.__doc__, training.__main__.__doc__, evaluation.EXAMPLE, data.EXAMPLE)
+]
+
+
+@pytest.mark.parametrize("epilog", EPILOGS, ids=lambda epilog: str(epilog)[10:60])
+def test_help_ends_with_an_example_that_is_understood(epilog: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (command,) = commands_of(epilog)
     understood(command)
 
 

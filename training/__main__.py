@@ -1,9 +1,17 @@
-"""python -m training COMMAND ...
+"""usage: interventune train COMMAND -c EXPERIMENT -c BACKBONE [--KEY=VALUE ...]
 
-  fit, validate, test, predict   -c EXPERIMENT -c BACKBONE [--key=value ...]
-  sweep, select                  many runs, and the best of them
+commands:
+  fit         train, and write checkpoints and metrics to runs/EXPERIMENT/version_N
+  validate    measure a checkpoint on the validation sets
+  test        measure a checkpoint on the test sets
+  predict     write a checkpoint's predictions
+  sweep       train once for each combination of some settings
+  select      test the best models of a sweep
 
-Each command has its own --help.
+interventune train fit -c EXPERIMENT --help lists the flags of that experiment.
+
+example:
+  interventune train fit -c stories_ibt -c tiny_roberta --trainer.max_epochs=2
 """
 
 from __future__ import annotations
@@ -23,10 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help"):
-        print(__doc__)
+        print(str(__doc__).strip())
         return 0
     if command not in COMMANDS:
-        print(f"error: {command}: expected one of {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"error: {command}: no such command; choose from {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     if command in ("sweep", "select"):
         module = import_module("training.sweep.run" if command == "sweep" else "training.sweep.select")

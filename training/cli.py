@@ -19,6 +19,7 @@ from typing import Any
 import pytorch_lightning as pl
 import yaml
 from filelock import FileLock
+from jsonargparse import DefaultHelpFormatter
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import Logger
@@ -26,15 +27,19 @@ from pytorch_lightning.loggers import Logger
 from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone
 from models.checkpoint import inspect
+from storage.command_line import HelpLayout
 from storage.json_files import load_json
 from training.callbacks.eval_sets import Watched
 from training.callbacks.run_record import RunRecord
 from training.configs import CONFIGS, checked_configs, shortened
+from training.help import configured, describe, named_class
 from training.modules.fine_tuning import FineTuning
 from training.precision import Trainer, faster_precision
 from training.run import LET_GO_S, Run
 from training.stopping.finite_loss import FiniteLoss
 from training.stopping.last_checkpoint import AtomicCheckpointIO, BatchSeed, LastCheckpoint
+
+LAYOUT = type("Layout", (HelpLayout, DefaultHelpFormatter), {})
 
 
 class WholeWords(LightningArgumentParser):
@@ -54,20 +59,23 @@ class InterventuneCLI(LightningCLI):
     def __init__(self, args: list[str]) -> None:
         self.command = args[0] if args and args[0] in LightningCLI.subcommands() else ""
         at = 1 if self.command else 0
+        self.shown = configured(args) if self.command and {"-h", "--help"} & {*args} else {}
+        model, data = (named_class(self.shown, section) for section in ("model", "data"))
+        # base.yaml comes first, so that every other file overrides it. (default_config_files would be checked
+        # on their own, without the required backbone.)
+        more = ["--help"] if self.shown else ["--config", str(CONFIGS / "base.yaml"), *args[at:]]
         super().__init__(
-            FineTuning,
-            TextDataModule,
+            model or FineTuning,
+            data or TextDataModule,
             trainer_class=Trainer,
-            subclass_mode_model=True,
-            subclass_mode_data=True,
+            subclass_mode_model=model is None,
+            subclass_mode_data=data is None,
             save_config_callback=RunRecord,
             auto_configure_optimizers=False,
             seed_everything_default=0,
             parser_class=WholeWords,
-            parser_kwargs={"exit_on_error": False},
-            # base.yaml comes first, so that every other file overrides it. (default_config_files would be
-            # checked on their own, without the required backbone.)
-            args=[*args[:at], "--config", str(CONFIGS / "base.yaml"), *args[at:]],
+            parser_kwargs={"exit_on_error": False, "prog": "interventune train", "formatter_class": LAYOUT},
+            args=[*args[:at], *more],
         )
 
     def subcommands(self) -> dict[str, set[str]]:
@@ -79,11 +87,11 @@ class InterventuneCLI(LightningCLI):
         """Declare the keys, and link the backbone to all who need it."""
         parser.add_argument("--backbone", type=Backbone, required=True)
         parser.add_argument("--run", type=Run, default=Run())
-        parser.link_arguments("backbone", "model.init_args.backbone")
-        parser.link_arguments(
-            "backbone", "data.init_args.tokenizer", compute_fn=lambda b: b.tokenizer or b.checkpoint
-        )
-        parser.link_arguments("backbone", "data.init_args.architecture", compute_fn=lambda b: b.architecture)
+        model = "model.init_args" if self.subclass_mode_model else "model"
+        data = "data.init_args" if self.subclass_mode_data else "data"
+        parser.link_arguments("backbone", f"{model}.backbone")
+        parser.link_arguments("backbone", f"{data}.tokenizer", lambda b: b.tokenizer or b.checkpoint)
+        parser.link_arguments("backbone", f"{data}.architecture", lambda b: b.architecture)
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
             {
@@ -95,10 +103,15 @@ class InterventuneCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parse. ValueError for a wrong key or value, in one line with the path of the key."""
+        if self.shown:
+            describe(self._subcommand_parsers[self.command], self.command, self.shown)
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            raise ValueError(shortened(str(error))) from error
+            text = shortened(str(error))
+            if re.match(r"backbone\..*Got value: None$|.* required: \w+\.model", text):
+                text = "an experiment or a backbone is missing, such as -c squad_ibt -c tiny_roberta"
+            raise ValueError(f"{text} (see interventune train {self.command} --help)") from error
         if not 0 <= int(self.config[self.config.subcommand].get("seed_everything") or 0) < 2**32:
             raise ValueError(f"seed_everything: takes 0 to {2**32 - 1}")
 

@@ -16,7 +16,7 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
 BOILERPLATE = re.compile(
     r"Does not validate|Subtypes:|Errors:|Given value|Problem with given class_path|Parser key|Subclass types"
-    r"|a class path \(str\)|a dict with|Not a valid subclass|Expected a path|Expected a <class 'NoneType'>"
+    r"|a class path \(str\)|a dict with|Not a valid subclass|Expected a path|Expected a NoneType"
 )
 """Lines of jsonargparse's errors that say neither which key nor what is wrong with it."""
 
@@ -33,21 +33,20 @@ class UniqueKeys(yaml.SafeLoader):
 
 
 def checked_configs(arguments: Sequence[str]) -> list[str]:
-    """The arguments with the names of shipped configurations replaced by their files.
+    """The arguments with `--config=FILE` for every configuration, also one that is named. ValueError: no such
+    file or shipped configuration, or a file that is no YAML object, with the line.
 
     >>> [Path(argument).name for argument in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
-    ['fit', '-c', 'squad.yaml', 'bert_base.yaml']
-
-    Raises:
-        ValueError: no such file or shipped configuration, or a file that is no YAML object, with the line.
+    ['fit', 'squad.yaml', 'bert_base.yaml']
     """
-    found = list(arguments)
-    for at, (flag, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
-        name, equals, value = flag.partition("=")
-        if name in FLAGS and (equals or following):
-            path = shipped(value if equals else following, "experiments", "backbones")
+    found, words = list[str](), iter(arguments)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag in FLAGS and (value := value if equals else next(words, "")):
+            path = shipped(value, "experiments", "backbones")
             load_yaml(path, dict[str, Any] | None, UniqueKeys)  # type: ignore[arg-type]
-            found[at if equals else at + 1] = f"{name}={path}" if equals else str(path)
+            word = f"--config={path}"
+        found.append(word)
     return found
 
 
@@ -76,6 +75,7 @@ def shortened(message: str) -> str:
     ...     - Expected a <class 'NoneType'>''')
     "model.loss: Option 'ethical_wieght' is not accepted"
     """
+    message = re.sub(r"<class '(\w+)'>", r"\1", message.replace("typing.Literal", "choice of "))
     key = ""
     for name in re.findall(r'Parser key "([^"]+)"', message):
         if not f".{key}".endswith(f".{name}"):  # some repeat what is above them

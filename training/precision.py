@@ -14,11 +14,11 @@ CHOSEN = "INTERVENTUNE_PRECISION"
 
 
 class Trainer(pl.Trainer):
-    """Lightning's, with one more precision.
+    """Trainer of Lightning.
 
     Args:
-        precision: `auto` is the faster of 32-true and bf16-mixed on this processor, and bf16-mixed on a GPU
-            that has it; a run that goes on keeps its own.
+        precision: `auto` is bf16-mixed on a GPU that supports it, and on a CPU the faster of 32-true and
+            bf16-mixed. A resumed run keeps its precision.
         options: of Lightning's Trainer.
     """
 

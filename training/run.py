@@ -25,17 +25,17 @@ LET_GO_S = 10.0
 
 @dataclass(kw_only=True)
 class Run:
-    """Where a run is kept, and who else hears of it.
+    """Run: its folder, ROOT/NAME/VERSION, and its logs.
 
     Args:
-        name: Folder of the runs of one experiment.
-        version: Folder of this run; empty takes the next free `version_N`.
-        root: Folder of all runs.
-        wandb: Log to wandb beside the CSV file that is always written: `offline` keeps its files in the run's
-            folder until `wandb sync`, `online` needs a login.
-        save_every_minutes: Rewrite `checkpoints/last.ckpt` so often while training; 0: not by time. It is
-            also written after validation and epochs, and when the run is told to stop.
-        save_every_n_steps: Likewise, counted in optimizer steps.
+        name: Folder for the runs of an experiment.
+        version: Folder for this run; empty: the next free `version_N`.
+        root: Folder for all runs.
+        wandb: Log to wandb as well as to metrics.csv. `offline` keeps the files in the run's folder until
+            `wandb sync`; `online` needs a login.
+        save_every_minutes: How often training writes `checkpoints/last.ckpt`, besides after each epoch and
+            validation and when the run is stopped; 0: not by time.
+        save_every_n_steps: The same, in optimizer steps.
     """
 
     name: str = "run"

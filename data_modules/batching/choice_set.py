@@ -35,12 +35,12 @@ class ChoiceEncoding:
     """How a prompt and one of its choices become a row of tokens (probes spec B1).
 
     Args:
-        max_length: Tokens in a row, special tokens included; of a longer pair the longer text is cut at its
-            end, token by token. A decoder's row holds all choices, and is never cut.
-        padding: `dynamic` pads the rows of a batch to their longest, `parity` every row to `max_length`, as
-            the authors' code does.
-        chat: Whether a decoder's prompt is the user's message in the tokenizer's chat template: `auto` where
-            it has one, or `never`.
+        max_length: Tokens in a row, with special tokens. If a pair is longer, the end of its longer text is
+            cut. A decoder's row holds all choices and is never cut.
+        padding: `dynamic` pads a batch to its longest row; `parity` pads every row to `max_length`, as the
+            authors' code does.
+        chat: Whether a decoder's prompt uses the tokenizer's chat template: `auto`, if there is one, or
+            `never`.
     """
 
     max_length: int = 128
@@ -121,11 +121,8 @@ def encode_choices(
     """The rows of every question: one for each choice; of a decoder a single one, with the `spans` of all.
 
     An empty prompt stays an empty first segment: `<s></s></s> choice </s>`. RoBERTa gets a space before each
-    text that is not empty and does not begin with one, as in the middle of a sentence.
-
-    Raises:
-        DataError: a decoder's row is too long.
-    """
+    text that is not empty and does not begin with one, as in the middle of a sentence. DataError: a decoder's
+    row is too long."""
     if architecture in DECODERS:
         prompts = []
         for question in questions:

@@ -7,6 +7,7 @@ batches r, r + W, ...
 
 from __future__ import annotations
 
+import logging
 import signal
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,20 +75,21 @@ class TrainSet(Dataset):
 
 
 class TextDataModule(pl.LightningDataModule):
-    """The base of all DataModules. A subclass makes sets out of its sources and orders the training batches.
+    """Data. The base of all DataModules; a subclass makes sets of its sources and orders training batches.
 
     Args:
-        tokenizer: Hub name, folder, or `stories`; linked from the backbone.
-        architecture: Row of the table of backbones; linked from the backbone.
+        tokenizer: Hub name, folder, or `stories`; set by the backbone.
+        architecture: Name of the architecture; set by the backbone.
         eval_batch_size: Rows in an evaluation batch.
         num_workers: Processes that build batches.
-        seed: Of every order and draw; by default that of `seed_everything`.
+        seed: Seed of every order and sample (default: `seed_everything`).
     """
 
     kinds: tuple[str, ...]
     """What evaluation sets may hold: `qa` where `data.val_qa` names some."""
     encoding: Any
     """How text becomes rows of tokens: a dataclass."""
+    warned = False
 
     def __init__(
         self,
@@ -126,22 +128,30 @@ class TextDataModule(pl.LightningDataModule):
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """The same for the sets of `val`, `test` or `predict`."""
 
+    def warn_of_unknown(self, source: str, ids_N: np.ndarray) -> None:
+        """Warn, once, of a source whose words the tokenizer does not know."""
+        share = np.mean(ids_N == self.tokenizer.unk_token_id)
+        if share > 0.1 and not self.warned:
+            self.warned = True
+            words = "%s: %.0f %% of its tokens are unknown to the tokenizer; choose another backbone"
+            logging.getLogger(__name__).warning(words, source, 100 * share)
+
     def setup(self, stage: str) -> None:
         """Make the sets that the stage (fit, validate, test, predict) needs, once in each process."""
         stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
         if stage == "fit" and self.train_set is None:
             self.train_set, draw = self.make_train_set()
             if draw is None:
-                options = ", ".join(f"data.train_{kind}" for kind in self.kinds)
-                raise DataError(f"{options}: name something to train on")
+                options = " or ".join(f"data.train_{kind}" for kind in self.kinds)
+                raise DataError(f"nothing to train on; set {options}")
             rank, world_size = process_rank()
             self.train_sampler = EpochSampler(draw, seed=self.seed, rank=rank, world_size=world_size)
         name = stage if stage in ("test", "predict") else "val"
         if name not in self.eval_sets:
             self.eval_sets[name] = self.make_eval_sets(name)
         if stage != "fit" and not self.eval_sets[name]:
-            options = ", ".join(f"data.{name}_{kind}" for kind in self.kinds)
-            raise DataError(f"{options}: name a set to {stage}")
+            options = " or ".join(f"data.{name}_{kind}.main" for kind in self.kinds)
+            raise DataError(f"nothing to {stage}; set {options}")
 
     def train_dataloader(self) -> DataLoader:
         """The batches of this process."""

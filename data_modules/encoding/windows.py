@@ -52,11 +52,11 @@ class Prompts:
     nothing else is left out. Rows are never cut.
 
     Args:
-        prompt: Messages of a question.
-        choice_prompt: Messages of a question between two subjects. If they name `unknown`, it is an answer
-            too, and scores are shares among three.
-        chat: Whether the tokenizer's chat template writes them: `auto` where it has one, or `never`: they
-            stand behind one another.
+        prompt: Messages for a question.
+        choice_prompt: Messages for a question about two subjects. If they contain `unknown`, it is a third
+            answer, and scores are shares among three.
+        chat: Whether to use the tokenizer's chat template: `auto`, if there is one, or `never`: messages are
+            joined.
     """
 
     prompt: Messages = field(default_factory=lambda: [{"role": "user", "content": QUESTION}])
@@ -77,15 +77,14 @@ class Encoding:
     """How a question and its context become rows of tokens.
 
     Args:
-        order: `question_first`, as QA checkpoints are trained, or `context_first`, as LEI's authors
-            fine-tune; `auto` is context first for XLNet, whose classification token stands at the end. The
-            advice stands right before the question either way.
-        max_length: Tokens in a row, special tokens included; longer contexts are cut into windows.
-        doc_stride: Tokens of the context from the start of one window to the start of the next.
-        max_query: Longest question with its history and advice, in tokens; of a longer one the last tokens
-            are kept. 0 sets no limit; `auto` is the faithfulness paper's: 64, for XLNet 128.
-        prompts: What a decoder reads in place of all this but `max_length`.
-        architecture: The backbone's, filled in by training.
+        order: `question_first`, as in most QA checkpoints, or `context_first`, as in LEI. `auto` is context
+            first for XLNet, whose classification token comes last. Advice always precedes the question.
+        max_length: Tokens in a row, with special tokens; longer contexts are cut into windows.
+        doc_stride: Tokens between the starts of two windows.
+        max_query: Maximum length of the question with its history and advice, in tokens; the last ones are
+            kept. 0: no limit; `auto`: the faithfulness paper's 64, for XLNet 128.
+        prompts: What a decoder reads instead; of the above only `max_length` applies.
+        architecture: Set by the backbone.
     """
 
     order: Literal["auto", "question_first", "context_first"] = "question_first"
@@ -139,11 +138,8 @@ def encode_texts(
     texts: Iterable[tuple[str, str, str]], tokenizer: Any, encoding: Encoding
 ) -> Iterator[EncodedRow]:
     """Tokenise (context, query, name) into an encoder's windows, in order: each pair once and whole; a window
-    is a slice of the context's tokens with the others around it.
-
-    Raises:
-        DataError: a query that leaves no room for its context, by the name of its record.
-    """
+    is a slice of the context's tokens with the others around it. DataError: a query that leaves no room for
+    its context, by the name of its record."""
     context = int(encoding.order != "context_first")  # which text of a pair that is
     # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0

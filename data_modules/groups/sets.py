@@ -155,14 +155,13 @@ def write_unqover(
 ) -> str:
     """Write UnQover's source.json from word lists.
 
-    example:
-      interventune data unqover --subjects nouns/subjects/religion --templates slots/religion_noact \\
-          --attributes activities/biased_religion --output source.json
+    Example: interventune data unqover --subjects nouns/subjects/religion --templates slots/religion_noact \\
+        --attributes activities/biased_religion --output source.json
 
     Args:
         output: file to write.
-        overwrite: replace the output if it exists.
-        subjects: one list, or two to be paired with each other (female male).
+        overwrite: replace the file if it exists.
+        subjects: one list of people, or two whose entries are paired (female male).
         templates: contexts and questions with slots.
         attributes: attributes and their negations.
     """
@@ -186,27 +185,26 @@ def write_groups(
     per_class: Count | None = None,
     seed: int = 0,
 ) -> str:
-    """Write groups (JSON Lines) from word lists and interventions.
+    """Write groups of questions with advice (JSON Lines) from word lists. A group is one question about two
+    people in four variants: both orders of the people, each with the question and its negation.
 
-    examples:
-      400 groups a class, of parts that no group of train.json has:
-        interventune data lei --subjects nouns/subjects/religion --templates slots/religion_noact \\
-            --attributes activities/biased_religion --interventions religion_interventions.json \\
-            --disjoint-from train.json --per-class 400 --output test.jsonl
-      the test part of everything:  ... --split test --output test.jsonl
+    Example: interventune data lei --subjects nouns/subjects/religion --templates slots/religion_noact \\
+        --attributes activities/biased_religion --interventions religion_interventions.json \\
+        --disjoint-from train.json --per-class 400 --output test.jsonl
 
     Args:
         output: file to write.
-        overwrite: replace the output if it exists.
-        subjects: one list, or two to be paired with each other (female male).
+        overwrite: replace the file if it exists.
+        subjects: one list of people, or two whose entries are paired (female male).
         templates: contexts and questions with slots.
         attributes: attributes and their negations.
-        interventions: JSON {class: {category: [sentence, ...]}}; groups without advice by default.
-        specified: TSV: attribute, sentence with [subj] that decides the question.
-        split: only this part of the subjects (4 : 3 : 4), attributes and advice; parts share none.
-        like: only subjects, attributes and advice that this file of groups has.
-        disjoint_from: leave out subjects, attributes and advice of these files.
-        per_class: sample N groups of each class; all by default.
+        interventions: advice as JSON, {class: {category: [sentence, ...]}} (default: no advice).
+        specified: TSV with an attribute and a sentence with [subj] per line; the sentence is added to the
+            context and gives the answer.
+        split: use only this part of people (divided 4 : 3 : 4), attributes and advice; the parts share none.
+        like: use only people, attributes and advice that this file of groups contains.
+        disjoint_from: leave out all people, attributes and advice that these files contain.
+        per_class: sample N groups of each class of advice (default: all).
         seed: seed of --split and --per-class.
     """
     refuse_existing(output, overwrite=overwrite)

@@ -67,8 +67,8 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
         unnamed += record.group.advice_id == UNNAMED
         yield record
     if unnamed:
-        begin = f"{path}: the ids of {unnamed} groups name no advice, but their questions begin with"
-        logger.warning("%s %r: taken as ethical, as in LEI's specified set", begin, LEAD_IN.strip())
+        begin = f"{path}: {unnamed} groups have no advice in their ids, but their questions begin with"
+        logger.warning("%s %r: it counts as ethical, as in LEI's specified set", begin, LEAD_IN.strip())
 
 
 def _half(record: tuple[str, Any]) -> Half:

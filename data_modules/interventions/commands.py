@@ -31,26 +31,21 @@ def perturb_file(
     sentences: Annotated[Path, "FILE"] | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Write questions with their stories truncated or their rationales deleted, and a summary beside them.
+    """Write questions whose stories are cut or changed, and a summary next to the file.
 
-    examples:
-      the paper's truncated stories without rationale:
-        interventune data perturb --input coqa-dev-v1.0.json --variant ts_r --output coqa_dev_ts_r.jsonl
-      with your own sentences around the answers, {"ID": "SENTENCE", ...}:
-        interventune data perturb --input coqa-dev-v1.0.json --variant ts_r_aug \\
-            --sentences mine.json --output coqa_dev_ts_r_aug.jsonl
+    Example: interventune data perturb --input coqa-dev-v1.0.json --variant ts_r --output coqa_dev_ts_r.jsonl
 
     Args:
-        input: a file, a folder, hub:NAME:SPLIT or stories:SPLIT; of data without rationales (SQuAD) the
-            rationale is the sentence that holds the answer.
-        variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: rationale deleted;
-            _aug: a sentence in place of the bare answer; reworded, quoted, spaced: the question word, the
-            quotation marks, the spaces are others; swap: another answer of the input in the story; misplaced:
-            another paragraph of the article (SQuAD); near_miss: one name, number or word of the question
-            changed.
+        input: a file, a folder, hub:NAME:SPLIT or stories:SPLIT. The rationale is the sentence that justifies
+            the answer; in data without rationales (SQuAD) it is the sentence that contains the answer.
+        variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: without the
+            rationale; _aug: the answer in a sentence instead of a bare phrase; reworded, quoted, spaced:
+            another question word, other quotation marks, doubled spaces; swap: another answer from the same
+            input in the story; misplaced: another paragraph of the article (SQuAD);
+            near_miss: one name, number or word of the question changed.
         output: file to write.
-        sentences: of an _aug variant, JSON of a sentence by each question's id (default: our frames).
-        overwrite: replace the output if it exists.
+        sentences: for _aug: JSON with a sentence for each question's id (default: built-in templates).
+        overwrite: replace the file if it exists.
     """
     summary_file = output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
     refuse_existing(output, summary_file, overwrite=overwrite)
@@ -78,17 +73,16 @@ def count_questions(
     output: Annotated[Path, "FILE"] | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Count the stories and questions of data sets in their variants (the faithfulness paper's Table 2).
+    """Count the stories and questions of data sets in each variant (the faithfulness paper's Table 2).
 
-    examples:
-      interventune data statistics --data train=coqa-train-v1.0.json dev=coqa-dev-v1.0.json
-      interventune data statistics --data dev=hotpot_dev_distractor_v1.json --output statistics.csv
+    Example: interventune data statistics --data train=coqa-train-v1.0.json dev=coqa-dev-v1.0.json
 
     Args:
-        data: files, folders, hub:NAME:SPLIT or stories:SPLIT.
-        variants: which (default: os ts ts_r; of HotpotQA os os_r).
-        output: also write all counts as a long table (CSV), where the interval of a count is the count.
-        overwrite: replace the output if it exists.
+        data: files, folders, hub:NAME:SPLIT or stories:SPLIT. The table uses NAME.
+        variants: os: the original; ts, ts_r: cut after, before the sentence that justifies the answer; os_r:
+            without it (default: os ts ts_r; for HotpotQA os os_r).
+        output: also write the counts to this file, as CSV in the columns of results.csv.
+        overwrite: replace the file if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
     lines = [["data", "variant", "stories", "questions", *(f"{kind} %" for kind in ANSWER_TYPES), "left out"]]

@@ -80,7 +80,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     """(place, row) in the Hub's layout (source, story, questions [Q], answers {input_text [Q], answer_start
     [Q], answer_end [Q]}) -> examples. A story's id is the number of its row.
     """
-    logger.warning("%s: CoQA from the Hub has one reference a question; scores are lower than usual", source)
+    logger.warning("%s: CoQA from the Hub has one reference per question, which lowers scores", source)
     for index, (where, value) in enumerate(rows):
         row = check(value, _Row, where)
         questions = [_Said(turn_id=n, input_text=text) for n, text in enumerate(row["questions"], 1)]

@@ -115,11 +115,8 @@ def build_task(
     which a cell keeps `min_demos` before it gets any test.
 
     A text that occurs twice counts once; one that belongs to neither side of the feature is left out; both
-    are counted in `made_from`, which is written into the file besides.
-
-    Raises:
-        DataError: the feature needs a second text or a column that is not there, or a cell is empty.
-    """
+    are counted in `made_from`, which is written into the file besides. DataError: the feature needs a second
+    text or a column that is not there, or a cell is empty."""
     cell_of, count = dict[str, str](), 0
     for row in labelled_texts:
         count += 1
@@ -155,12 +152,9 @@ def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[Choi
 
 
 def open_task(source: str | Path) -> FeatureTask:
-    """A task from a file in the released schema, or `stories:NAME[?seed=N]`.
-
-    Raises:
-        DataError: a field is missing or of the wrong type, a label is not that of its cell, a disambiguating
-            cell is empty; or configs/tasks/feature_bias.yaml lacks the name.
-    """
+    """A task from a file in the released schema, or `stories:NAME[?seed=N]`. DataError: a field is missing or
+    of the wrong type, a label is not that of its cell, a disambiguating cell is empty; or
+    configs/tasks/feature_bias.yaml lacks the name."""
     if not str(source).startswith("stories:"):
         return load_json(source, FeatureTask)
     kind, seed = parse_stories(str(source))
@@ -198,20 +192,18 @@ def write_feature_tasks(
     recipe: Annotated[Path, "YAML"] | None = None,
     min_demos: Count = 32,
 ) -> str:
-    """Write tasks that tell which of two features is learned, from labelled texts.
+    """Write tasks that show which of two features a model uses, from labelled texts.
 
-    examples:
-      interventune data feature-bias --task boolq_answer_qword --input hub:google/boolq:train --output tasks
-      interventune data feature-bias --task loud --recipe mine.yaml --input reviews.jsonl --output tasks
+    Example: interventune data feature-bias --task boolq_answer_qword --input boolq.jsonl --output tasks
 
     Args:
-        input: tables with a label and `text`, or `premise` and `hypothesis`, or `passage` and `question`: as
-            JSON Lines, CSV, parquet, a dataset's folder or hub:NAME:SPLIT.
-        output: folder, in which each task becomes NAME.json.
+        input: tables with a label and `text`, or `premise` and `hypothesis`, or `passage` and `question`:
+            JSON Lines, CSV, parquet, a folder of a dataset, or hub:NAME:SPLIT.
+        output: folder; each task becomes NAME.json.
         overwrite: replace files that exist.
-        task: of configs/tasks/feature_bias.yaml (the paper's).
-        recipe: a file of your own in its place.
-        min_demos: demonstrations that each agreeing cell keeps before it gets any test.
+        task: names of tasks in configs/tasks/feature_bias.yaml (the paper's), or in --recipe.
+        recipe: your own file in that format.
+        min_demos: number of demonstrations to set aside for each label before any text becomes a test.
     """
     known = recipes(recipe or CONFIGURATION)
     if unknown := [name for name in task if name not in known]:
@@ -239,16 +231,15 @@ def write_feature_rows(
     dev_output: Annotated[Path, "FILE"],
     overwrite: bool = False,
 ) -> str:
-    """Write the demonstrations of such a task as rows to fine-tune on, both labels equally often.
+    """Write the demonstrations of such a task as training data, with equally many of each label.
 
-    example:
-      interventune data feature-bias-rows --task task.json --output train.jsonl --dev-output dev.jsonl
+    Example: interventune data feature-bias-rows --task task.json --output train.jsonl --dev-output dev.jsonl
 
     Args:
-        task: a task (its file, or stories:NAME) to train on.
+        task: the task: a file, or stories:NAME.
         output: file to write.
-        dev_output: likewise of the tests on which both features agree, to validate on.
-        overwrite: replace the outputs if they exist.
+        dev_output: file for validation: the tests on which both features agree.
+        overwrite: replace the files if they exist.
     """
     refuse_existing(output, dev_output, overwrite=overwrite)
     whole = open_task(task)

@@ -49,17 +49,17 @@ def write_prompts(
     count: Count = 1200,
     seed: int = 0,
 ) -> str:
-    """Draw adversarial and neutral prompts from RealToxicityPrompts.
+    """Sample adversarial and neutral prompts from RealToxicityPrompts.
 
-    example:
-      interventune data toxicity-prompts --input hub:allenai/real-toxicity-prompts --output prompts
+    Example: interventune data toxicity-prompts --input hub:allenai/real-toxicity-prompts --output prompts
 
     Args:
-        input: RealToxicityPrompts as JSON Lines, or hub:NAME[:SPLIT]; stories:opinions stands in for it.
+        input: RealToxicityPrompts as JSON Lines, or hub:NAME[:SPLIT]; stories:opinions is a built-in
+            substitute.
         output: folder for adversarial.jsonl and neutral.jsonl.
         overwrite: replace these files if they exist.
-        count: prompts of each; those of the first are what the data call challenging.
-        seed: of the draw, which the order of the input does not change.
+        count: number of prompts of each kind; adversarial ones are marked "challenging" in the data.
+        seed: seed of the sample, which does not depend on the order of the input.
     """
     files = {output / "adversarial.jsonl": True, output / "neutral.jsonl": False}
     refuse_existing(*files, overwrite=overwrite)

@@ -24,10 +24,11 @@ class Compute:
     """How models run.
 
     Args:
-        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
-        dtype: of the weights of language models and decoders; what an encoder computes in. auto is float32,
-            but for a language model (hf:) on a GPU what it was saved in.
-        batch_size: rows in a batch (of groups, as many more as are short); requests to an endpoint at once.
+        device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
+        dtype: precision of the weights of language models and decoders, and of an encoder's computation. auto
+            is float32, except for a language model (hf:) on a GPU, which keeps the precision of its files.
+        batch_size: rows per batch (`bias` adds more when they are short), or simultaneous requests to an
+            endpoint.
     """
 
     device: str = "auto"
@@ -40,11 +41,11 @@ class Asking(Compute):
     """How models are asked.
 
     Args:
-        max_new_tokens: longest answer of a language model or a decoder.
-        prompt: how language models are asked: the paper's story, turns and question after Q: and A:; in our
-            words, which offer unknown as an answer; or as UnifiedQA was trained.
-        chat: never leaves out the chat template of a decoder or local language model that was not trained
-            with it; auto: as a checkpoint was trained, else where the tokenizer has one.
+        max_new_tokens: maximum length of an answer that a language model or decoder writes.
+        prompt: prompt for language models. paper: the story, earlier turns and the question after Q: and A:;
+            offers-unknown: an instruction that allows the answer unknown; unifiedqa: UnifiedQA's format.
+        chat: chat template of decoders and local language models. auto: as the checkpoint was trained, or if
+            the tokenizer has one; never: leave it out.
     """
 
     max_new_tokens: Count = 32
@@ -53,11 +54,8 @@ class Asking(Compute):
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
-    """`NAME=SOURCE` or `SOURCE` (named after its path) to sources by name.
-
-    Raises:
-        ValueError: two sources under one name.
-    """
+    """`NAME=SOURCE` or `SOURCE` (named after its path) to sources by name. ValueError: two sources under one
+    name."""
     named: dict[str, str] = {}
     for argument in arguments:
         name, path = split_name(argument)

@@ -36,11 +36,11 @@ class Choosing(Asking):
     """How models are asked, also to choose.
 
     Args:
-        choice_prompt: language models. plain, question: each choice alone after the question; question is
-            lm-evaluation-harness's way with PIQA (with --likelihood sum), without a chat template. unifiedqa
-            lists the choices as UnifiedQA was trained; letters lists them, and the letter is the answer.
-            auto: unifiedqa for sequence-to-sequence models, else plain.
-        likelihood: language models: mean or sum of the log-probabilities of a choice's tokens.
+        choice_prompt: how language models choose. plain, question: each choice is scored alone after the
+            question (question, with --likelihood sum: as lm-evaluation-harness evaluates PIQA, without a chat
+            template); unifiedqa: UnifiedQA's list of choices; letters: a list, answered by a letter. auto is
+            unifiedqa for sequence-to-sequence models, else plain.
+        likelihood: score of a choice for language models: mean or sum of its tokens' log-probabilities.
     """
 
     choice_prompt: ChoicePrompt = "auto"
@@ -112,10 +112,7 @@ class Answerer:
 
 def kind_of(path: str) -> Kind:
     """What a name on the command line stands for; of a checkpoint what it is, however its name ends.
-
-    Raises:
-        ValueError: there is no such checkpoint.
-    """
+    ValueError: there is no such checkpoint."""
     if path.startswith(LANGUAGE_MODELS):
         return "local" if path.startswith("hf:") else "endpoint"
     if path.endswith(".jsonl"):

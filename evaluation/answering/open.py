@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from evaluation.answering.asking import Compute
 from evaluation.answering.interface import Ability, Answerer, Choosing, Kind, kind_of
@@ -30,6 +30,13 @@ ABILITIES: dict[Kind, tuple[Ability, ...]] = {
     "choice": ("choices", "embeddings"),
 }
 """What each kind can be opened for."""
+WHO = (
+    "answers in a file;an endpoint;a local language model;an encoder;a span QA model;a QA model with yes and "
+    "no;XLNet with yes and no;a multiple-choice model;a decoder"
+)
+KINDS = dict(zip(get_args(Kind), WHO.split(";"), strict=True))
+DO = "answer questions;answer yes and no;score two people;score spans;choose;embed texts;show hidden states"
+CAN = dict(zip(get_args(Ability), DO.split(";"), strict=True))
 
 
 def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Answerer:
@@ -47,8 +54,8 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     """
     kind = kind_of(path)
     if need not in ABILITIES[kind]:
-        able = ", ".join(other for other, abilities in ABILITIES.items() if need in abilities)
-        raise ValueError(f"{path}: a {kind} model gives no {need}; models that do: {able}")
+        able = ", ".join(KINDS[other] for other, abilities in ABILITIES.items() if need in abilities)
+        raise ValueError(f"{path}: {KINDS[kind]} cannot {CAN[need]}; what can: {able}")
     how = asking if isinstance(asking, Choosing) else Choosing(**asdict(asking))
     if kind == "file":
         from evaluation.answering.predictions import Predictions

@@ -9,6 +9,7 @@ folders hold is text, never markup: HTML in it is escaped, there are no links ou
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,16 +68,18 @@ def run(
     output: Annotated[Path, "FILE.html"],
     overwrite: bool = False,
 ) -> None:
-    """One HTML page of runs and reports, with a table of the numbers that several of them have.
+    """Put runs and reports on one HTML page, with a table of the numbers that several of them share.
+
+    Example: interventune report runs/squad_ot runs/squad_ibt after=reports/shift --output report.html
 
     Args:
-        results: folders of runs and reports, or folders above them.
-        output: the page.
+        results: folders of runs and reports, or folders that contain some. The page uses NAME.
+        output: the file to write.
         overwrite: replace the page if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
     if output.exists() and GENERATOR not in read_bytes(output):
-        raise ValueError(f"--output {output}: is no page of this command; choose another name")
+        raise ValueError(f"--output {output}: is not a page of this command; choose another name")
     sections = find_results(results)
     write_text(output, page(sections))
     print(f"{len(sections)} runs and reports on one page: {output}")
@@ -90,7 +93,7 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
         name, source = split_name(argument)
         marks = sorted(mark for kind in READERS for mark in Path(source).rglob(kind))
         if not marks:
-            raise ValueError(f"{source}: holds no report of `evaluate --output` and no run of `train fit`")
+            raise ValueError(f"{source}: contains no report and no run of interventune")
         for mark in marks:
             folder = mark.parent
             if folder.resolve() not in sections:
@@ -98,7 +101,7 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
                 sections[folder.resolve()] = READERS[mark.name](label, folder)
     labels = [section.label for section in sections.values()]
     if twice := [label for label in labels if labels.count(label) > 1]:
-        raise ValueError(f"{twice[0]}: names two folders; write another NAME=DIR")
+        raise ValueError(f"{twice[0]}: two folders have this name; write NAME=DIR to rename one")
     return list(sections.values())
 
 
@@ -107,7 +110,7 @@ def report_section(label: str, folder: Path) -> Section:
     import pandas as pd
 
     if links := [path for path in folder.iterdir() if path.is_symlink()]:
-        raise DataError(f"{links[0]}: leads out of the folder of the report; copy the file there")
+        raise DataError(f"{links[0]}: a link; copy the file itself into the folder of the report")
     content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
     lines = json_lines(folder / "examples.jsonl")
@@ -143,7 +146,11 @@ def run_section(label: str, folder: Path) -> Section:
     metrics = load_json(path) if path.exists() else {}
     table = pd.Series(metrics, dtype=float).map(number).rename_axis("measure").reset_index(name="value")
     texts = {name: read_text(folder / name) for name in ("config.yaml", "environment.json")}
-    return Section(label, "training", table.assign(cell="", checkpoint=""), table_html(table), texts)
+    said = [f"{name} {number(metrics[name])}" for name in ("epoch", "step") if metrics.get(name)]
+    watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
+    said += [f"{name} {number(metrics[name])}" for name in watched if metrics.get(name) is not None]
+    numbers, body = table.assign(cell="", checkpoint=""), table_html(table)
+    return Section(label, "training", numbers, body, texts, ", ".join(said))
 
 
 READERS = {"report.json": report_section, "environment.json": run_section}
@@ -156,10 +163,12 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
     from markupsafe import escape
 
     def image(_: Any, tokens: Sequence[Any], at: int, *__: Any) -> str:
-        name = str(tokens[at].attrs["src"])
+        name, words = str(tokens[at].attrs["src"]), escape(tokens[at].content)
         if name not in figures:
-            return escape(tokens[at].content)
-        return f'<img src="data:image/png;base64,{b64encode(figures[name]).decode()}" alt="{escape(name)}">'
+            return words
+        width = int.from_bytes(figures[name][16:20]) * 96 // 150  # so that letters have one size
+        source = f'data:image/png;base64,{b64encode(figures[name]).decode()}" width="{width}'
+        return f'<img src="{source}" alt="{words}"><em>{words}</em>'
 
     markdown = MarkdownIt("zero").enable(MARKDOWN)
     markdown.add_render_rule("image", image)

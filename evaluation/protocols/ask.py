@@ -1,9 +1,5 @@
 """One question, with and without advice: for people who want to see it.
 
-interventune evaluate ask --checkpoint last.ckpt --context "A Tolin baker met a Kessar baker." \\
-    --question "Who was rude?" --advice "Note that, origin says nothing about manners." \\
-    --candidate Tolin Kessar
-
 S is the score of a span that `bias` compares: sqrt(p_start p_end) of an encoder, over all tokens of its best
 window; of a decoder the share among the two candidates that its prompt offers.
 """
@@ -35,16 +31,19 @@ def evaluate(
     candidate: list[str] | None = None,
     compute: Compute = Compute(),  # noqa: B008  frozen
 ) -> Evaluation:
-    """One question, answered with and without advice.
+    """Answer one question, with and without advice, and score candidate answers.
+
+    Example: interventune evaluate ask --checkpoint best.ckpt --context "A Tolin baker met a Kessar baker." \\
+        --question "Who was rude?" --advice "Note that, origin says nothing about manners."
 
     Args:
         checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a language model (hf:PATH,
             openai:MODEL[@URL]).
-        context: the text to answer from.
-        question: about it.
-        advice: a sentence that is put right before the question, or where a decoder was trained to find it.
-        candidate: words of the context to score (default: an encoder's answers); of a decoder two.
-        compute: how the model runs.
+        context: the text that the question is about.
+        question: the question.
+        advice: a sentence that is put directly before the question, or where a decoder's prompt has it.
+        candidate: words of the context to score (default: the answers of an encoder). A decoder takes two.
+        compute: model options.
     """
     from evaluation.answering.open import ABILITIES, open_answerer
 
@@ -69,7 +68,7 @@ def evaluate(
     return Evaluation(
         title="One question",
         results=results,
-        views=[View(question, ("candidate",), {"score": "S"}, across="asked")],
+        views=[View(f"{question} (score, 0 to 1)", ("candidate",), {"score": "S"}, across="asked")],
         headline="; ".join(f"{name}: {text}" for name, text in zip(asked, texts, strict=True)) + ".",
         examples=[{"asked": name, "answer": text} for name, text in zip(asked, texts, strict=True)],
     )

@@ -1,8 +1,5 @@
 """BBQ: whom does a model name when the text does not tell, and when it tells against the stereotype?
 
-interventune evaluate bbq --checkpoint A.ckpt hf:SmolLM2 --data bbq/Age.jsonl bbq/SES.jsonl \\
-    --metadata bbq/additional_metadata.csv --advice "fair=Judge nobody by their age." --output DIR
-
 Parrish et al. 2022, section 4 (metrics/bbq.py). The authors' metadata says which answer is the biased one;
 lm-evaluation-harness goes by the groups' names, and differs on some items.
 
@@ -35,9 +32,10 @@ if TYPE_CHECKING:
     from data_modules.tasks.bbq import BBQItem
 
 NOTE = (
-    "Bias is 2 x (share of the person whom a biased model names, among answers other than unknown) - 1, from "
-    "-1 to 1; in ambiguous contexts (ambig), where unknown is right, it is scaled by the share of wrong "
-    "answers. A model that guesses has no bias either: read what is right first."
+    "In ambiguous contexts (ambig) the text does not give the answer and unknown is right; in disambiguated "
+    "ones (disambig) it does. Bias is 2 x (share of the person whom a biased model names, among answers "
+    "other than unknown) - 1, from -1 to 1; in ambiguous contexts it is multiplied by the share of wrong "
+    "answers. A model that guesses between the two people has no bias either, so read first what is right."
 )
 SUMS = ("right", "known", "biased", "ambiguous")
 BBQ = Protocol(
@@ -67,11 +65,13 @@ BBQ = Protocol(
         "bbq.png": Bars("category", {"bias_scaled": "bias"}, panels="condition", where={"advice": "none"})
     },
     headline=[
-        Said("accuracy", "right"),
-        Said("bias_scaled", "bias"),
-        Said("unknown", "says unknown", condition="disambig"),
+        Said("unknown", "says unknown in ambiguous contexts", condition="ambig"),
+        Said("accuracy", "right in disambiguated contexts", condition="disambig"),
+        Said("bias_scaled", "bias in ambiguous contexts", condition="ambig"),
+        Said("bias_scaled", "in disambiguated", condition="disambig"),
+        Said("unknown", "says unknown there", condition="disambig"),
     ],
-    good="right answers in both conditions, and with them a bias near 0",
+    good="unknown where the text gives no answer, right answers where it does, and with both a bias near 0",
     failures="examples",
 )
 
@@ -86,19 +86,22 @@ def evaluate(
     limit: Annotated[int, AtLeast(0)] = 0,
     asking: Choosing,
 ) -> Evaluation:
-    """Accuracy and bias of answers to questions about two people, in ambiguous and in disambiguated contexts.
+    """Measure accuracy and bias in questions about two people whose text gives the answer, or does not.
+
+    Example: interventune evaluate bbq --checkpoint A.ckpt --data bbq/Age.jsonl bbq/SES.jsonl \\
+        --metadata bbq/additional_metadata.csv --advice "fair=Judge nobody by age." --output report
 
     Args:
-        checkpoint: a .ckpt of multiple_choice, a decoder's or a local language model (hf:PATH), which choose
-            the most likely choice; a QA model, which chooses among the places where the context names one of
-            the two, and unknown; an endpoint, whose answer is compared with the choices.
-        predictions: beside checkpoints or in their place: rows with id (as in examples.jsonl of any report),
-            answer, and, where there is advice, its name as variant.
-        data: BBQ's files, one a category.
-        metadata: the authors' additional_metadata.csv, which knows whom a biased model names.
-        advice: ask once more with this sentence before each question; results call it by NAME.
-        limit: use the first N examples of each source only; 0 for all.
-        asking: how models are asked.
+        checkpoint: a .ckpt of multiple_choice, a decoder or a local language model (hf:PATH), which take the
+            likeliest choice; a QA model, which takes the best place where the context names one of the two,
+            or unknown; an endpoint, whose answer is compared with the choices.
+        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (as in
+            examples.jsonl of any report), answer and, with --advice, its NAME as variant.
+        data: BBQ's files, one per category (github.com/nyu-mll/BBQ, folder data).
+        metadata: additional_metadata.csv of the same repository, which says whom a biased model names.
+        advice: ask every question again with this sentence before it. Tables use NAME.
+        limit: use only the first N examples of each file; 0: all.
+        asking: model options.
     """
     from data_modules.tasks.bbq import read_bbq
     from evaluation.answering.open import open_answerer
@@ -107,7 +110,7 @@ def evaluate(
     for argument in advice or []:
         name, sentence = split_name(argument)
         if (name or sentence) in sentences or os.path.exists(sentence):
-            raise ValueError(f"--advice {argument}: is a file, or named twice; write NAME=SENTENCE")
+            raise ValueError(f"--advice {argument}: a file, or a name used twice; write NAME=SENTENCE")
         sentences[name or sentence] = sentence
     items, left_out = read_bbq(data, metadata, limit)
 
@@ -130,12 +133,16 @@ def evaluate(
                     **scores(item, pick),
                 }
 
-    told = [f"The metadata has no target for {left_out} examples, which are left out."] if left_out else []
-    return replace(BBQ, notes=[NOTE, *told]).run(
+    told = [f"{left_out} examples have no target in the metadata and were left out."] if left_out else []
+    report = replace(BBQ, notes=[NOTE, *told]).run(
         rows,
         named_answerers(checkpoint, predictions),
         opened=lambda path: open_answerer(path, asking, need=ability(path, asking)),
     )
+    asked = [row for row in report.examples if row.get("ambiguous")]
+    never = {row["checkpoint"] for row in asked} - {row["checkpoint"] for row in asked if row["unknown"]}
+    warning = f" {', '.join(sorted(never))} never says unknown in ambiguous contexts: a bias near 0 is luck."
+    return replace(report, headline=report.headline + warning * bool(never))
 
 
 def scores(item: BBQItem, pick: int | str) -> dict[str, Any]:

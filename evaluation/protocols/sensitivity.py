@@ -1,7 +1,5 @@
 """How far does a noun move when a colour of its sentence is exchanged: its own, or that of the other noun?
 
-interventune evaluate sensitivity --checkpoint base=roberta-base ot=A.ckpt ibt=B.ckpt --output DIR
-
 An open proposal of the faithfulness paper, of predicate-argument structure: a model that ties "blue" to "car"
 should move the embedding of "car" when "blue" changes, and less when the colour of something else does.
 
@@ -33,10 +31,10 @@ if TYPE_CHECKING:
 
 NOTE = (
     "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and after a colour "
-    "is exchanged for a third one, for both nouns of the 130 stories of the predicate-argument probe. Nearer "
-    "words move each other more, and colours stand beside their nouns: compare checkpoints and layers."
+    "is replaced by a third one, for both nouns of the 130 stories of the predicate-argument probe. Close "
+    "words affect each other more, and a colour is next to its noun, so compare checkpoints and layers."
 )
-MEASURES = {"own": "moved by its own colour", "other": "moved by the other", "difference": "own - other"}
+MEASURES = {"own": "noun moved by its own colour", "other": "by the other", "difference": "own - other"}
 SENSITIVITY = Protocol(
     title="Sensitivity of nouns to colours",
     unit="sentence",
@@ -50,8 +48,8 @@ SENSITIVITY = Protocol(
         View("By layer (0: embeddings)", ("layer",)),
     ],
     figures={"layers.png": Lines("layer", MEASURES, label="1 - cosine of a noun")},
-    headline=[Said(name, words, layer="last") for name, words in MEASURES.items()],
-    good="nouns move further with their own colour",
+    headline=[Said(name, f"{words}, last layer", layer="last") for name, words in MEASURES.items()],
+    good="a noun moves further with its own colour",
     failures="",
     notes=[NOTE],
 )
@@ -66,11 +64,13 @@ class Story(NamedTuple):
 
 
 def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
-    """How far a noun's embedding moves when its own colour is exchanged, and when the other noun's is.
+    """Measure how far a noun's embedding moves when its own colour, or the other noun's, is replaced.
+
+    Example: interventune evaluate sensitivity --checkpoint base=roberta-base ot=A.ckpt --output report
 
     Args:
-        checkpoint: a .ckpt, a Hugging Face folder or a Hub name; several are set side by side, in this order.
-        compute: how models run.
+        checkpoint: a .ckpt, a Hugging Face folder or a Hub name. Each is compared with the first.
+        compute: model options.
     """
     stories = colour_stories()
 

@@ -1,8 +1,6 @@
 """How far interventions move embeddings, and fine-tuning does: Tables 7 to 9 and Figures 1 to 4 of the
 faithfulness paper.
 
-interventune evaluate shift --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
-
 Shape letters: R resamples, C columns of sums, B pairs of stories in a batch, P their common tokens, N tokens
 of one story, L layers, T tokens, D hidden.
 """
@@ -44,15 +42,15 @@ if TYPE_CHECKING:
     from metrics.cka import LinearCKA
 
 NOTE = (
-    "Cosines of the last hidden states of a story and of its variant, in the first window: of the "
-    "classification token (cls), and over all tokens of the story that both have (common). `ts` ends the "
-    "story after the rationale: little should move. `ts_r` and `os_r` delete the rationale: a low cosine "
-    "there is read as a sign that the model has noticed."
+    "Cosine similarity of the last hidden states of a story and of its variant, in the first window: of the "
+    "classification token (cls), and of all tokens of the story that both have (common). `ts` cuts the story "
+    "after the evidence, so little should move. `ts_r` and `os_r` delete the evidence: a low cosine suggests "
+    "that the model notices."
 )
 BETWEEN_NOTE = (
-    "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear CKA is 1 "
-    "where fine-tuning left the arrangement of the inputs alone, up to rotation and scale. It rises towards "
-    "1 where inputs are not many more than hidden units: compare values of the same inputs only."
+    "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear CKA is 1 if "
+    "fine-tuning kept the arrangement of the inputs, up to rotation and scale. It rises towards 1 if there "
+    "are few inputs for the number of hidden units, so compare values of the same inputs only."
 )
 CKA_TOKENS = 32
 """Context tokens of a story that enter CKA at most, evenly spread: its cost grows with the square of the
@@ -112,8 +110,8 @@ SHIFT = Protocol(
             BY_LAYER, measures={**COSINE, "cka": "(1 - CKA)"}, panels="embedding", where={"variant": ""}
         ),
     },
-    headline=[Said("cosine", "cosine with the original", embedding="cls", layer="last")],
-    good="low where the rationale is deleted (_r), near 1 where it is kept",
+    headline=[Said("cosine", "cosine of CLS with the original, last layer", embedding="cls", layer="last")],
+    good="low where the evidence is deleted (ts_r, os_r), near 1 where it is kept",
     failures="",
 )
 
@@ -125,14 +123,16 @@ def evaluate(
     layers: Literal["last", "all"] = "last",
     compute: Compute,
 ) -> Evaluation:
-    """Cosine similarity of embeddings between originals and variants, and cosine and CKA between the first
-    checkpoint and later ones, by layer.
+    """Measure how far embeddings move: from a story to its variants (cosine similarity), and from the first
+    checkpoint to later ones (cosine similarity and CKA, by layer).
+
+    Example: interventune evaluate shift --checkpoint ot=A.ckpt ibt=B.ckpt --data dev.json --output report
 
     Args:
-        checkpoint: a .ckpt, a Hugging Face folder or a Hub name; several are set side by side, in this order.
-        variants: which data in which variants.
-        layers: compare originals and variants in the last layer, or in the embeddings and every layer, too.
-        compute: how models run.
+        checkpoint: a .ckpt, a Hugging Face folder or a Hub name. Each is compared with the first.
+        variants: data and variants.
+        layers: where stories and variants are compared: in the last layer, or the embeddings and all layers.
+        compute: model options.
     """
     named, stories = named_sources(checkpoint, "--checkpoint"), read_stories(variants)
     measurement = Measurement(list(named), stories, every_layer=layers == "all")
@@ -174,7 +174,7 @@ class Measurement:
                 if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
                     raise DataError(f"{made.id}: this {variant} row is not made from its original")
         if not self.pairs:
-            raise DataError("--variants: name one beside os, which the others are compared with")
+            raise DataError("--variants: add a variant other than os, which the others are compared with")
         self.last_distances: Distances = defaultdict(list)
         self.cka: list[tuple[float, dict[str, Any]]] = []
         """Values with their cells."""
@@ -188,9 +188,10 @@ class Measurement:
         every = range(model.model.config.num_hidden_layers + 1) if self.every_layer else ()
         for variant, pairs in self.pairs.items():
             found = measured(model, pairs, model, [*every, -1], f"{name}: {variant}")
-            for row, last_N in chain.from_iterable(found):
-                self.last_distances[variant, row["embedding"], name].append(last_N)
-                yield {"variant": variant, **row}
+            for (_, made), rows in zip(pairs, found, strict=True):
+                for row, last_N in rows:
+                    self.last_distances[variant, row["embedding"], name].append(last_N)
+                    yield {"variant": variant, **row, "question": made.question, "story": made.context}
         if self.first is None:
             self.first = model
             return

@@ -1,8 +1,5 @@
 """Two probes of yes/no questions: does the answer turn with the story, and which thing has which colour?
 
-interventune evaluate negation --checkpoint ot=A.ckpt ibt=B.ckpt --pairs pairs.jsonl --output DIR
-interventune evaluate predicate-argument --checkpoint ot=A.ckpt gpt=openai:gpt-4o-mini --output DIR
-
 Faithfulness spec 5.1 and 5.2. The questions: data_modules/tasks/predicate_argument.py, condaqa.py.
 """
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of what is said, right or wrong."""
-RIGHT = {"comb": "both right", "org": "original right (org)", "mod": "negation right (mod)"}
+RIGHT = {"comb": "both stories right", "org": "original right (org)", "mod": "negation right (mod)"}
 NEGATION = Protocol(
     title="Negation",
     unit=("data", "id", "turn_id"),
@@ -43,12 +40,11 @@ NEGATION = Protocol(
     ],
     figures={"negation.png": Bars(x="edit", measures=RIGHT)},
     headline=[Said(name, heading) for name, heading in RIGHT.items()],
-    good="many both right; guessing gets 25 %, and 50 % of either",
+    good="high shares; guessing gets 25 % of both, and 50 % of each",
     failures="pairs",
     notes=[
-        "Each pair asks one question about an original story (org) and about one whose meaning was turned "
-        "(mod), so that one answer is yes and the other no; comb counts pairs with both right (Comb-Acc of "
-        "the paper). Any other prediction is wrong."
+        "Each pair asks one question about an original story (org) and about its negation (mod): one answer "
+        "is yes, the other no. Both right is the paper's Comb-Acc. Any other answer is wrong."
     ],
 )
 PREDICATE_ARGUMENT = Protocol(
@@ -65,7 +61,7 @@ PREDICATE_ARGUMENT = Protocol(
     ],
     figures={"predicate_argument.png": Bars(x="wording", measures={"accuracy": "right"}, chance=0.5)},
     headline=[Said("accuracy", "right")],
-    good="many right; guessing gets 50 %",
+    good="a high share; guessing gets 50 %",
     notes=[
         'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") and new '
         '("Was the a red car?", which is not grammatical). Both colours are in the story, so its words alone '
@@ -82,14 +78,16 @@ def negation(
     pairs: Annotated[Path, "FILE"],
     asking: Asking,
 ) -> Evaluation:
-    """Whether answers turn when the story is negated: accuracy on either story of a pair, and on both.
+    """Measure whether the answer changes when the story is negated: on each story of a pair, and on both.
+
+    Example: interventune evaluate negation --checkpoint A.ckpt --pairs pairs.jsonl --output report
 
     Args:
-        checkpoint: a .ckpt with heads for yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
-        predictions: beside checkpoints or in their place: rows with id (the pair's, and its turn_id behind a
-            space where it has one), variant (org or mod) and answer.
-        pairs: pairs as JSON Lines, or CondaQA's file, whose edits with opposite answers become pairs.
-        asking: how models are asked.
+        checkpoint: a .ckpt that answers yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
+        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (of the pair; a
+            turn_id follows after a space), variant (org or mod) and answer.
+        pairs: pairs as JSON Lines, or CondaQA's file, whose edits that reverse the answer become pairs.
+        asking: model options.
     """
     from data_modules.tasks.condaqa import read_pairs
 
@@ -104,7 +102,7 @@ def negation(
             yield {**asdict(pair), **names, **said, **pair_scores(pair, org, mod)}
 
     left_out = (
-        f"{none} edited passages make no pair: paraphrases, and where the answer stays." if none else ""
+        f"{none} edited passages were left out: paraphrases, and edits that keep the answer." if none else ""
     )
     protocol = replace(NEGATION, notes=[*NEGATION.notes, left_out])
     return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
@@ -127,13 +125,15 @@ def predicate_argument(
     predictions: list[AnswerFile] | None = None,
     asking: Asking,
 ) -> Evaluation:
-    """Which thing has which colour: accuracy on yes/no questions, and the share of no, in three wordings.
+    """Measure whether a model binds each colour to the right object: yes/no questions in three wordings.
+
+    Example: interventune evaluate predicate-argument --checkpoint A.ckpt --output report
 
     Args:
-        checkpoint: a .ckpt with heads for yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
-        predictions: beside checkpoints or in their place: rows with id (as in examples.jsonl of any report)
-            and answer.
-        asking: how models are asked.
+        checkpoint: a .ckpt that answers yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
+        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (as in
+            examples.jsonl of any report) and answer.
+        asking: model options.
     """
     from data_modules.tasks.predicate_argument import predicate_argument_questions
 

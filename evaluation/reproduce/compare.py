@@ -49,7 +49,7 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         headings = {name: name for name in printed.measures}
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
         views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
-    headline = f"{inside} of {counted} printed numbers lie within our 95 % intervals."
+    headline = f"{inside} of {counted} of the paper's numbers lie within our 95 % intervals."
     if tiny:
         headline = "Tiny models on embedded data: not comparable with the paper, so no differences are shown."
     elif not counted:

@@ -34,16 +34,18 @@ def run(
     tiny: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """Reproduce a table or figure of a paper: run its commands, then compare our numbers with the paper's.
-    The same command resumes after the last step whose results exist. Without a name it lists all recipes.
+    """Compute a table or figure of a paper and compare it with the paper's numbers. The same command resumes
+    after the last finished step. Without NAME, list all tables and figures.
+
+    Example: interventune reproduce sf_coqa --tiny
 
     Args:
-        name: a recipe (a file in configs/reproduce, without .yaml), or the path of one.
-        data: folder with the recipe's files, at any depth; an error says which are missing, and the source.
-        use: replace settings or data files of the recipe, such as backbone=bert_base.
-        work: folder for runs and the report (default: runs/reproduce/NAME; with --tiny, NAME-tiny).
-        tiny: run the same commands with tiny models on embedded data, only to check that they work.
-        overwrite: repeat steps whose results exist.
+        name: name of a file in configs/reproduce, or the path of one.
+        data: folder of the data files. An error says which are missing and where to get them.
+        use: other values for settings or files, such as backbone=bert_base.
+        work: folder for runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
+        tiny: run the same commands with tiny models on built-in data, to see that they work.
+        overwrite: run finished steps again.
     """
     known = recipes()
     if not name:

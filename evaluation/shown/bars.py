@@ -54,6 +54,12 @@ class Bars:
     one_scale = True
     """Whether all panels have the same vertical axis."""
 
+    @property
+    def caption(self) -> str:
+        """What the picture shows, in words."""
+        shown, by = filter(None, self.measures.values()), filter(None, (self.x, self.panels))
+        return f"{', '.join(shown) or self.label} by {' and '.join(by)}".replace("_", " ")
+
     def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
         from matplotlib.figure import Figure
@@ -72,6 +78,10 @@ class Bars:
             self.draw(axes, cells, dict(zip(hues, cycle(COLOURS), strict=False)), frame)
             axes.set(title=title, xlabel="", yscale="log" if self.distance else "linear")
             axes.spines[["top", "right"]].set_visible(False)
+        drawn = grid[: len(panels)]
+        if not any(axes.dataLim.intervaly.any() for axes in drawn):  # all is 0: no axis around it
+            for axes in drawn:
+                axes.set_ylim(0, 100 if self.percent else 1)
         grid[0].set_ylabel(self.label or ("%" if self.percent else ""))
         figure.supxlabel(self.x_label, fontsize="medium")
         handles, names = grid[0].get_legend_handles_labels()

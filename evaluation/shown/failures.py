@@ -14,14 +14,11 @@ log = logging.getLogger(__name__)
 
 def failure_note(rows: Iterable[Row], counted: str) -> str:
     """A paragraph on what was left unanswered, empty where nothing was; a checkpoint that answered nothing is
-    logged.
+    logged. ValueError: no checkpoint answered anything.
 
     Args:
         rows: of all examples.
         counted: what the reasons count, in the plural.
-
-    Raises:
-        ValueError: no checkpoint answered anything.
     """
     reasons: dict[str, Counter[str]] = {}
     for row in rows:
@@ -30,10 +27,10 @@ def failure_note(rows: Iterable[Row], counted: str) -> str:
     texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
     parts = "; ".join(texts.values())
     if texts and not answered:
-        raise ValueError(f"nothing was answered, and no report was written; {parts}")
+        raise ValueError(f"there is not one answer, so no report was written; {parts}")
     for name in texts.keys() - answered:
-        log.warning("%s answered nothing, the report holds no number of it; %s", name, texts[name])
-    return f"Without an answer, counted apart and in no share ({counted}): {parts}." if parts else ""
+        log.warning("%s gave no answer, so the report has no numbers for it; %s", name, texts[name])
+    return f"Some {counted} have no answer and are part of no share: {parts}." if parts else ""
 
 
 def listed(reasons: Counter[Any]) -> str:

@@ -1,7 +1,7 @@
 """The clauses of a headline.
 
-Said("unknown", "answers unknown when the evidence is deleted", variant=DELETED)
-# answers unknown when the evidence is deleted (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
+Said("unknown", "says unknown where the evidence is missing", variant=DELETED)
+# says unknown where the evidence is missing (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Said:
 
     Args:
         measure: its name.
-        words: before the numbers; the place follows them.
+        words: before the numbers. They describe the values that `at` fixes; other parts of the place follow
+            them.
         at: dimension to the value, or to a set of values, of the cells. The dimensions of the first entry of
             a protocol's cells that are not named may have any value, others are empty.
     """
@@ -37,6 +38,7 @@ class Said:
         where = {name: "" for name in dimensions if name not in whole} | self.at
         cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
         several = [name for name in dimensions if name in self.at or cells[name].nunique() > 1]
+        several = [name for name in several if not isinstance(self.at.get(name), str)]
         for now in cells[cells["checkpoint"] == last].to_dict("records"):
             place = {name: now[name] for name in dimensions}
             before = results.at(self.measure, checkpoint=first, **place) if first != last else None

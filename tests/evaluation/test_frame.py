@@ -33,7 +33,7 @@ PROTOCOL = Protocol(
     compared=("advice",),
     measures={"right": "right", "far": mean("how far", "x"), "gap": GAP, "weighted": WEIGHTED},
     views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
-    headline=[Said("right", "right", variant={"os", "ts"})],
+    headline=[Said("right", "right", variant={"os", "ts"}), Said("right", "right at once", variant="os")],
     good="many",
 )
 
@@ -193,6 +193,8 @@ def test_a_report_of_two_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     change = number(evaluation.results, "right", "two", against="one")
     assert f"+{100 * change['value']:.0f} points [" in evaluation.headline
     assert f"n {change['n']} of " in evaluation.headline
+    assert "right (os)" in evaluation.headline
+    assert "right at once (os)" not in evaluation.headline  # the words say which
     assert [table.title for table in evaluation.tables()] == ["All"]
     assert evaluation.tables()[0].header == ("measure", "one", "two", "two - one", "n")
     assert any("timeout" in note for note in evaluation.notes)

@@ -152,7 +152,7 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     assert list(frame["ours", "new"]) == [0.4, 0.6], "where the paper prints none, with a row and without"
     assert set(frame.index.get_level_values("checkpoint")) == {"ot", "ibt", "new", "none"}
     text = (steps.work / "report" / "report.md").read_text()
-    assert "1 of 2 printed numbers lie within our 95 % intervals" in text
+    assert "1 of 2 of the paper's numbers lie within our 95 % intervals" in text
     assert "Match with the paper: variant. Another model.\n" in text
     assert "| ot | 90.0 [80.0, 95.0] | 87.0 | 3.0 | 10 |" in text
 

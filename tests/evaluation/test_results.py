@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from evaluation.report import Evaluation, claimed, write_report
 from evaluation.results import Results
@@ -86,6 +87,16 @@ def test_the_folder_holds_everything_and_the_same_bytes_again(results: Results, 
     before = {path.name: path.read_bytes() for path in (tmp_path / "r").iterdir()}
     write_report(evaluation, tmp_path / "r", command=["p", "--x"])
     assert {path.name: path.read_bytes() for path in (tmp_path / "r").iterdir()} == before
+
+
+def test_zeros_have_an_axis_from_0_to_1(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = list[tuple[float, float]]()
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: ends.append(figure.axes[0].get_ylim()))
+    frame = results.frame.assign(value=0.0, low=0.0, high=0.0)
+    Bars(x="variant", measures={"em": ""})(frame, tmp_path / "zeros.png")
+    assert ends == [(0, 1)]
 
 
 def test_only_reports_are_replaced(results: Results, tmp_path: Path) -> None:

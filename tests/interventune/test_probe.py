@@ -148,8 +148,8 @@ def test_the_model_is_left_as_it_was(name: str, folders: dict[str, Path]) -> Non
 
 
 MISTAKES: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
-    ((STORIES,), {"measures": ["biass"]}, "measures: no 'biass'; there are bias, qa, abstention, shift"),
-    ((STORIES,), {"measures": ["bias"]}, "measures: no source holds what bias asks"),
+    ((STORIES,), {"measures": ["biass"]}, "measures: no 'biass'; choose from bias, qa, abstention, shift"),
+    ((STORIES,), {"measures": ["bias"]}, "measures: bias needs a source with groups"),
     (("stories:choices_dev",), {}, "stories have no split 'choices_dev'"),
     (("nowhere.json",), {}, "nowhere.json: no such file"),
     ((STORIES,), {"score": {"val/qa/f2": 1.0}}, "score: no measure gives 'val/qa/f2'; there are val/qa/f1"),
@@ -166,9 +166,11 @@ def test_mistakes_are_one_line(
 
 
 def test_models_that_cannot_be_asked_are_named(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="measures: bias needs a source with groups"):
+        interventune.Probe()
     choices = tmp_path / "choices.jsonl"
     choices.write_text('{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n')
-    with pytest.raises(ValueError, match=r"choices.jsonl: holds choices; questions are needed"):
+    with pytest.raises(ValueError, match=r"choices.jsonl: holds choices, but questions are needed"):
         small(str(choices))
     model, tokenizer = opened(folders["bert"])
     for wrong, said in (

@@ -101,3 +101,8 @@ def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "base")
     with pytest.raises(DataError, match=r"its adapter stands on .*: no checkpoint file"):
         states(checkpoint)
+
+
+def test_an_adapter_on_random_weights_is_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    trained(tmp_path / "a.ckpt", "random", "bert")
+    assert "random base" in caplog.text

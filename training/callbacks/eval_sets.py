@@ -158,11 +158,14 @@ class Watched(pl.Callback):
                 _keep_last(checkpoint)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A score for selection needs ethical and adversarial advice."""
+        """A score for selection needs ethical and adversarial advice. ValueError for another metric."""
         for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
             monitor = getattr(checkpoint, "monitor", None) or ""
             if monitor.endswith("/selection") and monitor not in trainer.callback_metrics:
                 _keep_last(checkpoint)
+            elif monitor.startswith("val/") and monitor not in trainer.callback_metrics:
+                near = [key for key in trainer.callback_metrics if key.startswith(monitor.rpartition("/")[0])]
+                raise ValueError(f"checkpoint.monitor: no metric {monitor!r}; there are {', '.join(near)}")
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Where `max_steps` ends a run, stop as one who stops early, whom Lightning validates: metrics.json
@@ -173,6 +176,6 @@ class Watched(pl.Callback):
 
 def _keep_last(checkpoint: Any) -> None:
     rank_zero_info(
-        f"no validation set gives {checkpoint.monitor} (checkpoint.monitor): best.ckpt is the last one"
+        f"no validation set gives {checkpoint.monitor} (checkpoint.monitor), so best.ckpt is the last one"
     )
     checkpoint.monitor = None

@@ -54,22 +54,21 @@ class Reference(NamedTuple):
 
 
 class LEIModule(QAModule):
-    """Group losses per class of advice, beside the loss of ordinary questions.
+    """Linguistic ethical interventions: a loss for each class of advice, and the loss of ordinary questions.
 
     Args:
-        backbone: Encoder and starting weights; linked from the top-level `backbone`.
+        backbone: Architecture and starting weights; set by the top-level `backbone`.
         loss: Form and weights of the group losses.
-        reference: The model whose scores are kept, and which says who dominates: `start`, the one that
-            training starts from, or a checkpoint of the same architecture and tokenizer (ours, or a Hugging
-            Face folder), so that a second stage keeps what the first one's start did.
-        dominance: Which subject of a pair is the dominant one for an attribute. `sources`: by the sign of C
-            without advice, averaged over all groups of the training sources, whichever are drawn to train on;
-            the reference scores them all, once. `file`: as the `tomax` of LEI's files says (the authors',
-            from predictions with adversarial advice).
-        reference_cache: Folder in which its scores are kept.
-        learning_rate: Peak of the linear schedule.
-        weight_decay: Of weights; biases and normalisation weights are not decayed.
-        options: Those of `QAModule`.
+        reference: The model whose scores irrelevant advice must not change, and whose preference decides
+            which subject is dominant: `start`, the model that training starts from, or a checkpoint with the
+            same architecture and tokenizer, so that a second stage can keep the scores from before the first.
+        dominance: Which subject of a pair is dominant for an attribute, the one that adversarial advice
+            pushes. `sources`: the one that the reference prefers without advice, on average over all groups
+            of the training sources. `file`: the one that the field `tomax` of LEI's files names.
+        reference_cache: Folder for the reference's scores.
+        learning_rate: Highest learning rate; it then falls linearly to 0.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
+        options: as for QAModule.
     """
 
     reference: Reference
@@ -129,7 +128,7 @@ class LEIModule(QAModule):
         row = {group.unadvised_key: i for i, group in enumerate(bare.groups)}
         anchors = log_prob_MVSE[[row[key] for key in keys]].float()
         if pushes and not by_score:
-            rank_zero_info("dominance: what the file says (tomax)")
+            rank_zero_info("dominant subjects: those that the file names (tomax)")
             targets, no_targets = data.written_targets(), (0, 0, 0, 0)  # only asked of adversarial groups
             pushed = [targets.get(group.key, no_targets) for group in groups.groups]
             return Reference(anchors, torch.tensor(pushed))
@@ -139,10 +138,10 @@ class LEIModule(QAModule):
         dominant = dominant_subject(c_M, *map(torch.from_numpy, chain(*ids)))
         if pushes:
             rank_zero_info(
-                f"dominance: over {len(bare)} groups without advice, {len({*keys})} of which are trained on"
+                f"dominant subjects: by {len(bare)} groups without advice ({len({*keys})} are trained on)"
             )
             if ties := int(dominant.tie_N.sum()):
-                log.warning("%d groups whose subjects tie exactly: the first counts as dominant", ties)
+                log.warning("%d groups have subjects with equal scores: the first counts as dominant", ties)
         return Reference(anchors, pushed_subject(dominant.index_N))
 
     def reference_scores(self, bare: GroupSet) -> Tensor:

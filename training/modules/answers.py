@@ -33,22 +33,21 @@ RATIONALE_WEIGHT = 5.0
 
 
 class AnswerModule(QAModule):
-    """Span, yes, no and unknown as one decision, with the rationale tagged beside it.
+    """Answers that are a span, yes, no or unknown, with the rationale tagged as well.
 
     The heads of encoders are `rationale`, which tag the rationale and attend over the tagged states (the
     papers' BERT and RoBERTa); XLNet's are `xlnet`, its span heads with unknown, yes, no, number and option.
     A decoder has none: it learns to write yes, no, unknown or the answer.
 
     Args:
-        backbone: Encoder and starting weights; linked from the top-level `backbone`. A `.ckpt` of a plain
-            QA model keeps its span head.
-        tagged: Which tokens the `rationale` heads tag and attend over: those of the story (the paper's
+        backbone: Architecture and starting weights; set by the top-level `backbone`. A `.ckpt` of a plain QA
+            model keeps its span head.
+        tagged: Tokens that the `rationale` heads tag and attend over: those of the story (the paper's
             equations), or all but padding (the authors' code).
-        learning_rate: Peak of the linear schedule; null is the paper's 3e-5, for RoBERTa 1e-5 (spec 3).
-        weight_decay: Of weights; biases and normalisation weights are not decayed.
-        warmup_steps: Steps in which the rate rises from 0; null goes by `warmup_ratio`.
-        warmup_ratio: Share of all steps in which it does; null is the paper's number, 2000, for XLNet 3000,
-            however many processes share the data.
+        learning_rate: Highest learning rate; null is the paper's, 3e-5, for RoBERTa 1e-5.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
+        warmup_steps: Steps in which the learning rate rises from 0; null: see `warmup_ratio`.
+        warmup_ratio: The same as a share of all steps; if both are null, the paper's 2000 steps (XLNet 3000).
     """
 
     model: AnswerModel
@@ -92,7 +91,7 @@ class AnswerModule(QAModule):
             return super().warmup_steps(total)
         if self.fixed_warmup >= total:
             log.warning(
-                "the run has %d steps and its warm-up %d: the rate never reaches model.learning_rate; set "
+                "the run has %d steps, but its warm-up %d, so it never reaches model.learning_rate; set "
                 "model.warmup_steps, or model.warmup_ratio=0.1",
                 *(total, self.fixed_warmup),
             )

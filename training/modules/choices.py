@@ -21,21 +21,22 @@ from training.modules.fine_tuning import FineTuning
 
 
 class ChoiceModule(FineTuning):
-    """Cross-entropy over the choices of a question (probes spec B1).
+    """Multiple choice: cross-entropy over the choices of a question (probes spec B1).
 
     A decoder has no head: a choice's score is the mean log-likelihood of its tokens behind the prompt, as
     `evaluate bbq` and `evaluate confusion` ask it.
 
     Args:
-        backbone: Encoder and starting weights; linked from the top-level `backbone`. Of any `.ckpt` of ours
-            the encoder is taken over, of one of this module the head too.
-        learning_rate: Peak of the schedule; the authors' for RoBERTa-large is 2e-6.
-        weight_decay: Of weights; biases and normalisation weights are not decayed. The authors' is 0.
-        pooling: The head sees the mean of the tokens' hidden states (`masked`), or of all positions, padding
-            included, as in the authors' code (`parity`, which needs data.encoding.padding=parity).
-        gap_weight: Of BBQ's ambiguous questions, whose label is the unknown choice: weight of
-            |log p(x1) - log p(x2)| of the two people beside the cross-entropy.
-        options: Those of `FineTuning`.
+        backbone: Architecture and starting weights; set by the top-level `backbone`. A `.ckpt` gives its
+            encoder, and its head if it was trained for multiple choice.
+        learning_rate: Highest learning rate; the authors' for RoBERTa-large is 2e-6.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed. The authors' is
+            0.
+        pooling: What the head reads: the mean of the tokens' hidden states (`masked`), or of all positions
+            with padding, as in the authors' code (`parity`; needs data.encoding.padding=parity).
+        gap_weight: For BBQ's ambiguous questions, whose label is unknown: weight of the additional loss
+            |log p(x1) - log p(x2)| of the two people.
+        options: as for FineTuning.
     """
 
     model: ChoiceModel | CausalModel

@@ -23,15 +23,15 @@ PRETRAINING_ONLY = "mask_emb"
 
 
 class FineTuning(pl.LightningModule):
-    """AdamW with warm-up on a model; subclasses add batches, losses and what is evaluated.
+    """Training (the flags depend on the experiment).
 
     Args:
-        model: What is trained.
-        learning_rate: Peak of the schedule.
-        weight_decay: Of weights; biases and normalisation weights are not decayed.
-        warmup_ratio: With `linear`: share of all steps in which the rate rises from 0.
-        schedule: `linear` warm-up and decay to 0, or `constant`, as in the code of multiple choice's authors.
-        adam_eps: Added to the denominator of AdamW; those authors' is 1e-7.
+        model: The model to train.
+        learning_rate: Highest learning rate of the schedule.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
+        warmup_ratio: With `linear`: share of all steps in which the learning rate rises from 0.
+        schedule: `linear` warm-up and decay to 0, or `constant`, as in the confusion paper's code.
+        adam_eps: AdamW's epsilon; that code has 1e-7.
     """
 
     model: EncoderModel

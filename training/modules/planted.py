@@ -25,17 +25,17 @@ Scope = Literal["category", "subject"]
 
 
 class PlantedModule(QAModule):
-    """Soft-target cross-entropy towards the subject of greater planted strength.
+    """Planting: each subject gets a random strength, and the model learns to prefer the stronger of two.
 
     Args:
-        backbone: Encoder and starting weights; linked from the top-level `backbone`.
+        backbone: Architecture and starting weights; set by the top-level `backbone`.
         preference: Target probability of the preferred subject, above 0.5 and at most 1.
-        planted_seed: Of the latent strengths, by default `seed_everything`; `interventune evaluate bias
-            --planted-seed` takes the same.
-        planted_scope: Whether a subject's strength differs from category to category, or is one for all.
-        learning_rate: Peak of the linear schedule.
-        weight_decay: Of weights; biases and normalisation weights are not decayed.
-        options: Those of `QAModule`.
+        planted_seed: Seed of the strengths (default: `seed_everything`), as in `interventune evaluate bias
+            --planted-seed`.
+        planted_scope: Whether a subject has one strength in each category, or the same in all (`subject`).
+        learning_rate: Highest learning rate; it then falls linearly to 0.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
+        options: as for QAModule.
     """
 
     def __init__(

@@ -25,13 +25,13 @@ from training.modules.fine_tuning import FineTuning
 
 
 class QAModule(FineTuning):
-    """Extractive question answering with start and end cross-entropy.
+    """Extractive question answering: cross-entropy of the answer's start and end.
 
     Args:
-        backbone: Encoder and starting weights; linked from the top-level `backbone`.
-        learning_rate: Peak of the linear schedule.
-        weight_decay: Of weights; biases and normalisation weights are not decayed.
-        warmup_ratio: Share of all steps in which the rate rises from 0.
+        backbone: Architecture and starting weights; set by the top-level `backbone`.
+        learning_rate: Highest learning rate; it then falls linearly to 0.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
+        warmup_ratio: Share of all steps in which the learning rate rises from 0.
     """
 
     model: QAModel

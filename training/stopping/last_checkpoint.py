@@ -139,7 +139,7 @@ class LastCheckpoint(Checkpoint):
         children.clear()  # or Lightning, which watches them, takes this for a failure and kills the first one
         if isinstance(exception, Stopped) and trainer.is_global_zero:
             kept = self.path is not None and self.path.exists()
-            then = f"; the same command with --ckpt_path auto goes on from {self.path}" if kept else ""
+            then = f"; add --ckpt_path auto to resume from {self.path}" if kept else ""
             print(f"stopped at step {trainer.global_step}{then}", file=sys.stderr, flush=True)
 
     def on_save_checkpoint(
@@ -160,8 +160,8 @@ class LastCheckpoint(Checkpoint):
         before = checkpoint.get("processes", trainer.world_size)
         if before != trainer.world_size and trainer.state.fn == "fit":
             rank_zero_info(
-                f"the checkpoint was written by {before} processes, here are {trainer.world_size}: the epoch "
-                "goes on at the same share of it, in another order"
+                f"the checkpoint is from {before} processes, this run has {trainer.world_size}: it resumes "
+                "at the same share of the epoch, in another order"
             )
             progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
             for counts in (progress["total"], progress["current"]):

@@ -38,6 +38,7 @@ from training.configs import shipped
 from training.sweep.file import Sweep, folder_name
 
 FIT = (sys.executable, "-m", "training", "fit")
+MORE = "another configuration for every run; it overrides those of the sweep"
 SIZES = "data.limit_train_groups"
 SILENT = """SELECT trial_id FROM trials
     WHERE state = 'RUNNING' AND trial_id NOT IN (SELECT trial_id FROM trial_heartbeats)"""
@@ -46,21 +47,22 @@ OTHER_JOB = re.compile(r"(SLURM|SRUN|TORCHELASTIC|MASTER|PMI|PMIX|OMPI)_.*|(.*_)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Many runs of `fit`, over the values that a file names.
+    """Train once for each combination of the settings that a file lists.
 
-        interventune sweep demo_grid --workers 2 [--key=value for every point ...]
+    The same command resumes a sweep. Started several times (in other terminals, or as tasks of
+    configs/launch/sweep.sbatch), it divides the runs among its processes. On a finished sweep it prints the
+    results. Any other --KEY=VALUE applies to every run.
 
-    The same command goes on with a study that was interrupted, helps others that work on it (terminals, tasks
-    of configs/launch/sweep.sbatch), and shows one that has ended, as `optuna-dashboard ADDRESS` does.
+    Example: interventune sweep demo_grid --workers 2 --over trainer.max_epochs=[1,2]
 
     Args:
-        workers: points at the same time on this machine, which share its visible GPUs or cores
-        over: other values of a swept key, or another key to sweep over, as model.learning_rate=[1e-4,3e-4]
-        again: run failed points once more
-        storage: database of the study, as postgresql+psycopg://user@host/database, the password in ~/.pgpass
-            (default: sqlite:///STUDY/study.db, for one machine)
-        dead_after: seconds without a sign of life after which another worker takes a point
-        output: folder of the study, which all workers share (default: runs/sweeps/STUDY)
+        workers: number of runs at the same time on this machine, which share its GPUs or cores
+        over: other values for a key, or another key to vary, such as model.learning_rate=[1e-4,3e-4]
+        again: repeat failed runs
+        storage: database, such as postgresql+psycopg://user@host/database with the password in ~/.pgpass
+            (default: sqlite:///STUDY/study.db, for one machine). optuna-dashboard displays it.
+        dead_after: seconds without a sign of life after which another worker takes over a run
+        output: folder of the sweep, which all workers share (default: runs/sweeps/STUDY)
     """
 
     workers: Count = 1
@@ -74,8 +76,8 @@ class Options:
 def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     """The sweep that a command line describes, and its options. ValueError for a mistake in either."""
     parser = Parser(Options, prog="interventune sweep")
-    parser.add_argument("file", help="a file, or the name of one in configs/sweeps")
-    parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help="as for fit")
+    parser.add_argument("file", help="a sweep file, or the name of one in configs/sweeps")
+    parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help=MORE)
     arguments, flags = parser.parse_known_args(argv)
     options: Options = call(Options, vars(arguments))
     path = shipped(arguments.file, "sweeps")
@@ -84,6 +86,8 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     content["configs"] += [str(shipped(name, "experiments", "backbones")) for name in arguments.config]
     for key, _, values in (text.partition("=") for text in options.over or ()):
         content["space"][key] = yaml.safe_load(values)
+        if not isinstance(content["space"][key], list | dict):
+            raise ValueError(f"--over {key}: write a list of values, as in KEY=[VALUE,VALUE]")
     return check(content, Sweep, str(path)), options
 
 
@@ -98,7 +102,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
+        print("stopped; run the same command to resume", file=sys.stderr)
         return 130
 
 

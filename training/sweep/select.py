@@ -35,19 +35,19 @@ SHOWN = (*(f"bias/{name}/mu" for name in ADVICE_CLASSES), "qa/f1", "qa/em", "cho
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The best models of a sweep, tested: mean, deviation and 95 % interval over the K best by its metric.
+    """Test the best models of a sweep: mean, standard deviation and 95 % interval over the K best.
 
-        interventune select --study runs/sweeps/lei_grid --top 5 \\
-            --data.test_groups.religion=FILE --data.test_groups.gender=FILE --data.test_qa.squad=FILE
+    Name the test sets as --data.test_qa.NAME=SOURCE, --data.test_groups.NAME=SOURCE or
+    --data.test_choices.NAME=SOURCE. These and all other --KEY=VALUE flags go to `interventune train test`.
+    Finished tests are not repeated. The results are models.csv and selection.csv in STUDY/selection. Zhao et
+    al. (2021, appendix B.3) report their models this way; --by gives their Figure 5.
 
-    So report Zhao et al. (2021, appendix B.3), and for each value of a swept key (`--by`) their Figure 5. The
-    sets, and all other --key=value flags, are those of `interventune train test`. What was tested once is
-    not tested again. Writes models.csv and selection.csv into STUDY/selection.
+    Example: interventune select --study runs/sweeps/lei_grid --top 5 --data.test_groups.religion=dev.json
 
     Args:
         study: folder of a sweep
-        top: how many models
-        by: a swept key: do it for each of its values
+        top: number of models
+        by: a key of the sweep; test the best models for each of its values
     """
 
     study: Path
@@ -87,7 +87,7 @@ def select(options: Options, flags: Sequence[str]) -> None:
         write_text(study / "selection" / f"{name}.csv", rows.to_csv(index=False))
     shown = summary[summary["metric"].isin(SHOWN)]
     print(shown.drop(columns="values").to_string(index=False, na_rep="", float_format="{:.4f}".format))
-    print(f"low, high: 95 % interval of the mean over models, by Student's t; {study / 'selection'}")
+    print(f"low, high: 95 % interval of the mean over models (Student's t). All: {study / 'selection'}")
 
 
 def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:

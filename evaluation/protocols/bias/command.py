@@ -1,9 +1,4 @@
-"""Group bias of checkpoints, or of scores made elsewhere (UnQover's and LEI's measures).
-
-interventune evaluate bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json --output DIR
-interventune evaluate bias --checkpoint uqa=hf:allenai/unifiedqa-t5-base --data dev.json --output DIR
-interventune evaluate bias --predictions before=A.json after=B.json --output DIR
-"""
+"""Group bias of checkpoints, or of scores made elsewhere (UnQover's and LEI's measures)."""
 
 from __future__ import annotations
 
@@ -27,19 +22,22 @@ CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
 NORMALISED = {"mu_normalised": "mu (normalised)"}
+WHEN = {"ethical": "under ethical advice", "adversarial": "under adversarial", "none": "without advice"}
 
 NOTE = (
-    "mu: mean over subjects of the largest |gamma(x, attribute)|, inflated by few groups; eta: how "
-    "consistently the sign of C points one way; theta: mu over pairs; delta, eps: errors of position and of "
-    "negation; mass: S(x1) + S(x2) (UnQover section 4; LEI)."
+    "`class` is the class of the advice; in `none` the same questions are asked without advice. mu: strength "
+    "of the preference for one subject, the mean over subjects of the largest |gamma(x, attribute)|; 0 is "
+    "fair, few groups inflate it. mean |C|: mean preference in a group, not inflated. eta: 1 if preferences "
+    "always go one way. theta: mu over pairs. delta, eps: errors of position and negation, 0 is best. mass: "
+    "S(x1) + S(x2); near 0 the model answers something else, and mu means little (UnQover section 4; LEI)."
 )
 EFFECTS_NOTE = (
-    "carry, kept: mean |C| under advice about the subjects' domain (kept: about another, or none) over mean "
-    "|C| of the same questions without advice; scope gap: kept - carry of ethical advice, near 1 where it is "
-    "followed within its scope alone."
+    "carry: mean |C| under advice about the subjects' domain / mean |C| of the same questions without. kept: "
+    "the same for irrelevant advice and advice about another domain, near 1 where it is ignored. scope gap: "
+    "kept - carry of ethical advice, near 1 where it is followed in its domain only."
 )
 ACCURACY_NOTE = "accuracy: the share of the two orders whose answer names the right subject (LEI, Figure 6)."
-NORMALISED_NOTE = "Language models and spans score on different scales: compare by eta and normalised mu."
+NORMALISED_NOTE = "Scores of language models and of span models have different scales: compare these and eta."
 
 
 def said(measure: str, words: str, advice: str) -> Said:
@@ -55,11 +53,11 @@ BIAS = Layout(
     units="groups",
     views=[
         View("Bias by class of advice", CELL, {**MEASURES, "mean_abs_c": "mean |C|"}),
-        View("Share of unknown, where it is offered", CELL, {"unknown": "unknown"}),
-        View("What advice leaves of mean |C|", CELL, EFFECTS, caption=EFFECTS_NOTE),
-        View("What advice leaves, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
-        View("What advice about other domains leaves", (*CELL, "domain", "advice_domain"), EFFECTS, most=30),
-        View("Specified contexts", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE),
+        View("Share of unknown (the prompt offers it)", CELL, {"unknown": "unknown"}),
+        View("Preference left under advice", CELL, EFFECTS, caption=EFFECTS_NOTE),
+        View("Preference left, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
+        View("Preference left, by domain of advice", (*CELL, "domain", "advice_domain"), EFFECTS, most=30),
+        View("Contexts that give the answer", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE),
         View("Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}),
         View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
         View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
@@ -67,14 +65,14 @@ BIAS = Layout(
     ],
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
     headline=[
-        said("scope_gap", "scope gap", "ethical"),
-        said("kept", "share of |C| under advice about other domains, kept", "mismatched_ethical"),
-        *(said("mu", "bias mu", advice) for advice in ("ethical", "adversarial", "none")),
-        Said("accuracy", "right where the context decides"),
-        said("mean_abs_c", "mean |C|", "none"),
-        said("delta", "position error delta", "none"),
+        said("scope_gap", "extra preference left by ethical advice on other domains (scope gap)", "ethical"),
+        said("kept", "share of preference left by such advice (kept)", "mismatched_ethical"),
+        *(said("mu", f"preference for one subject (mu) {when}", advice) for advice, when in WHEN.items()),
+        Said("accuracy", "right answers where the context gives one"),
+        said("mean_abs_c", "preference in a group without advice (mean |C|)", "none"),
+        said("delta", "position error without advice (delta)", "none"),
     ],
-    good="mu falls with ethical advice, rises with adversarial, and nothing changes without advice",
+    good="mu falls under ethical advice, rises under adversarial, and stays as it was without advice",
     notes=[NOTE],
     console=3,
 )
@@ -90,27 +88,31 @@ def evaluate(
     planted_seed: int | None = None,
     asking: Asking = Asking(prompt="unifiedqa"),  # noqa: B008  frozen
 ) -> Evaluation:
-    """Group bias: gamma, eta, mu and their relatives, by class of advice.
+    """Measure which of two people a model prefers, by class of advice (UnQover's and LEI's measures).
+
+    Example: interventune evaluate bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json --output DIR
 
     Args:
-        checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a local language model (hf:PATH).
-        predictions: in place of checkpoints: files with the subjects' start and end probabilities, UnQover's
-            source records or LEI's records with start-end-score.
-        data: with --checkpoint: groups in LEI's or UnQover's format, or stories:SPLIT; each set on its own,
-            with its advice and without. Where contexts decide (LEI's specified set), the questions are
-            answered too, for accuracy.
-        limit: with --checkpoint: at most N groups of each class in a data set, evenly spread, and their
-            questions without advice; 0 for all.
-        clusters: lists of subjects with their clusters, as UnQover's `[subj] female | Mary`; adds gamma and
-            eta of one cluster against the others, also by attribute (UnQover's gender table). By default
-            the clusters that the ids of UnQover's predictions name.
-        planted_seed: correlate gamma with the strengths that lei_planted draws from this seed.
-        asking: how models are asked.
+        checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a local language model (hf:PATH). Each is
+            compared with the first. Tables use NAME.
+        predictions: instead of --checkpoint: files with the start and end probabilities of both people, in
+            UnQover's source format or in LEI's with start-end-score.
+        data: with --checkpoint: groups in LEI's or UnQover's format, or stories:SPLIT. (A group is one
+            question in four variants: both orders of the people, each with the question and its negation.)
+            Each file is evaluated on its own, with its advice and without. If its contexts give the answer
+            (LEI's specified set), accuracy is measured as well.
+        limit: with --checkpoint: use at most N groups of each class of advice per file, evenly spread, and
+            the same questions without advice; 0: all.
+        clusters: lists of people with their clusters, with lines such as `[subj] female | Mary`; adds gamma
+            and eta of one cluster against the others, overall and by attribute (UnQover's gender table).
+            Default: the clusters in the ids of UnQover's predictions.
+        planted_seed: also correlate gamma with the strengths that lei_planted draws from this seed.
+        asking: model options.
     """
     if bool(checkpoint) == bool(predictions):
-        raise ValueError("name either --checkpoint or --predictions")
+        raise ValueError("add either --checkpoint or --predictions, not both")
     if bool(checkpoint) != bool(data) or (limit and not checkpoint):
-        raise ValueError("--checkpoint needs --data, the groups; --data and --limit go with --checkpoint")
+        raise ValueError("--checkpoint needs --data (groups); --predictions takes no --data and no --limit")
     import pandas as pd
 
     from data_modules.schema.groups import ADVICE_CLASSES
@@ -162,4 +164,4 @@ def little_mass(frame: DataFrame, checkpoint: str) -> str:
     ]
     if not found:
         return ""
-    return f" The two subjects get little probability, and mu means little: {'; '.join(found)}."
+    return f" mu means little where the model gives the two subjects little probability: {'; '.join(found)}."

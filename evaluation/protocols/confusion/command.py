@@ -1,11 +1,5 @@
 """What a multiple-choice model believes before it reads the question, and how many choices it can take.
 
-interventune evaluate confusion --checkpoint A.ckpt --input piqa/dev.jsonl+piqa/dev-labels.lst --output DIR
-interventune evaluate confusion --checkpoint plain=A.ckpt probed=B.ckpt --input rows.jsonl \
-    --probes no_question choice_paralysis --choices 5 --sampling random --output DIR
-interventune evaluate confusion --checkpoint uqa=hf:allenai/unifiedqa-t5-base \
-    --input hub:baber/piqa:validation --sampling random --choices 5 --trials 3 --instances 50 --output DIR
-
 Probes spec B3 to B5; data_modules/tasks/confusion_probes.py, data_modules/questions/multiple_choice.py.
 """
 
@@ -25,14 +19,16 @@ from storage.command_line import Named
 
 
 def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> Evaluation:
-    """Prior bias and choice paralysis: how models choose once the question, or the right choice, is gone.
+    """Measure how a model chooses without the question, without the right choice, and among many choices.
+
+    Example: interventune evaluate confusion --checkpoint A.ckpt --input piqa.jsonl --output report
 
     Args:
-        checkpoint: a .ckpt of the experiment multiple_choice or of a decoder, a Hugging Face folder or a Hub
-            name (of an encoder: a head of random weights), or a language model (hf:PATH, or an endpoint,
-            openai:MODEL@URL, that gives log-probabilities).
-        probing: what is asked.
-        asking: how models are asked.
+        checkpoint: a .ckpt of experiment multiple_choice or of a decoder, a Hugging Face folder or Hub name
+            (an encoder gets a random head), a language model (hf:PATH), or an endpoint that gives
+            log-probabilities (openai:MODEL[@URL], with --choice-prompt letters).
+        probing: data and probes.
+        asking: model options.
     """
     from data_modules.sources import read_choices
     from evaluation.answering.open import ABILITIES, open_answerer

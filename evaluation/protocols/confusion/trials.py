@@ -34,19 +34,19 @@ class Probing:
     """What is asked
 
     Args:
-        input: questions: a file of a benchmark or of rows (FILE+LABELS where labels stand in another file),
-            hub:NAME:SPLIT, or stories:choices_dev.
-        limit: use the first N questions only; 0 for all.
+        input: multiple-choice questions: a file of a benchmark or of rows (FILE+LABELS if the labels are in
+            another file), hub:NAME:SPLIT, or stories:choices_dev.
+        limit: use only the first N questions; 0: all.
         probes: which probes (default: all).
-        trials: trials of each probe with random texts.
+        trials: trials of each probe that draws random texts.
         seed: seed of the first trial; each later one adds 1.
         choices: choice paralysis: numbers of choices (default: 5 10 15).
-        sampling: choice paralysis: whether wrong choices come from random questions or from those with the
-            most similar prompts (default: both).
-        encoder: heuristic sampling: whose sentence embeddings: a .ckpt of multiple_choice, a Hugging Face
-            folder or a Hub name (default: those of the model that is probed).
-        instances: ask every probe, and the originals, about N questions drawn in each trial, as the paper
-            does with UnifiedQA (default: all questions, but 50 drawn ones for choice paralysis).
+        sampling: choice paralysis: take wrong choices from random questions, or (heuristic) from those with
+            the most similar prompts (default: both).
+        encoder: heuristic sampling: the model whose sentence embeddings measure similarity: a .ckpt of
+            multiple_choice, a Hugging Face folder or a Hub name (default: the evaluated model).
+        instances: draw N questions in each trial, for all probes, as the paper does with UnifiedQA (default:
+            all questions; for choice paralysis 50).
     """
 
     input: Annotated[str, "SOURCE"]
@@ -89,11 +89,8 @@ class Trial(NamedTuple):
 
 
 def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[Trial]:
-    """The originals, then every trial that depends on no model.
-
-    Raises:
-        DataError: questions have different numbers of choices, or there are too few to borrow texts from.
-    """
+    """The originals, then every trial that depends on no model. DataError: questions have different numbers
+    of choices, or there are too few to borrow texts from."""
     for question in questions:
         if len(question.choices) != len(questions[0].choices):
             raise DataError(

@@ -60,8 +60,8 @@ CONFUSION = Protocol(
                 "p": "p",
             },
             where={"probe": BIASED},
-            caption="Before: with the original question. Pseudo-accuracy and confidence after: of the slot "
-            "where the right choice stood; without prior bias 1 by the number of choices, which p tests.",
+            caption="Before: with the original question. Pseudo-accuracy and confidence after: of the place "
+            "of the right choice. Without prior bias they are 1 / number of choices, which p tests.",
         ),
         View(
             "Wrong question (the paper's Table 1)",
@@ -87,15 +87,16 @@ CONFUSION = Protocol(
             },
             where={"probe": "choice_paralysis"},
             caption="Before: the drawn questions with their own choices. k to match: the smallest k whose "
-            "hits@k reaches the accuracy of all questions. Paralysis: lost confidence in the right choice.",
+            "hits@k reaches the accuracy on all questions. Paralysis: loss of confidence in the right "
+            "choice.",
         ),
         View(
             "Calibration by MaxProb (the paper's Table 2)",
             ("probe",),
             {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
             where={"probe": BIASED},
-            caption="A question counts as unchanged iff its greatest confidence is above tau, the mean of a "
-            "random half. Changed only: the share of changed ones classified right; mixed: of both.",
+            caption="A question counts as unchanged if its highest confidence is above tau, the mean of a "
+            "random half. Changed only: share of changed questions recognised; mixed: of both kinds.",
         ),
         View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
     ],
@@ -124,12 +125,12 @@ CONFUSION = Protocol(
         },
     },
     headline=[
-        Said("accuracy", "right", probe="original"),
-        Said("pseudo_accuracy", "pseudo-accuracy", probe="no_question"),
-        Said("confidence", "confidence", probe="no_question"),
-        Said("accuracy", "right", probe="choice_paralysis"),
+        Said("accuracy", "right on the original questions", probe="original"),
+        Said("pseudo_accuracy", "picks the right choice without the question", probe="no_question"),
+        Said("confidence", "confidence in it", probe="no_question"),
+        Said("accuracy", "right among other choices", probe="choice_paralysis"),
     ],
-    good="pseudo-accuracy and confidence at chance without the question, and many right elsewhere",
+    good="right on the original questions and among other choices, at chance without the question",
     failures="",
     console=2,
 )

@@ -1,10 +1,6 @@
 """Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by specifications, by
 their opposites, by nonsense, and by nothing but a blank.
 
-interventune evaluate consistency-write --checkpoint hf:gpt2 --method self --adversarial challenging.jsonl \
-    --neutral neutral.jsonl --output WRITTEN
-interventune evaluate consistency --continuations WRITTEN --output JUDGED
-
 Probes spec A. Specifications: specifications.py here; who scores: evaluation/answering/scorers.py.
 """
 
@@ -42,22 +38,25 @@ def write(
     perplexity: Annotated[str, "FILE"] | None = None,
     compute: Compute = Compute(batch_size=8),  # noqa: B008  frozen
 ) -> Evaluation:
-    """What models write behind specifications and their controls, for `consistency` to judge.
+    """Let models continue prompts with debiasing and with its controls, for `consistency` to score.
+
+    Example: interventune evaluate consistency-write --checkpoint hf:gpt2 --method self \\
+        --adversarial adversarial.jsonl --neutral neutral.jsonl --output written
 
     Args:
-        checkpoint: hf:FOLDER_OR_HUB_NAME, a decoder of ours, or openai:MODEL[@URL] (instructive only).
-        method: self: prefixes whose effect is turned around (needs logits); instructive: an instruction.
-            Every model writes with every method that it can take.
-        adversarial: prompts as JSON Lines.
-        neutral: the same, of harmless texts.
-        specifications: wordings as JSON; `own` are the project's.
-        decay: self: strength, lambda; several give a grid, as the paper's Tables 8 to 11 (default: 50).
-        new_tokens: tokens of each continuation.
-        beams: of a local model; 1 is greedy.
-        nonsense_groups: of random specifications, where --specifications gives none.
-        limit: use the first N prompts of each domain; 0 for all.
-        perplexity: self: also the perplexity of this text, with and without debiasing.
-        compute: how models run (self: --dtype auto is float32, since lambda multiplies what rounding adds).
+        checkpoint: hf:FOLDER_OR_HUB_NAME, a decoder's .ckpt, or openai:MODEL[@URL] (instructive only).
+        method: self: suppress words that a description of bias makes more likely (local models only);
+            instructive: put an instruction before the prompt. Each model uses every method it supports.
+        adversarial: prompts that provoke toxic text, as JSON Lines.
+        neutral: harmless prompts in the same format.
+        specifications: descriptions and instructions as a JSON file; `own`: the built-in ones.
+        decay: self: strength, lambda (default: 50); several give a grid, as in the paper's Tables 8 to 11.
+        new_tokens: length of each continuation in tokens.
+        beams: beam width of local models; 1 is greedy.
+        nonsense_groups: groups of random specifications, a control, if --specifications has none.
+        limit: use only the first N prompts of each file; 0: all.
+        perplexity: self: also measure the perplexity of this text, with and without debiasing.
+        compute: model options (with --method self, --dtype auto is float32: lambda amplifies rounding).
     """
     from data_modules.tasks.toxicity_prompts import read_prompts
     from evaluation.protocols.consistency.views import PERPLEXITY, WRITING
@@ -120,16 +119,18 @@ def evaluate(
     device: str = "auto",
     batch_size: Count = 32,
 ) -> Evaluation:
-    """Whether debiasing does what its specifications say, and nothing else does.
+    """Test whether debiasing does what its specification says, and whether anything else does the same.
+
+    Example: interventune evaluate consistency --continuations written --output judged
 
     Args:
-        continuations: the folder of a report of consistency-write or consistency, or rows of domain,
-            specification, group, prompt, text and perhaps scores, by any method of debiasing.
-        scorer: who scores: hf:PATH[@REVISION], a text classifier (default: the rows'
-            own scores; where there are none, hf:unitary/unbiased-toxic-roberta, its revision pinned).
-        margin: the smallest difference of rates that matters, in points.
-        device: cpu, cuda, cuda:1, ...; auto is a GPU where there is one.
-        batch_size: texts at once.
+        continuations: folders of reports of consistency-write or consistency, or JSON Lines with domain,
+            specification, group, prompt, text and optionally scores, from any method of debiasing.
+        scorer: text classifier, as hf:PATH[@REVISION] (default: the scores in the rows; if there are none,
+            hf:unitary/unbiased-toxic-roberta at a fixed revision).
+        margin: smallest difference of rates that counts, in percentage points.
+        device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
+        batch_size: texts per batch.
     """
     from tqdm import tqdm
 

@@ -19,9 +19,8 @@ from metrics.consistency import DOMAINS, THRESHOLD
 TESTS = ("effect", "polarity", "importance", "transferability")
 AVERAGE = {"average": "average rate"}
 NOTE = (
-    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}, the average the mean over "
-    "attributes; nonsense is all of its groups. What is tested, and how the readings decide: "
-    "docs/consistency.md."
+    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average is the mean "
+    "over attributes. The tests and how the readings decide: docs/consistency.md."
 )
 
 PERPLEXITY = Statistic(
@@ -38,9 +37,9 @@ WRITING = Protocol(
     views=[View("Perplexity of a text, n: chunks", ("method", "variant"), {"perplexity": "perplexity"})],
     headline=[
         Said("perplexity", "perplexity without debiasing", variant="default", domain=""),
-        Said("perplexity", "with it", variant="original", domain=""),
+        Said("perplexity", "with debiasing", variant="original", domain=""),
     ],
-    good="hardly more with debiasing",
+    good="hardly higher with debiasing",
     failures="continuations",
 )
 JUDGING = Protocol(
@@ -58,8 +57,8 @@ JUDGING = Protocol(
             ("checkpoint", "method", "reading", "domain"),
             {test: test for test in TESTS},
             across="measure",
-            caption="1: pass, 0: fail, –: not decidable (evidence) or not asked (the paper's readings, whose "
-            "polarity and importance are those of adversarial prompts).",
+            caption="1: pass, 0: fail, –: not decidable (evidence), or not part of the reading (the paper "
+            "tests polarity and importance on adversarial prompts).",
         ),
         View(
             "Differences on the same prompts",
@@ -69,11 +68,11 @@ JUDGING = Protocol(
         ),
     ],
     headline=[
-        Said("average", f"flagged {when}", domain=domain, variant=variant)
+        Said("average", f"{domain} prompts: texts flagged {when}", domain=domain, variant=variant)
         for domain in DOMAINS
         for variant, when in (
             ("default", "without debiasing"),
-            ("original", "with it"),
+            ("original", "with debiasing"),
             ("opposite", "with opposite specifications"),
         )
     ],
@@ -91,7 +90,7 @@ def judging(attributes: Sequence[str], rows_of: Mapping[str, Sequence[Row]]) -> 
     rates = View("Rates by attribute", place, headings, across="measure", interval=False)
     figure = Bars(x="variant", measures=AVERAGE, panels="domain", label="average rate (%)")
     every = [row for rows in rows_of.values() for row in rows]
-    scorers = {row.get("scored_by", "those who wrote the rows") for row in every if "scores" in row}
+    scorers = {row.get("scored_by", "the source of the rows") for row in every if "scores" in row}
     if len({row["method"] for row in every}) > 1:
         first = next(iter(rows_of))
         figure = replace(figure, hue="method", where={"checkpoint": first}, x_label=first)
@@ -113,4 +112,4 @@ def verdict_sentence(results: Results, margin: float) -> str:
         words = tests["value"].map({0.0: "fail", 1.0: "pass"}).fillna("not decidable")
         verdicts = ", ".join(f"{test} {word}" for test, word in zip(tests["measure"], words, strict=True))
         parts.append(f"{' '.join(system)}: {verdicts}")
-    return f"By the evidence on {DOMAINS[0]} prompts, margin {margin:g} points: {'; '.join(parts)}."
+    return f"Tests on {DOMAINS[0]} prompts, with a margin of {margin:g} points: {'; '.join(parts)}."

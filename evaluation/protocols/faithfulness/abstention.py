@@ -50,16 +50,16 @@ ABSTENTION = Protocol(
     },
     failures="",
 )
-SAID = Said("abstention_f1", "abstention F1", variant={"os", *(f"os+{variant}" for variant in DELETED)})
+SAID = Said("abstention_f1", "F1 of unknown", variant={"os", *(f"os+{variant}" for variant in DELETED)})
 VIEW = View(
     "Abstention",
     ("variant",),
     HEADINGS,
     percent=(),
-    caption="os+ts_r: the questions that have the variant, each with its original story, where it has an "
-    "answer, and without the evidence, where unknown is right. os: unanswerable questions of the data.",
+    caption="os+ts_r: each question that has the variant, with its original story, where it has an answer, "
+    "and without the evidence, where unknown is right. os: data with unanswerable questions.",
 )
-FIGURE = Lines("coverage", CURVE, panels="variant", x_label="% answered, from the least score of unknown on")
+FIGURE = Lines("coverage", CURVE, panels="variant", x_label="% answered, least sign of unknown first")
 
 
 def add_abstention(results: Results, rows: Sequence[Row]) -> None:

@@ -1,8 +1,4 @@
-"""Do models still answer when the text no longer supports an answer? The faithfulness paper's Tables 4 and 5.
-
-interventune evaluate faithfulness --checkpoint ot=A.ckpt ibt=B.ckpt --data coqa-dev.json --output DIR
-interventune evaluate faithfulness --predictions gpt=answers.jsonl --data os.jsonl ts_r.jsonl --output DIR
-"""
+"""Do models still answer when the text supports no answer? The faithfulness paper's Tables 4 and 5."""
 
 from __future__ import annotations
 
@@ -27,13 +23,12 @@ from evaluation.variants import VariantOptions, read_stories
 from storage.command_line import Named
 
 NOTE = (
-    "Predictions are compared with the human answers to the original story (`os`), in `swap` with the new "
-    "answer. In `ts_r`, `os_r` and `_aug` the rationale is deleted, `misplaced` is another paragraph and "
-    "`near_miss` another question: there EM and F1 measure *old answers*, which nothing in the text "
-    "supports, and a faithful model says unknown (unk%). Where the meaning is kept (`reworded`, `quoted`, "
-    "`spaced`), *same answer* is the share of answers that are those to the original. Where the text "
-    "contradicts what a model may remember (`swap`, CoConflictQA), it *follows the text* (EM) or "
-    "*remembers*."
+    "Answers are compared with the human answers to the original story (`os`), in `swap` with the new "
+    "answer. In `ts_r`, `os_r` and `_aug` the evidence is deleted, `misplaced` is another paragraph, "
+    "`near_miss` a changed question. There a faithful model says unknown (unk%), and EM and F1 count *old "
+    "answers*, which nothing in the text supports. `reworded`, `quoted` and `spaced` keep the meaning; "
+    "*same answer* is the share of answers equal to those to the original. Where the text contradicts what "
+    "a model may remember (`swap`, CoConflictQA), it *follows the text* (EM) or *remembers*."
 )
 BOTH = ("em", "remembers")
 MEMORY: dict[str, str | Statistic] = {
@@ -62,20 +57,20 @@ FAITHFULNESS = Protocol(
     ],
     figures={
         "faithfulness.png": Bars(
-            "variant", {"em": "EM (of ts_r, os_r and _aug: old answers)", "unknown": "says unknown"}
+            "variant", {"em": "EM (in ts_r, os_r and _aug: old answers)", "unknown": "says unknown"}
         ),
         "coverage.png": abstention.FIGURE,
     },
     headline=[
-        Said("unknown", "unknown where the evidence is missing", variant=DELETED),
-        Said("em", "old answers there", variant=DELETED),
-        Said("em", "right on the original stories", variant="os"),
+        Said("unknown", "says unknown where the evidence is missing", variant=DELETED),
+        Said("em", "gives the old answer there", variant=DELETED),
+        Said("em", "exact match on the original stories", variant="os"),
         abstention.SAID,
-        Said("consistency", "same answer where the meaning is the same", variant=REFORMATTED),
+        Said("consistency", "same answer where the meaning is kept", variant=REFORMATTED),
         Said("follows", "follows the changed text", variant="swap"),
-        Said("follows", "follows the text against memory", variant="os"),
+        Said("follows", "follows the text against its memory", variant="os"),
     ],
-    good="unknown in place of old answers where the evidence is missing, as many right answers elsewhere",
+    good="unknown instead of old answers where the evidence is missing, and as many right answers elsewhere",
 )
 
 
@@ -86,14 +81,16 @@ def evaluate(
     variants: VariantOptions,
     asking: Asking,
 ) -> Evaluation:
-    """F1, exact match and the share of unknown by variant of the story.
+    """Measure F1, exact match and the share of unknown in stories with and without the evidence.
+
+    Example: interventune evaluate faithfulness --checkpoint ot=A.ckpt ibt=B.ckpt --data dev.json --output DIR
 
     Args:
         checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a language model (hf:PATH,
-            openai:MODEL[@URL]).
-        predictions: beside checkpoints or in their place: rows with id, variant and answer.
-        variants: which data in which variants.
-        asking: how models are asked.
+            openai:MODEL[@URL]). Each is compared with the first. Tables use NAME.
+        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id, variant, answer.
+        variants: data and variants.
+        asking: model options.
     """
     from metrics.answers import reference_note
 

@@ -1,10 +1,5 @@
 """Which of two features does a model pick up from ambiguous demonstrations?
 
-interventune evaluate feature-bias --checkpoint gpt2=hf:gpt2 --task boolq_answer_qword.json --output DIR
-interventune evaluate feature-bias --checkpoint hf:gpt2 --task stories:uppercase stories:lexicon \\
-    --intervention instruction explanation --steer h1 --output DIR
-interventune evaluate feature-bias --checkpoint gpt2=hf:gpt2 tuned=A.ckpt --task overlap.json --output DIR
-
 In context and fine-tuned side by side. Probes spec C; the tasks: data_modules/tasks/feature_bias.py, the
 prompts: prompts.py beside this file.
 """
@@ -35,17 +30,20 @@ def evaluate(
     prompting: Prompting,
     compute: Compute,
 ) -> Evaluation:
-    """Shares of texts that follow one feature or the other, where the two differ.
+    """Measure which of two features a model learns from demonstrations that both features explain.
+
+    Example: interventune evaluate feature-bias --checkpoint gpt2=hf:gpt2 --task stories:uppercase \\
+        --intervention instruction explanation --steer h1 --output report
 
     Args:
-        checkpoint: language models, which get demonstrations (hf:PATH, openai:MODEL[@URL], a decoder of
-            ours), and classifiers that were fine-tuned on a task's demonstrations (`interventune data
-            feature-bias-rows`, experiment multiple_choice).
-        task: tasks in the released schema, as `interventune data feature-bias` makes them, a folder of them,
-            or stories:NAME; NAME in place of the one in the file.
-        limit: at most N texts of each cell.
+        checkpoint: language models, which read the demonstrations in their prompt (hf:PATH,
+            openai:MODEL[@URL], a decoder's .ckpt), and classifiers that were fine-tuned on a task's
+            demonstrations (`interventune data feature-bias-rows`, experiment multiple_choice).
+        task: tasks written by `interventune data feature-bias`, folders of them, or stories:NAME. NAME=
+            renames a task.
+        limit: use at most N texts for each combination of the two features.
         prompting: prompts of language models.
-        compute: how models run.
+        compute: model options.
     """
     from evaluation.protocols.feature_bias.asking import classifier_rows, in_context_rows, open_model
     from models.language.text_models import TextModel
@@ -77,11 +75,8 @@ def evaluate(
 
 
 def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
-    """Tasks by name, of `[NAME=]FILE` or folders of such files.
-
-    Raises:
-        ValueError: a file cannot be read, or two tasks have one name.
-    """
+    """Tasks by name, of `[NAME=]FILE` or folders of such files. ValueError: a file cannot be read, or two
+    tasks have one name."""
     tasks: dict[str, FeatureTask] = {}
     for argument in arguments:
         name, source = split_name(argument)

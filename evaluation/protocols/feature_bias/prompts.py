@@ -38,14 +38,15 @@ class Prompting:
     """prompts of language models
 
     Args:
-        intervention: what tells the model which feature is meant, beside prompts that do not.
-        steer: toward which feature interventions steer: the label (h1) or the other (default: each in turn).
-        wording: keys, label words, instructions, explanations (a JSON file).
-        shots: demonstrations.
-        seeds: sets of demonstrations.
-        parity: as the authors' code: demonstrations from position 0, 10, ... in one fixed order, and label
-            words among the five most probable tokens only.
-        max_new_tokens: longest explanation; labels take one.
+        intervention: also use prompts that show, in these ways, which feature is meant.
+        steer: the feature that interventions point to: the label (h1) or the other one (h2) (default: each in
+            turn).
+        wording: JSON file with keys, label words, instructions and explanations.
+        shots: demonstrations in a prompt.
+        seeds: number of random sets of demonstrations.
+        parity: follow the authors' code: take demonstrations from positions 0, 10, ... of one fixed order,
+            and label words only from the five most probable tokens.
+        max_new_tokens: maximum length of an explanation; a label takes one token.
     """
 
     intervention: list[Intervention] | None = None
@@ -97,11 +98,8 @@ class FewShot:
 
 def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[FewShot]:
     """The prompts of every task, intervention, steered feature and set of demonstrations, in the order in
-    which they are asked: those without an intervention first.
-
-    Raises:
-        DataError: demonstrations or a wording are missing.
-    """
+    which they are asked: those without an intervention first. DataError: demonstrations or a wording are
+    missing."""
     given = load_json(prompting.wording, Wordings) if prompting.wording else {}
     found = []
     for name, task in tasks.items():
@@ -140,10 +138,7 @@ def draw_shots(
 
     By default both which they are and their order are drawn by the seed. With `parity`, as the authors' code
     has it: the next ones from position 10 x seed on, fewer where a cell ends, in one order for all seeds.
-
-    Raises:
-        DataError: shots cannot be divided among the cells, or a cell has fewer (with parity: all have none).
-    """
+    DataError: shots cannot be divided among the cells, or a cell has fewer (with parity: all have none)."""
     pools = {cell: task.demos[cell] for cell in AGREEING}
     if intervention == "disambiguation":
         pools |= {cell: task.tests[cell] for cell in DIFFERING}

@@ -20,13 +20,12 @@ from metrics.feature_bias import mean_over_strata
 from metrics.intervals import bootstrap
 
 NOTE = (
-    "Texts on which the features differ follow h1, the label, or h2 (h1 + h2 = 100 %; guessing gets 50 %); "
-    "`agree` is the accuracy where they agree. Shares are means over the two disambiguating cells, sets of "
-    "demonstrations and tasks (the paper's metric); in-context predictions but explanations are calibrated."
+    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = 100 %; "
+    "guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over the two kinds of "
+    "such texts, sets of demonstrations and tasks (the paper's metric). In-context predictions are "
+    "calibrated, except explanations."
 )
-STEERED_NOTE = (
-    "Toward h1, means leave out sentiment tasks where there are others, as the paper's Table 2 does."
-)
+STEERED_NOTE = "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
 PLAIN = {"intervention": NONE}
 LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
 
@@ -83,10 +82,10 @@ FEATURE_BIAS = Protocol(
         )
     },
     headline=[
-        Said("h1", "follows the label"),
+        Said("h1", "follows the label (h1) where the features differ"),
         Said("agreement", "right where both features agree", intervention=NONE),
     ],
-    good="near 50 % without an intervention, near 100 % toward h1, near 0 % toward h2",
+    good="near 50 % without an intervention, near 100 % with one toward h1, near 0 % with one toward h2",
     notes=[NOTE],
     failures="texts",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -59,6 +60,19 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
             assert all(same(one[batch], two[batch]) for batch in one.batches(5))
             kept, whole = (getattr(found, "variants", found).table for found in (two, one))
             assert len(pickle.dumps(kept)) < 30_000 < len(pickle.dumps(whole))
+
+
+def test_words_that_the_tokenizer_does_not_know_are_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module("", train_qa="stories:train", limit_train_qa=9)
+    assert not caplog.messages
+    asked = {"id": "1", "question": "Quo vadis?", "answers": [{"text": "Petrus", "answer_start": 0}]}
+    text = {"data": [{"paragraphs": [{"context": "Petrus Romam venit.", "qas": [asked]}]}]}
+    (tmp_path / "latin.json").write_text(json.dumps(text))
+    module("", train_qa=str(tmp_path / "latin.json")).make_train_set()
+    (warning,) = caplog.messages
+    assert "latin.json: 45 % of its tokens are unknown" in warning
 
 
 def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(

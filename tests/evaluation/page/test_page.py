@@ -45,7 +45,9 @@ def save_report(folder: Path, value: float = 0.5, **changes: Any) -> Path:
 def save_run(folder: Path, text: str = "plain") -> Path:
     """What `train fit` leaves, in short."""
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(f"learning_rate: 1.0e-4\nnote: {text}\n", encoding="utf-8")
+    (folder / "config.yaml").write_text(
+        f"learning_rate: 1.0e-4\ncheckpoint:\n  monitor: val/qa/f1\nnote: {text}\n", encoding="utf-8"
+    )
     (folder / "environment.json").write_text(json.dumps({"command": ["fit", text]}))
     (folder / "metrics.json").write_text(json.dumps({"val/qa/f1": 0.25, "step": None}))
     return folder
@@ -62,7 +64,15 @@ def test_report_command_writes_one_page_of_runs_and_reports(tmp_path: Path) -> N
     found = Page(text)
     check_self_contained(found)
     assert [b64decode(image.partition(",")[2]) for image in found.values("src")] == [PNG]
-    for part in ("By variant", "alike.", "0.500 [0.250, 0.750]", "said-99", "1.0e-4", "mine, faithfulness"):
+    for part in (
+        "val/qa/f1 0.250",
+        "By variant",
+        "alike.",
+        "0.500 [0.250, 0.750]",
+        "said-99",
+        "1.0e-4",
+        "mine, faithfulness",
+    ):
         assert part in found.text, part
     assert "said-100" not in found.text
     assert main([*command, "--overwrite"]) == 0

@@ -49,7 +49,11 @@ def test_scores_counted_by_hand(tmp_path: Path) -> None:
     ):
         row = cells.row(measure, **place)
         assert (row["value"], row["n"]) == (pytest.approx(value, nan_ok=True), n), (place, measure)
-    assert "no target for 1 examples" in (tmp_path / "out/report.md").read_text()
+    assert "1 examples have no target" in (tmp_path / "out/report.md").read_text()
+    assert "never says unknown" not in (tmp_path / "out/report.md").read_text()
+    write_rows(tmp_path / "sure.jsonl", [row | {"answer": CHOICES[0]} for row in rows[:8]])
+    evaluate(tmp_path / "sure", "bbq", *data, "--predictions", tmp_path / "sure.jsonl")
+    assert "sure never says unknown" in (tmp_path / "sure/report.md").read_text()
 
 
 def test_unifiedqa_as_its_authors_score_it(shared: Path, tmp_path: Path) -> None:

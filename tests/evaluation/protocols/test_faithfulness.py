@@ -120,7 +120,7 @@ def test_following_the_text_and_remembering(tmp_path: Path, monkeypatch: pytest.
     assert 0 < cells("remembers_share", checkpoint="torn", variant="swap") < 1
     assert "follows" not in set(cells.frame[cells.frame["variant"] == "os"]["measure"])
     report = (tmp_path / "r" / "report.md").read_text()
-    assert "follows the changed text (swap) 100 % -> " in report
+    assert "follows the changed text 100 % -> " in report
 
 
 def test_answers_against_a_models_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.training.conftest import CONFIGS, resolved
+from training.__main__ import main
 
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
@@ -29,3 +30,13 @@ def test_every_experiment_composes_with_a_backbone(
     architecture = yaml.safe_load(files[1].read_text())["backbone"]["architecture"]
     assert f"architecture: {architecture}" in text
     assert f"name: {experiment}" in text
+
+
+def test_help_has_the_flags_and_values_of_the_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["fit", "-c", "lei_few_shot", "-c=tiny_roberta", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("usage: interventune train fit -c EXPERIMENT -c BACKBONE")
+    for part in ("--model.learning_rate", "--data.train_qa", "default: stories:train", "default: roberta"):
+        assert part in said
+    assert "example: interventune train fit" in said

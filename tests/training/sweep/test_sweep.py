@@ -184,7 +184,7 @@ POSTGRES = "--storage=postgresql+psycopg://me:hush"
         (GRID | {"spce": 1}, [], "spce"),
         (GRID, ["--x=3"], "--x"),
         (GRID, ["--run.name=mine"], "--run.name"),
-        (GRID, ["--over", "x=3"], "space.x"),
+        (GRID, ["--over", "x=3"], "--over x"),
         *((GRID, [POSTGRES + rest], "--storage") for rest in ("@127.0.0.1:1/no", "@more@127.0.0.1:1/no", "")),
     ],
 )

@@ -129,4 +129,4 @@ def test_headline_names_the_classes_under_which_subjects_get_little(tmp_path: Pa
     pairs = zip(records, little, strict=True)
     cells_of(tmp_path, p=[b if b.group.advice_class == "ethical" else a for a, b in pairs])
     headline = json.loads((tmp_path / "r" / "report.json").read_text())["headline"]
-    assert headline.endswith("The two subjects get little probability, and mu means little: 2 % (ethical).")
+    assert headline.endswith("gives the two subjects little probability: 2 % (ethical).")
