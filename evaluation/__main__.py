@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 from evaluation.answering.processes import launched, process_group
 from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated
@@ -32,7 +33,7 @@ def build_parser(argv: Sequence[str]) -> Parser:
     commands = parser.add_subparsers(title="protocols", dest="protocol", metavar="PROTOCOL", required=True)
     for name, row in ROWS.items():
         function = resolve_name(row.function) if name in argv[:1] else None
-        own = {} if row in PROTOCOLS else {"prog": f"interventune {name}"}
+        own: dict[str, Any] = {} if row in PROTOCOLS else {"prog": f"interventune {name}"}
         command = commands.add_parser(name, help=row.summary, function=function, **own)
         if row in PROTOCOLS:
             what = "write the report to this folder"
