@@ -121,7 +121,7 @@ def json_blocks(page: str) -> list[str]:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_bytes()) <= 6_750
+    assert len((ROOT / "README.md").read_bytes()) <= 6_800
 
 
 SMALL = {
