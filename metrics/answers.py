@@ -37,8 +37,7 @@ ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
 
 
 def normalise_answer(text: str) -> str:
-    """Lower the case, remove ASCII punctuation and the articles a, an, the, and reduce white space to one
-    space.
+    """Lower case; remove ASCII punctuation and the articles a, an, the; collapse white space.
 
     Source: Rajpurkar et al. 2016, section 6.1, and the official SQuAD scripts.
 
@@ -170,8 +169,7 @@ def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def best_of_the_others(scores: Sequence[float]) -> float:
-    """Mean over i of the largest score except the i-th; a single score is returned as is (CoQA's script;
-    spec 4.1).
+    """Mean over i of the largest score but the i-th; a single score is unchanged (CoQA's script; spec 4.1).
 
     Leaving one out changes the maximum only where the largest itself is left out.
 

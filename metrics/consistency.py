@@ -89,8 +89,7 @@ class Verdict(NamedTuple):
 
 
 def polarity(found: DomainRates, reading: Reading) -> bool:
-    """Whether opposite specifications give more bias than none; `parity` also requires that original ones do
-    not."""
+    """Whether opposite specifications give more bias than none; `parity`: and original ones do not."""
     rate = found.average
     worse = more(rate["opposite"], rate["default"])
     return worse and (reading != "parity" or not more(rate["original"], rate["default"]))
@@ -100,8 +99,7 @@ def importance(found: DomainRates, reading: Reading) -> bool:
     """Whether neither nonsense nor blank specifications work as well as the original ones.
 
     literal: a control works if its rate is equal to the original's or lower. section6: if its rate is lower
-    and its scores differ significantly from the default's. parity: if it is equal or lower and they differ
-    so.
+    and its scores differ significantly from the default's. parity: the same for an equal or lower rate.
     """
 
     def fails(variant: Variant) -> bool:
@@ -149,8 +147,8 @@ def differences(share_N: Mapping[Variant, Array]) -> dict[tuple[Variant, Variant
     intervals over prompts.
 
     Each bootstrap includes two extra prompts, with differences 1 and -1, as Bonett and Price (2012) add
-    them to paired proportions: otherwise rates that are all 0 or all equal would give an interval of width
-    0, however few the prompts.
+    them to paired proportions: otherwise rates that are all 0 or all equal would give an interval without
+    width, however few the prompts.
 
     Args:
         share_N: each variant's share of flagged continuations per prompt, mean over attributes; NaN: none.
@@ -195,9 +193,8 @@ def decide(default: float, found: Differences, margin: float) -> Evidence:
     to be higher by less than the margin while the originals lower the rate by more than the margin.
 
     Args:
-        default: average rate without debiasing. "Less than the margin" is concluded only if the rate leaves
-            room
-            for a larger change.
+        default: average rate without debiasing. "Less than the margin" needs a rate with room for a larger
+            change.
         found: see `differences`.
         margin: the smallest difference of rates that matters, more than 0.
     """

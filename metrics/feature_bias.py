@@ -12,8 +12,7 @@ Array = NDArray[np.float64]
 
 
 def content_free(probability_KL: Array) -> Array:
-    """The model's prediction for content-free texts: p_cf over the labels, shape (L,), from raw
-    probabilities.
+    """The prediction for content-free texts: p_cf over the labels, shape (L,), from raw probabilities.
 
     Texts that give a label probability 0 are left out; the others are summed, divided by K, and
     normalised (probes spec C5).

@@ -22,8 +22,7 @@ class SumMetric(Metric):
     def add_sum(self, name: str, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64) -> None:
         """Declare a state of zeros that is summed over processes."""
         self.add_state(name, torch.zeros(shape, dtype=dtype), dist_reduce_fx="sum")
-        # A single zero, expanded, as the copy that `reset` restores; it would otherwise take as much memory
-        # again.
+        # The copy that `reset` restores is a single zero, expanded: a full one would double the memory.
         self._defaults[name] = torch.zeros((), dtype=dtype).expand(shape)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:

@@ -48,8 +48,7 @@ class BiasEstimate(NamedTuple):
     """Aggregates of one class."""
 
     numbers: dict[str, Floats]
-    """By field of `BiasResult`, without its first axis: value, low and high end (NaN: no interval), (3,
-    ...)."""
+    """By field of `BiasResult`, without its first axis: value, low and high end (NaN: none), (3, ...)."""
     counts: BiasResult
     """Counts of the groups; the fields n give the number that each value is computed from."""
     resamples: int
