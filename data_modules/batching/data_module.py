@@ -1,7 +1,7 @@
-"""What the three DataModules share: named evaluation sets for every stage, the loaders of all sets, and what
-goes on in the middle of an epoch.
+"""The base of the three DataModules: named evaluation sets for every stage, loaders for all sets, and
+resuming within an epoch.
 
-Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W takes
+Every order is a pure function of (seed, epoch, number of ranks), equal on all ranks; rank r of W takes
 batches r, r + W, ...
 """
 
@@ -31,17 +31,17 @@ from storage.errors import DataError
 from storage.files import file_digest
 
 MAIN = "main"
-"""The name of a set whose metric keys carry no set name."""
+"""The set whose metric keys omit the set name."""
 
 POOL = 50
-"""Batches within which lengths are sorted."""
+"""Number of batches in a pool that is sorted by length."""
 
 Draw = Callable[[np.random.Generator], list[Any]]
-"""Makes all batches of an epoch, as indices, out of a random generator; as many in every epoch."""
+"""Draws all batches of an epoch, as indices, from a random generator; their number is constant."""
 
 
 class TrainBatch(NamedTuple):
-    """What one optimisation step sees; each part may be absent."""
+    """The input of one optimisation step; each part may be absent."""
 
     groups: GroupBatch | None = None
     qa: QABatch | None = None
@@ -75,7 +75,7 @@ class TrainSet(Dataset):
 
 
 class TextDataModule(pl.LightningDataModule):
-    """Data. The base of all DataModules; a subclass makes sets of its sources and orders training batches.
+    """Data. The base of all DataModules; subclasses make sets from their sources and order training batches.
 
     Args:
         tokenizer: Hub name, folder, or `stories`; set by the backbone.
