@@ -20,6 +20,7 @@ class Said:
     the change.
 
     Args:
+        measure: its name.
         words: text before the numbers. It describes the values fixed by `at`; other parts of the place
             follow it.
         at: dimension to the value, or to a set of values, of the cells. Of other dimensions, those in the
