@@ -218,7 +218,7 @@ class Probe:
             tokenizer: the model's tokenizer.
 
         Raises:
-            ValueError: the model cannot be asked, or no measure gives a key of `score`.
+            ValueError: the model cannot be probed, or no measure gives a key of `score`.
         """
         live = self.found(model)
         if isinstance(self.tokenizer, str) or (self.tokenizer or tokenizer) is None:

@@ -31,7 +31,7 @@ DRAWN = 50
 
 @dataclass(frozen=True)
 class Probing:
-    """What is asked
+    """Data and probes
 
     Args:
         input: multiple-choice questions: a file of a benchmark or of rows (FILE+LABELS if the labels are in
