@@ -1,4 +1,4 @@
-"""Speed side by side.   python -m benchmarks [training] [likelihoods] [--repeats 3]"""
+"""Compare speed with other systems.   python -m benchmarks [training] [likelihoods] [--repeats 3]"""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def compare(
     questions: Annotated[str, "SOURCE"] = "stories:choices_dev",
     model: Annotated[str, "FOLDER"] = "",
 ) -> None:
-    """Measure ours and others in turns, and print medians, ranges and ratios.
+    """Time this project and others in turn; print medians, ranges and ratios.
 
     Args:
-        names: what is measured; both by default.
-        repeats: turns of every system.
-        shape: of the encoder that training trains; on a GPU where there is one, in bfloat16.
-        questions: what likelihoods asks, the first 300; FILE or FILE+LABELS.
-        model: folder of the decoder that likelihoods asks.
+        names: what to measure; both by default.
+        repeats: timed turns per system.
+        shape: of the encoder for training; a GPU is used if present, in bfloat16.
+        questions: questions for likelihoods (the first 300); FILE or FILE+LABELS.
+        model: folder of the decoder for likelihoods.
     """
     print(machine())
     for name in names or ["training", "likelihoods"]:

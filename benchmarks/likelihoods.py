@@ -1,4 +1,4 @@
-"""Log-likelihoods of choices, compared with lm-evaluation-harness."""
+"""Compare log-likelihoods of choices with lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from evaluation.answering.interface import Choosing
 from evaluation.answering.language_model import LanguageModel
 
 Likelihoods = list[list[float]]
-"""Of the choices of each question."""
+"""Log-likelihoods of the choices of each question."""
 System = Callable[[str, list[ChoiceQuestion]], Likelihoods]
 APART = "largest difference from float64"
 
 
 def measure(source: str, folder: str, *, repeats: int) -> str:
-    """A table of questions a second, accuracy, and the largest difference from a float64 softmax.
+    """Return a table of questions per second, accuracy, and the largest difference from a float64 softmax.
 
     Raises:
-        ValueError: a log-likelihood of ours differs by more than 5e-4 from lm-eval's with a float64 softmax.
+        ValueError: a log-likelihood differs by more than 5e-4 from lm-eval's with a float64 softmax.
     """
     if not folder:
         return "likelihoods: skipped, needs --model"
@@ -40,7 +40,7 @@ def measure(source: str, folder: str, *, repeats: int) -> str:
 
 
 def answered(system: System, folder: str, asked: list[ChoiceQuestion], exact: Likelihoods) -> Turn:
-    """From questions to log-likelihoods; the rate counts the questions that were asked, for every system."""
+    """Score the questions; the rate counts input questions, so it is comparable between systems."""
     began = time.perf_counter()
     found = system(folder, asked)
     rate = len(asked) / (time.perf_counter() - began)
@@ -50,18 +50,18 @@ def answered(system: System, folder: str, asked: list[ChoiceQuestion], exact: Li
 
 
 def interventune(folder: str, asked: list[ChoiceQuestion]) -> Likelihoods:
-    """Ours; the first turn opens the model."""
+    """Score with this project; the first turn loads the model."""
     return [logit_C.tolist() for logit_C in our_model(folder).choice_logits(asked)]
 
 
 @lru_cache(maxsize=1)
 def our_model(folder: str) -> LanguageModel:
-    """As `evaluate confusion --choice-prompt question --likelihood sum` opens it."""
+    """Load it as `evaluate confusion --choice-prompt question --likelihood sum` does."""
     return LanguageModel(f"hf:{folder}", Choosing(device="cpu", choice_prompt="question", likelihood="sum"))
 
 
 def lm_eval(batch_size: int, softmax: str, folder: str, asked: list[ChoiceQuestion]) -> Likelihoods:
-    """lm-evaluation-harness's; white space around texts is taken away, as we do."""
+    """Score with lm-evaluation-harness; surrounding white space is stripped, as in this project."""
     instance = import_module("lm_eval.api.instance").Instance
     pairs = [(f"Question: {q.prompt.strip()}\nAnswer:", f" {c.strip()}") for q in asked for c in q.choices]
     requests = [instance("loglikelihood", {}, pair, number) for number, pair in enumerate(pairs)]
@@ -72,7 +72,7 @@ def lm_eval(batch_size: int, softmax: str, folder: str, asked: list[ChoiceQuesti
 
 @lru_cache(maxsize=1)
 def their_model(folder: str, batch_size: int, softmax: str) -> Any:
-    """lm-eval's own model, in float32 but for the softmax."""
+    """lm-eval's own model, in float32 except for the softmax."""
     options = {"pretrained": folder, "device": "cpu", "dtype": "float32", "batch_size": batch_size}
     return import_module("lm_eval.models.huggingface").HFLM(**options, softmax_dtype=softmax)
 

@@ -1,4 +1,4 @@
-"""Systems take turns, each in a process of its own that stays alive between its turns."""
+"""Time systems in turn, each in its own process that stays alive between turns."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from storage.provenance import versions
 
 
 class Turn(NamedTuple):
-    """What a system did in one turn."""
+    """The result of one turn of a system."""
 
     rate: float
-    """Per second, of what was asked for: the same for all systems."""
+    """Inputs per second; inputs are counted the same way for all systems."""
     notes: Mapping[str, float]
 
 
 def in_turns(
     systems: Mapping[str, Callable[..., Turn]], turns: Sequence[tuple[Any, ...]]
 ) -> dict[str, list[Turn]]:
-    """Every system with the arguments of each turn; the first turn warms up and is dropped.
+    """Run every system with the arguments of each turn; the first turn warms up and is dropped.
 
-    A process of its own keeps a system from the others' settings (threads, caches of kernels). It is spawned:
-    a fork would inherit threads.
+    Separate processes keep systems from sharing settings (threads, kernel caches). They are spawned,
+    because a fork would inherit threads.
     """
     made: dict[str, list[Turn]] = {name: [] for name in systems}
     with ExitStack() as stack:
@@ -48,7 +48,7 @@ def in_turns(
 
 
 def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> str:
-    """Medians over turns with their range, and how many times as fast the first system is, turn by turn."""
+    """Format medians over turns with their range, and the first system's speed-up per turn."""
     ours, *_ = made.values()
     rows = [
         {"system": system, unit: turn.rate, "ours is faster by": own.rate / turn.rate, **turn.notes}
@@ -60,7 +60,7 @@ def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """The median, and the range.
+    """Format the median and the range.
 
     >>> spread([2.0, 1.0, 4.0])
     '2 (1 to 4)'
@@ -70,7 +70,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def machine() -> str:
-    """The date, the processor and the versions that figures hold for."""
+    """Return the date, the processor and the versions on which the figures were measured."""
     cpuinfo = Path("/proc/cpuinfo")
     found = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
     name = found[1] if found else platform.machine()

@@ -1,7 +1,7 @@
-"""Throughput of fine-tuning: ours, Hugging Face's Trainer twice, plain Lightning.
+"""Throughput of fine-tuning: this project, two setups of Hugging Face's Trainer, and plain Lightning.
 
-Every turn draws new questions with SQuAD's mix of lengths, on which every system trains a fresh model for one
-epoch: sampling, padding, clipping and optimizer steps are timed.
+Every turn draws new questions with SQuAD's mix of lengths, and every system trains a fresh model on them for
+one epoch. The time includes sampling, padding, clipping and optimizer steps.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from training.cli import main
 from training.precision import faster_precision
 
 ENCODING = Encoding(max_length=384)
-"""What run_qa.py takes by default, and what all systems get."""
-# Windows of 11,877 questions of SQuAD 1.1 (44 articles of its training part) in BERT's uncased vocabulary,
-# by `length // 8`; the last bin is 384, where long contexts are cut. Mean 160.9.
+"""run_qa.py's defaults, used for all systems."""
+# Counts of windows by `length // 8`, from 11,877 questions of SQuAD 1.1 (44 training articles) in BERT's
+# uncased vocabulary; the last bin is 384, where long contexts are cut. Mean 160.9.
 HISTOGRAM = [
     *(0, 0, 0, 0, 4, 54, 195, 228, 284, 383, 378, 464, 532, 557, 634, 565, 676, 597, 569, 610, 493, 505, 536),
     *(465, 364, 385, 309, 208, 187, 224, 209, 165, 188, 166, 105, 79, 77, 80, 81, 59, 52, 45, 34, 43, 19, 24),
@@ -45,7 +45,7 @@ HISTOGRAM = [
 
 
 class Shape(NamedTuple):
-    """An encoder with random weights, how many questions a turn has, and its batch size."""
+    """An encoder with random weights, the number of questions per turn, and the batch size."""
 
     architecture: str
     config: dict[str, Any]
@@ -54,7 +54,7 @@ class Shape(NamedTuple):
 
 
 def sizes(layers: int, hidden: int, heads: int, vocabulary: int = 30_522, **more: int) -> dict[str, Any]:
-    """A configuration of BERT or RoBERTa."""
+    """Return the sizes of a BERT or RoBERTa configuration."""
     names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
     return dict(zip(names, (layers, hidden, heads, 4 * hidden, vocabulary), strict=True)) | more
 
@@ -68,7 +68,7 @@ SHAPES = {
 
 
 class Job(NamedTuple):
-    """What all systems train on: a model's shape, a folder with a tokenizer, a file of questions, a seed."""
+    """The input of all systems: a model shape, a folder with a tokenizer, a file of questions, a seed."""
 
     shape: Shape
     tokenizer: str
@@ -77,18 +77,18 @@ class Job(NamedTuple):
 
 
 def measure(name: str, *, repeats: int) -> str:
-    """A table of samples a second, and on a GPU the share of its peak (model FLOPs utilisation)."""
+    """Return a table of samples per second and, on a GPU, model FLOPs utilisation (the share of its peak)."""
     if "roberta" in name and not torch.cuda.is_available():
         return f"training/{name}: skipped, torch finds no CUDA device here"
-    precision = faster_precision()  # chosen once: the systems' processes inherit it
+    precision = faster_precision()  # chosen once; child processes inherit it
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(make_job(SHAPES[name], Path(folder), seed),) for seed in range(repeats + 1)]
         return table(f"training/{name}, {precision}", "samples/s", in_turns(SYSTEMS, jobs))
 
 
 def make_job(shape: Shape, folder: Path, seed: int) -> Job:
-    """Questions of made-up words with SQuAD's mix of lengths; the answer is the context's first word."""
-    words, rng = shape.config["vocab_size"] - 7, np.random.default_rng(seed)  # 7: special tokens at most
+    """Write questions of made-up words with SQuAD's mix of lengths; the first context word is the answer."""
+    words, rng = shape.config["vocab_size"] - 7, np.random.default_rng(seed)  # at most 7 special tokens
     path = str(folder / "tokenizer")
     build_tokenizer(shape.architecture, (f"w{i}" for i in range(words))).save_pretrained(path)
     special = AutoTokenizer.from_pretrained(path).num_special_tokens_to_add(pair=True)
@@ -96,7 +96,7 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     examples = []
     for i, length in enumerate(np.minimum(bins * 8 + rng.integers(0, 8, len(bins)), ENCODING.max_length)):
         drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
-        question, context = drawn[:12], drawn[12:]  # the median question
+        question, context = drawn[:12], drawn[12:]  # 12 tokens: the median question
         answer = Span(0, len(context[0]), context[0])
         examples.append(QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad"))
     write_records(examples, file := folder / f"questions_{seed}.jsonl")
@@ -104,7 +104,7 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
 
 
 class EpochClock(pl.Callback):
-    """Seconds from before an epoch's first batch is fetched until its last step, without checkpoints."""
+    """Measure from before an epoch's first batch is fetched until its last step, without checkpoints."""
 
     def on_train_epoch_start(self, *_: Any) -> None:
         self.began = now()
@@ -114,14 +114,14 @@ class EpochClock(pl.Callback):
 
 
 def now() -> float:
-    """Seconds, when the GPU has done what it was told."""
+    """Return the time in seconds, after pending GPU work has finished."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def interventune(job: Job) -> Turn:
-    """`interventune train fit` with what configs/base.yaml says, nothing that makes it faster."""
+    """Run `interventune train fit` with the settings of configs/base.yaml, without faster options."""
     with tempfile.TemporaryDirectory() as root:
         config = ", ".join(f"{key}: {value}" for key, value in job.shape.config.items())
         flags = [
@@ -137,13 +137,13 @@ def interventune(job: Job) -> Turn:
 
 
 def trainer_defaults(job: Job) -> Turn:
-    """Trainer as run_qa.py sets it up: rows padded to 384, float32, 8 a batch, shuffled."""
+    """Run Trainer with run_qa.py's settings: rows padded to 384, float32, batch size 8, shuffled."""
     return hugging_face(job, {"padding": "max_length", "max_length": ENCODING.max_length})
 
 
 def trainer_tuned(job: Job) -> Turn:
-    """Trainer as an expert sets it up: the faster precision, similar lengths together, padded to the longest
-    of the batch and a multiple of 16, our batch size, the fused optimizer."""
+    """Run Trainer with an expert's settings: the faster precision, similar lengths together, padding to the
+    longest of the batch and a multiple of 16, this project's batch size, the fused optimizer."""
     return hugging_face(
         job,
         {"pad_to_multiple_of": 16},
@@ -155,7 +155,7 @@ def trainer_tuned(job: Job) -> Turn:
 
 
 def plain_lightning(job: Job) -> Turn:
-    """A LightningModule as in a tutorial: shuffled, padded to the longest of the batch, float32, AdamW."""
+    """Run a tutorial-style LightningModule: shuffled, padded to the longest of the batch, float32, AdamW."""
 
     class PlainModule(pl.LightningModule):
         def __init__(self) -> None:
@@ -185,7 +185,7 @@ SYSTEMS: dict[str, Callable[[Job], Turn]] = {
 
 
 def windows(job: Job) -> Dataset:
-    """The windows of a file as Trainer takes them: the same rows and targets that our DataModule makes."""
+    """Return the windows of a file as Trainer needs them: the same rows and targets as in our DataModule."""
     tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)
     made = encode_questions(list(read_questions(str(job.file))), tokenizer, ENCODING)
     targets = {"start": "start_positions", "end": "end_positions"}
@@ -194,13 +194,13 @@ def windows(job: Job) -> Dataset:
 
 
 def model_of(job: Job) -> Any:
-    """transformers' own model of the shape."""
+    """Return transformers' own model of the shape."""
     config = AutoConfig.for_model(job.shape.architecture, **job.shape.config)
     return AutoModelForQuestionAnswering.from_config(config)
 
 
 def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
-    """An epoch of Trainer."""
+    """Train for one epoch with Trainer."""
     clock = EpochClock()
 
     class Clock(transformers.TrainerCallback):
@@ -213,8 +213,8 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
     transformers.set_seed(job.seed)
     options |= dict.fromkeys(("save_strategy", "logging_strategy", "eval_strategy"), "no")
     options |= {"num_train_epochs": 1, "seed": job.seed, "report_to": [], "disable_tqdm": True}
-    # Lengths are grouped among 50 batches, as on a data set of SQuAD's size; on a draw Trainer would make its
-    # pools smaller, and pad more.
+    # Lengths are grouped among 50 batches, as for a data set of SQuAD's size; for a small draw, Trainer would
+    # use smaller pools and pad more.
     pools = partial(transformers.trainer_pt_utils.get_length_grouped_indices, mega_batch_mult=50)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer), **padding)
     options |= {"output_dir": str(job.file.parent), "use_cpu": not torch.cuda.is_available()}
@@ -227,7 +227,7 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
 
 
 def measured(job: Job, seconds: float) -> Turn:
-    """Windows a second; on a GPU with the share of its measured bfloat16 peak (model FLOPs utilisation)."""
+    """Return windows per second and, on a GPU, the share of the measured bfloat16 peak (MFU)."""
     lengths = list(map(len, windows(job)["input_ids"]))
     utilisation = {}
     if torch.cuda.is_available():
@@ -239,8 +239,8 @@ def measured(job: Job, seconds: float) -> Turn:
 
 
 def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
-    """Floating-point operations of a forward and a backward pass over rows of these lengths, without padding
-    (Kaplan et al. 2020, section 2.1: 2 for every weight and token forwards, twice that backwards)."""
+    """Count the floating-point operations of a forward and backward pass over rows of these lengths, unpadded
+    (Kaplan et al. 2020, section 2.1: 2 per weight and token forwards, twice that backwards)."""
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
     return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))

@@ -17,19 +17,19 @@ COMMANDS = {
     "feature-bias": ("tasks.feature_bias:write_feature_tasks", "write tasks that two features solve"),
     "feature-bias-rows": ("tasks.feature_bias:write_feature_rows", "write a task's training data"),
 }
-"""Each command's function in this room, and its line in the help."""
+"""Each command's function in this package, and its line in the help."""
 EXAMPLE = "example:\n  interventune data perturb --input dev.json --variant ts_r --output dev_ts_r.jsonl"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0, or 2 after `error: ...` on stderr for a user's mistake."""
+    """Run one command; return 0, or 2 after `error: ...` on stderr for a user's mistake."""
     argv = sys.argv[1:] if argv is None else argv
     arguments = build_parser(argv).parse_args(argv)
     return guarded(lambda: print(call(arguments.function, vars(arguments))), arguments.debug)
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
-    """The parser; only the command that `argv` names is imported and declares its flags."""
+    """Build the parser; only the command named in `argv` is imported and declares its flags."""
     parser = Parser(prog="interventune data", description=__doc__, epilog=EXAMPLE)
     commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for name, (path, summary) in COMMANDS.items():

@@ -59,7 +59,7 @@ class ChoicesDataModule(TextDataModule):
         self.choice_sources = self.named(self.train_choices, val_choices, test_choices, predict_choices)
 
     def make_train_set(self) -> tuple[ChoiceSet | None, Draw | None]:
-        """The questions of all sources, in batches with equally many choices."""
+        """Return the questions of all sources, in batches with equal numbers of choices."""
         if not self.train_choices:
             return None, None
         made = self.choice_set(self.train_choices, self.limit_train)
@@ -67,12 +67,12 @@ class ChoicesDataModule(TextDataModule):
         return made, partial(choice_batches, counts=made.counts, lengths=made.lengths, **sizes)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """The questions of every named source."""
+        """Return the questions of every named source."""
         named, limit = self.choice_sources[stage], self.limit_val
         return [EvalSet(name, self.choice_set([source], limit)) for name, source in named.items()]
 
     def choice_set(self, sources: Iterable[str], limit: int) -> ChoiceSet:
-        """The first `limit` questions of some sources, or all."""
+        """Return the first `limit` questions of some sources, or all."""
         questions = [question for source in sources for question in read_choices(source)]
         return ChoiceSet(questions[: limit or None], self.tokenizer, self.encoding, self.architecture)
 
@@ -80,7 +80,7 @@ class ChoicesDataModule(TextDataModule):
 def choice_batches(
     rng: np.random.Generator, counts: np.ndarray, lengths: np.ndarray, *, batch_size: int, shuffle: bool
 ) -> list[list[int]]:
-    """An epoch of questions, each once, in batches with equally many choices."""
+    """Draw an epoch: every question once, in batches with equal numbers of choices."""
     batches: list[list[int]] = []
     for of_count in by_count(counts).values():
         if shuffle:

@@ -1,4 +1,4 @@
-"""The DataModule of underspecified groups, with questions beside them."""
+"""The DataModule of underspecified groups, optionally with questions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GroupsDataModule(QuestionsDataModule):
         self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
 
     def make_train_set(self) -> tuple[TrainSet, Draw | None]:
-        """As many groups as are asked for, with the advice that is, and questions beside them."""
+        """Return the requested number of groups, with the requested advice, and the questions."""
         train_set, questions = super().make_train_set()
         if not self.train_groups:
             return train_set, questions
@@ -99,7 +99,7 @@ class GroupsDataModule(QuestionsDataModule):
         return train_set, partial(group_batches, class_N=class_N, questions=questions, **sizes)
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """Sets of questions, then of groups, each with its advice and without."""
+        """Return sets of questions, then of groups, each with its advice and without."""
         sets = super().make_eval_sets(stage)
         limit = 0 if stage == "predict" else self.limit_val_groups
         for name, source in self.group_sources[stage].items():
@@ -109,8 +109,8 @@ class GroupsDataModule(QuestionsDataModule):
         return sets
 
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
-        """What is trained on, each group once and without its advice; with `everything` also all that the
-        training sources hold of its subject pairs and attributes, whatever `limit_train_groups` left."""
+        """Return the training groups, each once and without its advice; with `everything`, also all of the
+        training sources' groups with these subject pairs and attributes (no `limit_train_groups`)."""
         trained = self.train_set.groups.groups
         cells = {(group.subjects, group.category, group.attribute) for group in trained}
         more = read_groups(*self.train_groups) if everything else ()
@@ -118,7 +118,7 @@ class GroupsDataModule(QuestionsDataModule):
         return GroupSet(unadvised([*trained, *alike]), self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
-        """By key, which subject each variant of an adversarial group should raise: `tomax` of LEI's files."""
+        """By key, the subject that each variant of an adversarial group should raise (LEI's `tomax`)."""
         found: dict[str, Targets] = {}
         for source in self.train_groups:
             for record in read_scored(source):
@@ -130,10 +130,11 @@ class GroupsDataModule(QuestionsDataModule):
 
 
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
-    """Every distinct unadvised group `copies` times, about half of them after a random advice sentence.
+    """Repeat every distinct unadvised group `copies` times, about half of them after a random advice
+    sentence.
 
-    It is drawn from all sentences of the category (of all groups with a domain), of any class, so that it
-    says nothing about the answer; all come out as class `none`.
+    The sentence is drawn from all of the category (of all groups with a domain), of any class, so it is not
+    informative about the answer; all results have class `none`.
     """
     rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
     for group in groups:
@@ -157,11 +158,12 @@ def group_batches(
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """An epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch holds `per_class` groups for
-    each class that occurs, and every `qa_every` steps (of `world_size` processes) a batch of questions.
+    """Draw an epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch has `per_class`
+    groups of each class that occurs, and every `qa_every` steps (of `world_size` processes) a batch of
+    questions.
 
-    The classes are spread as evenly as they go: of classes of equal size every batch holds the same number.
-    What is missing in the last batch comes from the smallest classes, reshuffled.
+    Classes are spread as evenly as possible: with classes of equal size, every batch has the same number of
+    each. The last batch is filled from the smallest classes, reshuffled.
     """
     members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
     size, need_K = per_class * len(members), [len(of_class) for of_class in members]
@@ -182,9 +184,9 @@ def group_batches(
 
 
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:
-    """At most `total` groups, drawn evenly over the advice classes that occur, in the order given. A class
+    """Draw at most `total` groups, evenly over the advice classes that occur, in the order given. A class
     with too few leaves its share to the others. Samples of one seed are nested, so that a curve over sizes
-    shows the size and not the luck of the draw. DataError for less than one group of each class."""
+    does not depend on the luck of the draw. DataError for less than one group of each class."""
     members = by_class(groups)
     if total < len(members):
         raise DataError(f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice")
@@ -198,9 +200,9 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
 
 
 def anchors(groups: Sequence[Group], every: Iterable[Group], share: float, seed: int) -> list[Group]:
-    """Groups without advice, so many that they make up `share` of all when they join `groups`, drawn from the
-    questions of `every`, each once before any comes twice. Samples of one seed are nested, over shares as
-    over the sizes of `groups`."""
+    """Draw groups without advice that make up `share` of all once added to `groups`, from the questions of
+    `every`, each once before any repeats. Samples of one seed are nested, over shares and sizes of
+    `groups`."""
     bare = sum(group.advice_class == "none" for group in groups)
     wanted = round((len(groups) - bare) * share / (1 - share)) - bare
     questions = unadvised(every)
@@ -209,7 +211,7 @@ def anchors(groups: Sequence[Group], every: Iterable[Group], share: float, seed:
 
 
 def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:
-    """DataError where one key means two questions: what advice is set against is looked up by key."""
+    """DataError if one key belongs to two questions: the reference scores of groups are looked up by key."""
     texts: dict[str, int] = {}
     for group in groups:
         text = hash(tuple((variant.context, variant.question) for variant in group.variants))

@@ -83,7 +83,7 @@ class QuestionsDataModule(TextDataModule):
 
     kinds: tuple[str, ...] = ("qa",)
     group_sources: Mapping[str, Mapping[str, str]] = {}
-    """Named sets of groups beside the questions, by stage; GroupsDataModule has some."""
+    """Named sets of groups in addition to the questions, by stage; used by GroupsDataModule."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class QuestionsDataModule(TextDataModule):
     encoding: Encoding
 
     def make_train_set(self) -> tuple[TrainSet, Draw | None]:
-        """The questions in all variants to train on, one variant after the other."""
+        """Return the questions in all training variants, one variant after the other."""
         if not self.train_qa:
             return TrainSet(), None
         found = self.question_tables(self.train_qa, self.limit_train_qa, self.interventions.train)
@@ -126,14 +126,14 @@ class QuestionsDataModule(TextDataModule):
         return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """The named sets, each in the variants to watch, and the pairs whose embeddings are compared."""
+        """Return the named sets in the watched variants, and the pairs whose embeddings are compared."""
         watch, limit = self.interventions.watch, 0 if stage == "predict" else self.limit_val_qa
-        shift = self.interventions.shift if stage != "predict" else []  # nothing to write about pairs
+        shift = self.interventions.shift if stage != "predict" else []  # pairs have no predictions to write
         sets: list[EvalSet] = []
         for name, source in self.qa_sources[stage].items():
             tables = self.question_tables(source, limit, [*watch, *(["os", *shift] if shift else [])])
             made = {v: QASet(table, self.tokenizer, self.encoding) for v, table in tables.items()}
-            abstain = any(made[variant].may_abstain for variant in watch)  # or numbers would not compare
+            abstain = any(made[variant].may_abstain for variant in watch)  # or numbers are not comparable
             for variant in watch:
                 made[variant].may_abstain = abstain
                 of_variant = variant if name == MAIN else f"{name}/{variant}"
@@ -141,16 +141,16 @@ class QuestionsDataModule(TextDataModule):
             sets += [EvalSet(name, PairSet(made["os"], made[variant], variant)) for variant in shift]
         names = [found.name for found in sets if not isinstance(found.data, PairSet)]
         names += self.group_sources.get(stage, ()) if stage == "predict" else ()
-        if twice := [name for name in names if names.count(name) > 1]:  # in metric keys, files of predictions
+        if twice := [name for name in names if names.count(name) > 1]:  # in metric keys or prediction files
             raise DataError(f"data.{stage}_qa: several sets, or their variants, are called {twice[0]!r}")
         return sets
 
     def question_tables(
         self, source: str, limit: int, variants: Sequence[Variant]
     ) -> dict[Variant, datasets.Dataset]:
-        """Variants of the first `limit` questions of a source (0: of all), mapped from the cache, where each
-        lies under a digest of all that it follows from. One process of a machine makes it, the others wait;
-        the source is read once, and only if a table is missing. DataError where no question is left."""
+        """Return variants of the first `limit` questions of a source (0: all), mapped from the cache, whose
+        keys are digests of all inputs. One process per machine makes a table while the others wait; the
+        source is read once, and only if a table is missing. DataError if no question is left."""
         from data_modules.interventions.variants import made_of, report_rejected
 
         tables: dict[Variant, datasets.Dataset] = {}
@@ -184,7 +184,7 @@ def question_batches(
     order: Literal["similar_length", "random"] = "similar_length",
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """An epoch of question windows, each once: those of similar length share a batch, or any."""
+    """Draw an epoch of question windows, each once, in batches of similar length or at random."""
     if order == "random":
         order_N = rng.permutation(len(lengths_N)).tolist()
         drawn: Iterable[list[int]] = BatchSampler(order_N, batch_size, drop_last=False)
@@ -195,15 +195,15 @@ def question_batches(
 
 @cache
 def code_digest() -> str:
-    """Of the code of this room and the versions of libraries: a changed reader makes tables anew."""
+    """Digest of this package's code and library versions: a changed reader remakes the tables."""
     libraries = ("tokenizers", "transformers", "sentencex", "datasets")
     return " ".join([folder_digest(Path(__file__).parent), *map(version, libraries)])
 
 
 def source_digest(source: str) -> str:
-    """What tells two states of a source apart: the content of a file, or of all files of a folder; of a
-    dataset of the Hub, the library's own fingerprint; of embedded data, whose code is in every key, none.
-    DataError where nothing is."""
+    """Return what distinguishes two states of a source: the content of a file, or of all files of a folder;
+    for a dataset of the Hub, the library's fingerprint; nothing for embedded data, whose code is in every
+    key. DataError if nothing is found."""
     if source.startswith("stories:"):
         return ""
     if source.startswith("hub:"):
@@ -218,7 +218,7 @@ def source_digest(source: str) -> str:
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 of the files of a folder with their names; compiled code does not count."""
+    """SHA-256 of the files of a folder with their names, except compiled code."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc")
     text = " ".join(f"{file.relative_to(folder)} {file_digest(file)}" for file in files)
     return hashlib.sha256(text.encode()).hexdigest()

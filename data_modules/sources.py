@@ -1,6 +1,6 @@
 """One name for any data: `read_questions(source)`, `read_groups(source)`, `read_choices(source)`.
 
-PATH             a file or folder; its format is told from the fields of its records, never from its name
+PATH             a file or folder; its format is recognised by the fields of its records, never by its name
 FOLDER:SPLIT     one split of a local dataset folder
 hub:NAME:SPLIT   a dataset of the Hugging Face Hub, as hub:rajpurkar/squad:validation, with a configuration
                  as hub:hotpotqa/hotpot_qa/distractor:validation
@@ -30,17 +30,17 @@ Kind = Literal["questions", "groups", "choices"]
 
 
 class Format(NamedTuple):
-    """How a format is recognised, and its reader."""
+    """A file format: its fields and its reader."""
 
     name: str
-    """One with two layouts has two rows."""
+    """A format with two layouts has two rows."""
     kind: Kind
     reader: str
-    """`module:function` in this room. Functions `read_file` and `read_scored` take a path; any other takes
+    """`module:function` in this package. Functions `read_file` and `read_scored` take a path; any other takes
     (place, record) and the source's name."""
     fields: str
-    """By which it is told: the first records have all of them, or all after the semicolon. Those inside
-    `data` and its `paragraphs` have these names before theirs. Of multiple choice: see `choice_fields`."""
+    """The fields that identify it: the first record has all of them, or all after the semicolon. Fields
+    inside `data` and its `paragraphs` have these as prefixes. Multiple choice: see `choice_fields`."""
 
 
 FORMATS = (
@@ -56,7 +56,7 @@ FORMATS = (
     Format("choices", "choices", "questions.multiple_choice:read_rows", ""),
     Format("squad", "questions", "questions.squad:read_rows", "context question"),
 )
-"""In the order in which they are tried."""
+"""In the order of trial."""
 
 GENERATED: dict[tuple[str, str], str] = {
     ("stories:", "questions"): "stories.questions:qa_examples",
@@ -64,12 +64,12 @@ GENERATED: dict[tuple[str, str], str] = {
     ("stories:", "choices"): "stories.questions:choice_examples",
     ("domains:", "groups"): "groups.domains:read_source",
 }
-"""Of sources that are no files, by what they begin with and what is asked for."""
+"""Readers of sources that are not files, by prefix and requested kind."""
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
-    """Questions about a text. DataError for a missing file, an unknown format, and another kind of data,
-    or none, for a bad record, and for an id that occurs twice in a variant."""
+    """Read questions about a text. DataError for a missing file, an unknown format, another or no kind of
+    data, a bad record, or an id that occurs twice in a variant."""
     seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
     for example in _read(str(source), "questions"):
         key = hash((example.dataset, example.id, example.variant))
@@ -80,28 +80,28 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
 
 
 def read_groups(*sources: str | Path) -> Iterator[Group]:
-    """Groups of four variants, of one source after the other; DataError as for questions."""
+    """Read groups of four variants from one source after the other; DataError as for questions."""
     for source in sources:
         yield from (record.group for record in read_scored(source))
 
 
 def held_by(source: str) -> Literal["groups", "questions"]:
-    """What a source holds, groups where it has both; DataError as for questions."""
+    """Return the kind of data in a source, groups if it has both; DataError as for questions."""
     with suppress(DataError):
         return "groups" if next(read_groups(source)) else "questions"
     return "questions" if next(read_questions(source)) else "groups"
 
 
 def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
-    """Groups with the scores, targets and answers that their source gives; DataError as for questions."""
+    """Read groups with the scores, targets and answers in their source; DataError as for questions."""
     for record in _read(str(source), "groups"):
         yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
 
 
 def read_choices(source: str | Path) -> list[ChoiceQuestion]:
-    """Multiple-choice questions; `PATH+LABELS` names a file of labels, one whole number a line. DataError:
-    names place and field for a missing file or field, another format, not as many labels as questions, or a
-    label that no choice has."""
+    """Read multiple-choice questions; `PATH+LABELS` names a file of labels, one integer per line. DataError
+    names place and field for a missing file or field, another format, unequal numbers of labels and
+    questions, or a label without a choice."""
     path, labels = split_labels(str(source))
     return list(_read(path, "choices", labels=labels))
 
@@ -114,7 +114,7 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
     else:
         found, arguments = opened(source, kind)
         reader = found.reader
-    read, record = resolve_name(f"data_modules.{reader}"), None  # loaded where it is needed
+    read, record = resolve_name(f"data_modules.{reader}"), None  # imported on use
     for record in read(*arguments, **options):
         yield record
     if record is None:
@@ -122,8 +122,8 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
 
 
 def opened(source: str, kind: Kind) -> tuple[Format, tuple[Any, ...]]:
-    """The format of a source, which must hold what is asked for, and what its reader takes: the path, or
-    (place, record) of a table, of JSON Lines or of a list in JSON, and a name."""
+    """Return the format of a source, which must contain the requested kind, and the arguments of its reader:
+    the path, or (place, record) of a table, JSON Lines or a JSON list, and a name."""
     name, (head, table) = source.removeprefix("hub:"), _begun(source)
     fields, wrong = _first_fields(head) if table is None else {*next(iter(table), ())}, "unknown format"
     for found in FORMATS:
@@ -141,7 +141,7 @@ def opened(source: str, kind: Kind) -> tuple[Format, tuple[Any, ...]]:
 
 
 def choice_fields() -> str:
-    """By which the benchmarks of multiple choice are known."""
+    """The fields that identify the benchmarks of multiple choice."""
     from data_modules.questions.multiple_choice import LAYOUTS
 
     return "; ".join(layout.fields for layout in LAYOUTS)
@@ -159,7 +159,7 @@ def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
     if not path.exists():
         raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
     with open_file(path) as file:
-        head = file.read(1 << 20)  # which should hold the first record
+        head = file.read(1 << 20)  # should contain the first record
     if head[:4] != b"PAR1":
         return head.decode("utf-8-sig", errors="ignore").lstrip(), None
     import datasets  # slow to import, and only tables need it
@@ -173,10 +173,10 @@ def _first_fields(head: str) -> set[str]:
     names before theirs."""
     from pydantic_core import from_json
 
-    # Half of a surrogate pair is refused by the reader of the record, who can name it.
+    # A lone surrogate is refused by the reader of the record, whose error can name it.
     head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", head)
     found: Any = None
-    for text in (head, head.partition("\n")[0]):  # a whole document, or the first of many lines
+    for text in (head, head.partition("\n")[0]):  # a whole document, or the first line
         with suppress(ValueError):
             found = from_json(text, allow_partial="trailing-strings")
             break
@@ -193,8 +193,8 @@ def _first_fields(head: str) -> set[str]:
 
 
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(place, row) of a table of any fields: from the Hub, a folder, parquet, JSON Lines, a JSON list, or CSV
-    (with tabs too). DataError where there is none, and for a file without rows."""
+    """Yield (place, row) of a table with any fields: from the Hub, a folder, parquet, JSON Lines, a JSON
+    list, or CSV (also with tabs). DataError if there is none, or for a file without rows."""
     return _rows(source, *_begun(source))
 
 
@@ -211,8 +211,7 @@ def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> 
 
 
 def split_labels(source: str) -> tuple[str, str]:
-    """`PATH+LABELS` as (PATH, LABELS); LABELS is "" where none is named, or where a file has a + in its
-    name."""
+    """Split `PATH+LABELS` into (PATH, LABELS); LABELS is "" if absent, or if the file has a + in its name."""
     path, plus, labels = source.rpartition("+")
     if not plus or Path(source).exists() or source.startswith(("hub:", "stories:")):
         return source, ""

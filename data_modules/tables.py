@@ -1,4 +1,4 @@
-"""Rows of tables: CSV, and whatever the `datasets` library loads from a folder or from the Hub."""
+"""Rows of tables: CSV, and anything that the `datasets` library loads from a folder or the Hub."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from storage.errors import DataError, as_data_error
 
 
 def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
-    """The rows of a table with commas or tabs between its fields, all texts; DataError for another file."""
+    """Read the rows of a table separated by commas or tabs, all as text; DataError for another file."""
     import pandas as pd
 
     how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
     try:
         frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
-    except ValueError as error:  # of pandas, and of texts that are not UTF-8
+    except ValueError as error:  # from pandas, or for text that is not UTF-8
         raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
     return frame.to_dict("records")
 
 
 def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
-    """The rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
+    """Read the rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
 
-    A slice such as `validation[:100]` is a split too. Without a split there must be only one. A third part of
-    a NAME of the Hub chooses among its configurations: `hotpotqa/hotpot_qa/distractor:validation`.
+    A slice such as `validation[:100]` is also a split. Without a split there must be only one. A third part
+    of a Hub NAME selects a configuration: `hotpotqa/hotpot_qa/distractor:validation`.
     """
     import datasets
 

@@ -28,7 +28,7 @@ EXAMPLE = "example:\n  interventune evaluate shift --checkpoint best.ckpt --data
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
-    """The parser; only the protocol or command that `argv` names is imported and declares its flags."""
+    """Build the parser; only the protocol or command named in `argv` is imported and declares its flags."""
     parser = Parser(prog="interventune evaluate", description=ABOUT, epilog=EXAMPLE)
     commands = parser.add_subparsers(title="protocols", dest="protocol", metavar="PROTOCOL", required=True)
     for name, row in ROWS.items():
@@ -43,8 +43,8 @@ def build_parser(argv: Sequence[str]) -> Parser:
 
 
 def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
-    """One protocol, from checked output folder to written report and printed tables; of several processes the
-    first alone checks, writes and prints."""
+    """Run one protocol: check the output folder, write the report, print its tables; of several processes,
+    only the first checks, writes and prints."""
     rank, size = launched()
     if row in COMMANDS:
         if size > 1:
@@ -70,10 +70,10 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 when the report is written, 2 after one line on stderr for what the user can mend."""
+    """Return 0 after writing the report, 2 after one line on stderr for a mistake that the user can fix."""
     argv = sys.argv[1:] if argv is None else argv
     rank, _ = launched()
-    if rank:  # the first process alone warns and shows progress
+    if rank:  # only the first process warns and shows progress
         sys.stderr.isatty = lambda: False  # type: ignore[method-assign]
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING)
     arguments = build_parser(argv).parse_args(argv)

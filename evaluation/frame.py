@@ -1,4 +1,4 @@
-"""A protocol is declared: how it makes rows is a function of its own, all else is done here, once for all.
+"""The frame of protocols: a protocol only declares how it makes its rows; everything else is done here.
 
     LENGTH = Protocol("Length", unit="id", by=("variant",), cells=[("variant",)], measures={...})
 
@@ -6,9 +6,9 @@
         def rows(answerer): ...                # a dict for each question: id, variant, long; or failure
         return LENGTH.run(rows, checkpoint, asking)
 
-A row is what examples.jsonl holds: the dimensions of its cell, its unit, its fields, or `failure`, the reason
-why there is no answer, and whatever else a reader wants to see. A row that has a list for a dimension, such
-as layers, stands for a row at each of its places: its fields are lists, too, or the same at all places.
+A row is written to examples.jsonl: the dimensions of its cell, its unit, its fields, or `failure`, the reason
+why there is no answer, and any other information for readers. A row with a list for a dimension, such as
+layers, represents one row per element: its fields are lists too, or equal for all elements.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Protocol(Layout):
     """How rows become the numbers of a report.
 
     Args:
-        unit: the field of a row, or several, that tells which rows are resampled together.
+        unit: the field or fields of a row by which rows are resampled together.
         compared: dimensions other than the checkpoint whose values are compared with the first one.
-        item: the fields that tell what a row asks, equal for all that is compared (default: the unit and the
-            dimensions that are not compared). Of several rows that ask the same, the n-th is compared with
-            the n-th.
-        failures: what unanswered rows are, in the plural; empty where rows cannot fail.
+        item: the fields that identify a question, equal for all that is compared (default: the unit and the
+            dimensions that are not compared). Of several rows with the same question, the n-th is compared
+                with the n-th.
+        failures: a plural noun for unanswered rows; empty if rows cannot fail.
     """
 
     unit: str | tuple[str, ...]
@@ -59,18 +59,18 @@ class Protocol(Layout):
         opened: Callable[[str], Any] | None = None,
         more: Callable[[Results, Sequence[Row]], None] | None = None,
     ) -> Evaluation:
-        """Ask everybody, one after the other, and make the report.
+        """Evaluate all models, one after the other, and make the report.
 
         Args:
-            rows: makes the rows of all questions, given who answers.
-            sources: who is asked, by name or as `[NAME=]PATH`; the first is what others are compared with.
-            asking: how.
-            need: what answerers have to be able to do.
-            opened: opens a source by path, in place of `open_answerer`.
-            more: adds numbers to the table, given all rows, that rows do not have in cells of their own.
+            rows: makes the rows of all questions for an answerer.
+            sources: the models, by name or as `[NAME=]PATH`; others are compared with the first.
+            asking: how they are queried.
+            need: the required ability.
+            opened: opens a source by path, instead of `open_answerer`.
+            more: adds numbers to the table that are not cells of rows, given all rows.
 
         Raises:
-            ValueError: a source cannot be used, or nobody answers.
+            ValueError: a source cannot be used, or no model answers.
         """
         named = sources if isinstance(sources, Mapping) else named_sources(sources, "--checkpoint")
 
@@ -86,12 +86,12 @@ class Protocol(Layout):
         return replace(report, notes=[*report.notes, failure_note(every, self.failures)])
 
     def statistics(self) -> dict[str, Statistic]:
-        """All measures by name, and, if rows can fail, the share of those without an answer."""
+        """All measures by name and, if rows can fail, the share of those without an answer."""
         failed = {"failed": share("without an answer", "failed")} if self.failures else {}
         return super().statistics() | failed
 
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
-        """Every cell of every checkpoint; then its changes along each dimension that is compared."""
+        """Compute every cell of every checkpoint, then its changes along each compared dimension."""
         results, frame = Results(self.by, self.units), self.frame(rows)
         for entry in self.cells:
             finer = [name for name in entry if name not in self.cells[0]]
@@ -100,7 +100,7 @@ class Protocol(Layout):
             members = members.assign(place=[place[1:] for place in places])
             for measure, statistic in self.statistics().items():
                 counted = members.dropna(subset=list(statistic.fields))
-                cells = set(counted["place"])  # a measure is written in the cells where anybody has it
+                cells = set(counted["place"])  # a measure is reported where any checkpoint has it
                 for (name, cell), part in members.groupby(["checkpoint", "place"], sort=False):
                     if cell in cells:
                         place = dict(zip(entry, cell, strict=True))
@@ -115,8 +115,8 @@ class Protocol(Layout):
         return results
 
     def frame(self, rows: Sequence[Row]) -> DataFrame:
-        """What numbers need of each row: its dimensions, its fields as float64 (NaN: none), `failed`, `unit`,
-        and as the index what it asks."""
+        """Return the data for numbers, per row: its dimensions, its fields as float64 (NaN: none), `failed`,
+        `unit`, and as the index its question."""
         import pandas as pd
 
         unit = (self.unit,) if isinstance(self.unit, str) else self.unit
@@ -143,8 +143,8 @@ class Protocol(Layout):
 def compared(
     rows: DataFrame, along: str, start: str, same: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
-    """The rows that have the value `start` of a dimension and those of each other value, by the dimensions
-    that are the same for both, with the place of their change."""
+    """Pair the rows with the value `start` of a dimension with those of each other value, by the dimensions
+    that are the same for both, and yield them with the place of their change."""
     for values, part in rows.groupby(list(same), sort=False) if same else [((), rows)]:
         sides = dict(iter(part.groupby(along, sort=False)))
         against = start if along == "checkpoint" else f"{along}={start}"

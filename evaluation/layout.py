@@ -1,4 +1,4 @@
-"""What a report shows is declared: headline, tables and figures of a long table, however that was made.
+"""The declared content of a report: headline, tables and figures of a long table from any source.
 
 BIAS = Layout("Group bias", by=("class",), cells=[("class",)], views=[View(...)], headline=[Said(...)])
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a report shows.
+    """The content of a report.
 
     Args:
         title: heading of the report.
-        measures: field to heading, for means of what is in [0, 1]; or other statistics by name.
+        measures: field to heading, for means of values in [0, 1]; or other statistics by name.
         by: the dimensions: columns of results.csv after `checkpoint` and `against`.
-        cells: which dimensions tell cells apart, an entry a way of splitting. The first is the whole: its
+        cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the whole: its
             dimensions are in every entry. A row counts for the entries whose dimensions it has.
-        units: what intervals are over, a plural noun.
+        units: the units of intervals, a plural noun.
         views: tables (default: one of the whole); a view without measures shows all.
         figures: file name to figure.
         headline: its clauses.
-        good: a sentence on which numbers would be good.
+        good: a sentence that says which numbers would be good.
         notes: paragraphs above the tables.
-        console: how many tables the console shows.
+        console: number of tables on the console.
     """
 
     title: str
@@ -62,8 +62,8 @@ class Layout:
     def report(
         self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
     ) -> Evaluation:
-        """The evaluation of numbers that are there: `rows` of all examples, `names` of the checkpoints, the
-        first of which others are compared with, and `about` as of `Evaluation`."""
+        """Make the evaluation from finished numbers: `rows` of all examples, `names` of the checkpoints, of
+        which the first is compared with the others, and `about` as for `Evaluation`."""
         frame, statistics = results.frame, self.statistics()
         shares = {name for name, statistic in statistics.items() if statistic.share}
         headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}
@@ -84,7 +84,7 @@ class Layout:
         return Evaluation(self.title, results, views, about, said, self.notes, figures, rows, self.console)
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
-        """The headline: its first six clauses, and once what would be good."""
+        """The headline: its first six clauses, followed by what would be good."""
         about = results, names, self.cells[0]
         found = (said.clauses(*about, percent=said.measure in shares) for said in self.headline)
         clauses = "; ".join(islice(chain.from_iterable(found), 6))
@@ -93,7 +93,8 @@ class Layout:
         return f"{who}: {clauses}.{good}" if clauses else ""
 
     def place(self, frame: DataFrame, shown: Sequence[str]) -> dict[str, Any]:
-        """Where the cells are that tell the dimensions `shown` apart, and none beyond the first entry's."""
+        """Return the place of the cells that differ in the dimensions `shown`, without others beyond the
+        first entry's."""
         return {
             name: sorted(set(frame[name]) - {""}, key=str) if name in shown else ""
             for name in self.by

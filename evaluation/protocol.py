@@ -1,8 +1,8 @@
-"""The table of protocols, and of the commands beside them.
+"""The tables of protocols and of other commands.
 
 A protocol is a typed function that returns an `Evaluation`: its signature declares the flags, its docstring
 the help (`storage.command_line`). Its module imports neither torch nor transformers at its top level, so that
-`--help` answers at once. A command that leaves no report is a row in COMMANDS.
+`--help` is fast. A command without a report is a row in COMMANDS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.json_files import plain_json
 
 SOURCES = {"SOURCE", "FILE", "CSV"}
 NAMED_SOURCES = {"[NAME=]PATH", "[NAME=]FILE", "[NAME=]SOURCE"}
-"""What help calls a value that names a source, whose digest is recorded."""
+"""Names of values in the help that are sources, whose digests are recorded."""
 
 
 class Row(NamedTuple):
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     function: str
     summary: str
     keeps_report: bool = True
-    """Whether `--output` is required; otherwise the table on the console may be all."""
+    """Whether `--output` is required; otherwise the command may only print a table."""
 
 
 P = "evaluation.protocols."
@@ -56,11 +56,11 @@ COMMANDS: tuple[Row, ...] = (
 
 
 def evaluated(row: Row, values: Mapping[str, Any], **here: Any) -> Evaluation:
-    """Run a protocol; `about` of its evaluation has the protocol's name and all flags, as plain JSON, with
+    """Run a protocol; the evaluation's `about` has the protocol's name and all flags, as plain JSON, with
     the digests of files that they name.
 
     Args:
-        row: which one.
+        row: the protocol.
         values: of every flag; others are ignored.
         here: other values for this process, such as its device; not recorded.
     """

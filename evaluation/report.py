@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: a folder that appears under its name only when complete.
+"""The output of an evaluation: a folder that gets its name only when complete.
 
 report.md       a headline, tables, figures: two pages at most
 results.csv     the long table in full precision (evaluation/results.py)
@@ -38,13 +38,13 @@ class Evaluation:
     Args:
         title: heading of report.md.
         results: the long table.
-        views: tables of it (or ready ones), in the order in which report.md shows them.
-        about: what the flags do not say about where the numbers come from, as plain JSON values.
+        views: tables of it (or ready ones), in the order of report.md.
+        about: origin of the numbers beyond the flags, as plain JSON values.
         headline: the conclusion in one or two sentences; first in report.md, last on the console.
-        notes: paragraphs of Markdown under the title; an empty one is none.
+        notes: paragraphs of Markdown under the title; empty ones are omitted.
         figures: file name to figure.
-        examples: one JSON object per example; fields named like dimensions tell which cell a row is behind.
-        console: how many of the tables the console shows, from the first on.
+        examples: one JSON object per example; fields named like dimensions give its cell.
+        console: number of tables on the console, from the first on.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Evaluation:
     console: int = 1
 
     def tables(self) -> list[Table]:
-        """All tables that have lines."""
+        """All tables with rows."""
         frame = self.results.frame
         made = (view if isinstance(view, Table) else make_table(view, frame) for view in self.views)
         return [table for table in made if table.rows]
@@ -66,14 +66,14 @@ class Evaluation:
 
 @contextmanager
 def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
-    """Hold a folder for one report. It is made at the start and locked, so that two commands never write to
-    one folder; if nothing is written, it is removed. ValueError: the folder holds something, or another
-    command writes to it.
+    """Reserve a folder for one report. It is created at the start and locked, so that two commands never
+    write to one folder; if nothing is written, it is removed. ValueError: the folder is not empty, or
+    another command writes to it.
 
     Args:
-        output: the folder. One that holds something is refused.
-        overwrite: accept a folder that holds a report and nothing else, so that a mistyped path never costs
-            anything but a report.
+        output: the folder, which must be empty.
+        overwrite: accept a folder that contains only a report, so that a mistyped path never deletes
+            anything else.
     """
     new = not output.exists()
     output.mkdir(parents=True, exist_ok=True)
@@ -96,13 +96,13 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
     finally:
         os.close(handle)
         if new:
-            with suppress(OSError):  # it holds the report
+            with suppress(OSError):  # it contains the report
                 output.rmdir()
 
 
 def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str] = ()) -> None:
-    """Write the folder, which replaces what is there; on any error nothing changes. DataError where it cannot
-    be written, as on a full disk."""
+    """Write the folder, replacing an existing one; on any error nothing changes. DataError if it cannot be
+    written, for example on a full disk."""
     from metrics.intervals import LEVEL, RESAMPLES, SEED
 
     output = output.absolute()
@@ -141,7 +141,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     def as_json(value: Any, **layout: Any) -> str:
         return json.dumps(plain_json(value), ensure_ascii=False, allow_nan=False, **layout) + "\n"
 
-    # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON's own escape.
+    # A lone surrogate, which JSON can contain and UTF-8 cannot, is written as JSON's own escape.
     errors = "backslashreplace"
     with atomic(output) as folder:
         folder.mkdir()
@@ -156,5 +156,5 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
 
 
 def source_record(source: str | Path) -> dict[str, str]:
-    """A source's name and, for a file, its SHA-256."""
+    """Return a source's name and, for a file, its SHA-256."""
     return {"path": str(source), "sha256": file_digest(source) if Path(source).is_file() else ""}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 ALWAYS = ("checkpoint", "against")
-"""The first columns: who answered, and with what a number is compared (empty: a number itself)."""
+"""The first columns: the model, and what a number is compared with (empty: a plain number)."""
 NUMBERS = ("value", "low", "high", "n", "units")
 """The last columns."""
 NO_INTERVAL = (math.nan, math.nan)
@@ -27,12 +27,12 @@ class Results:
     """Collects the long table.
 
     Args:
-        by: names of the dimensions behind `checkpoint` and `against`, in the order of the columns.
-        unit: what is resampled for intervals, in words, in the plural.
+        by: names of the dimensions after `checkpoint` and `against`, in the order of the columns.
+        unit: the resampled unit of intervals, a plural noun.
     """
 
     resamples: int | None = None
-    """How many were drawn, where they were fewer than usual."""
+    """Number of resamples, if fewer than usual."""
 
     def __init__(self, by: Sequence[str], unit: str) -> None:
         self.by, self.unit = tuple(dict.fromkeys((*ALWAYS, *by))), unit
@@ -48,18 +48,18 @@ class Results:
         units: int | None = None,
         **cell: Any,
     ) -> None:
-        """One number.
+        """Add one number.
 
         Args:
-            measure: its name, in the words of code and logs.
-            value: NaN where it is not defined.
-            n: how many rows it is computed from.
+            measure: its name in code and logs.
+            value: NaN if undefined.
+            n: the number of rows that it is computed from.
             interval: its ends.
-            units: how many units these rows belong to (default: n).
-            cell: its place by dimension; a dimension left out is empty.
+            units: the number of units that these rows belong to (default: n).
+            cell: its place by dimension; omitted dimensions are empty.
 
         Raises:
-            ValueError: a dimension that the table does not have, or a second number at one place.
+            ValueError: an unknown dimension, or a second number at one place.
         """
         if unknown := set(cell) - set(self.by):
             raise ValueError(f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}")
@@ -71,11 +71,11 @@ class Results:
 
     @property
     def frame(self) -> DataFrame:
-        """The table: the dimensions, then measure, value, low, high, n, units."""
+        """Return the table: the dimensions, then measure, value, low, high, n, units."""
         import pandas as pd
 
         return pd.DataFrame(list(self._rows.values()), columns=[*self.by, "measure", *NUMBERS])
 
     def at(self, measure: str, **cell: Any) -> dict[str, Any] | None:
-        """The number of a cell, None where there is none; a dimension that is not named is empty."""
+        """Return the number of a cell, or None; omitted dimensions are empty."""
         return self._rows.get((*(cell.get(name, "") for name in self.by), measure))

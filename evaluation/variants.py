@@ -43,7 +43,7 @@ class Stories:
         dataset: its name.
         originals: all of them.
         examples: those of every variant, in the order of their originals; rows without an original come last.
-        rejected: how many originals do not allow a variant that was made here, by reason.
+        rejected: number of originals that do not allow a variant made here, by reason.
     """
 
     dataset: str
@@ -52,7 +52,7 @@ class Stories:
     rejected: dict[Variant, Counter[str]] = field(default_factory=dict)
 
     def rejection_note(self) -> str:
-        """One sentence a variant that lost questions; empty where none did."""
+        """Return a sentence for each variant that lost questions; empty if none did."""
         total = len(self.originals)
         return " ".join(
             f"{reasons.total()} of {total} questions have no variant `{variant}` ({listed(reasons)})."
@@ -62,8 +62,8 @@ class Stories:
 
 
 def read_stories(options: VariantOptions) -> Stories:
-    """Read the sources, and make the variants that are asked for and not among the rows. DataError: no
-    originals to make a variant from, or no question is left in it."""
+    """Read the sources, and make the requested variants that are not among the rows. DataError: no originals
+    to make a variant from, or no question is left in it."""
     from tqdm.auto import tqdm
 
     rows, limit = read_rows(options), options.limit or None
@@ -93,14 +93,14 @@ def read_stories(options: VariantOptions) -> Stories:
 
 
 def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
-    """The examples of the sources by variant; DataError where they are of several data sets."""
+    """Read the examples of the sources by variant; DataError if they are of several data sets."""
     from data_modules.sources import read_questions
 
     rows: dict[Variant, list[QAExample]] = {}
     source_of: dict[str, str] = {}
     for source in options.data:
         questions = read_questions(source)
-        if options.limit and source.startswith(("hub:", "stories:")):  # which hold originals only
+        if options.limit and source.startswith(("hub:", "stories:")):  # these contain only originals
             questions = islice(questions, options.limit)
         for example in questions:
             source_of[example.dataset] = source

@@ -1,4 +1,4 @@
-"""TRL's DPOTrainer: prefer "unknown" to the old answer where the evidence was deleted.
+"""TRL's DPOTrainer: prefer "unknown" to the original answer where the evidence was deleted.
 
 python examples/probe_dpo.py MODEL OUTPUT
 """
@@ -14,7 +14,7 @@ from data_modules.interventions.variants import made_of
 
 
 def pairs(source: str) -> Dataset:
-    """Two answers to each story without its evidence, whose references are those to the original."""
+    """Pair "unknown" with the original answer, for each story whose evidence was deleted."""
     deleted, _ = made_of(interventune.read_questions(source, limit=500), "ts_r")
     prompt, old = "Text: {}\n\nQuestion: {}\nAnswer:", [one for one in deleted if one.gold != ("unknown",)]
     rows = [(prompt.format(one.context, one.question), one.gold[0]) for one in old]

@@ -1,4 +1,4 @@
-"""Lightning: a decoder in a module of one's own, and the checkpoint with the best probe.
+"""Lightning: a decoder in your own module, and the checkpoint with the best probe.
 
 python examples/probe_lightning.py MODEL OUTPUT
 """

@@ -1,4 +1,4 @@
-"""TRL's SFTTrainer with LoRA: the checkpoint that answers and abstains best.
+"""TRL's SFTTrainer with LoRA: keep the checkpoint that answers and abstains best.
 
 python examples/probe_sft.py MODEL OUTPUT
 """
@@ -14,7 +14,7 @@ import interventune
 
 
 def asked(source: str) -> Dataset:
-    """Questions in the words in which decoders are probed, with their answers."""
+    """Return questions with their answers, in the prompt format that the probe uses for decoders."""
     prompt, questions = "Text: {}\n\nQuestion: {}\nAnswer:", interventune.read_questions(source, limit=500)
     rows = [(prompt.format(one.context, one.question), (*one.gold, "unknown")[0]) for one in questions]
     return Dataset.from_list([{"prompt": text, "completion": f" {answer}"} for text, answer in rows])

@@ -1,4 +1,4 @@
-"""The Python interface: what the commands do, for notebooks and other people's programs.
+"""The Python interface: the commands as functions, for notebooks and other programs.
 
     import interventune as it
 
@@ -6,7 +6,7 @@
     groups = it.read_groups("stories:heldout")
     it.group_bias(groups, it.score_groups(model, groups)).groupby("class").c.mean()
 
-Functions are loaded when they are first used: importing this costs nothing.
+Functions are loaded on first use, so importing this package is fast.
 """
 
 from importlib import import_module

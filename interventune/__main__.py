@@ -1,4 +1,4 @@
-"""python -m interventune COMMAND ...: as `interventune`, without its installation."""
+"""python -m interventune COMMAND ...: the `interventune` command, without installing it."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The functions of `interventune`; in their examples `checkpoint` is one of `train fit` on embedded data."""
+"""The functions of `interventune`. In examples, `checkpoint` is one of `train fit` on embedded data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAExample]:
-    """Questions about a text: a file in SQuAD's, CoQA's or HotpotQA's format, `hub:NAME:SPLIT`, or
+    """Read questions about a text: a file in SQuAD's, CoQA's or HotpotQA's format, `hub:NAME:SPLIT`, or
     `stories:SPLIT` for embedded data.
 
     >>> read_questions("stories:dev", limit=1)[0].answer_type
@@ -36,7 +36,7 @@ def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAEx
 
 
 def read_groups(source: str | Path, *, limit: int | None = None) -> list[Group]:
-    """Groups of four underspecified questions: LEI's or UnQover's format, or `stories:SPLIT`.
+    """Read groups of four underspecified questions: LEI's or UnQover's format, or `stories:SPLIT`.
 
     >>> len(read_groups("stories:heldout", limit=1)[0].variants)
     4
@@ -45,7 +45,7 @@ def read_groups(source: str | Path, *, limit: int | None = None) -> list[Group]:
 
 
 def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any) -> Answerer:
-    """A model that can be asked, see `open_answerer`; `asking` are fields of `Asking`, such as device="cpu".
+    """Open a model for evaluation, see `open_answerer`; `asking`: fields of `Asking`, such as device="cpu".
 
     >>> load_checkpoint(checkpoint, device="cpu").identity["dtype"]
     'float32'
@@ -54,7 +54,7 @@ def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any)
 
 
 def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
-    """The answer to each question, in order; `unknown` or "" where the model says that there is none.
+    """Return the answer to each question, in order; `unknown` or "" where the model abstains.
 
     Raises:
         ValueError: an endpoint left a question unanswered.
@@ -69,8 +69,8 @@ def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
 
 
 def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
-    """S(x) = sqrt(p_start p_end) of both subjects in all four variants: (N, 4, 2) float64 (UnQover, section
-    4.1).
+    """Score both subjects in all four variants: S(x) = sqrt(p_start p_end), shape (N, 4, 2), float64.
+    Source: UnQover, section 4.1.
 
     >>> score_groups(load_checkpoint(checkpoint), read_groups("stories:heldout", limit=5)).shape
     (5, 4, 2)
@@ -80,9 +80,9 @@ def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
 
 
 def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
-    """A row for each group, out of its scores (N, 4, 2): class (of the advice), category, attribute, subjects
-    and more, and UnQover's measures (equations 3 to 6): `c` (the bias, positive where the attribute goes to
-    the first subject), `delta` (position error) and `eps` (attribute error).
+    """Return one row per group, computed from its scores (N, 4, 2): class (of the advice), category,
+    attribute, subjects and more, and UnQover's measures (equations 3 to 6): `c` (the bias, positive if the
+    model assigns the attribute to the first subject), `delta` (position error) and `eps` (attribute error).
 
     >>> groups = read_groups("stories:heldout", limit=5)
     >>> frame = group_bias(groups, score_groups(load_checkpoint(checkpoint), groups))
@@ -98,11 +98,11 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
 
 
 def evaluate(protocol: str, **values: Any) -> Evaluation:
-    """A protocol of `interventune evaluate`: its flags are the arguments, with underscores. Of the outcome,
-    `results.frame` is the long table (columns as in results.csv), and `headline` the conclusion.
+    """Run a protocol of `interventune evaluate`; its flags are the arguments, with underscores. In the
+    result, `results.frame` is the long table (columns as in results.csv), and `headline` the conclusion.
 
     Raises:
-        ValueError: no such protocol or flag, or what the protocol refuses.
+        ValueError: no such protocol or flag, or a value that the protocol rejects.
 
     >>> found = evaluate("bias", checkpoint=[checkpoint], data=["stories:unseen"])
     >>> {"checkpoint", "data", "measure", "value", "low", "high", "n"} <= set(found.results.frame.columns)
@@ -123,7 +123,7 @@ def evaluate(protocol: str, **values: Any) -> Evaluation:
 
 
 def train(*arguments: str) -> Path:
-    """`interventune train` in this process; returns the run's folder.
+    """Run `interventune train` in this process; return the run's folder.
 
     train("fit", "-c", "lei_few_shot", "-c", "tiny_roberta", "--data.train_qa=stories:train")
     """

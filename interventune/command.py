@@ -28,11 +28,11 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "data": ("data_modules.__main__", (), "write data sets: perturbed stories, questions with advice, ..."),
     "export": ("models.__main__", (), "write a checkpoint as a Hugging Face folder"),
 }
-"""The module of each command, the arguments that come first there, and its line in the help."""
+"""The module of each command, the arguments put before the user's, and its line in the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; a user's mistake is one line on stderr and exit code 2."""
+    """Run a command; a user's mistake prints one line on stderr and returns exit code 2."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         lines = [f"  {name:12}{summary}" for name, (_, _, summary) in COMMANDS.items()]

@@ -1,11 +1,11 @@
-"""Group bias, answers, abstention and embedding shift of a model that anybody's trainer trains.
+"""Group bias, answers, abstention and embedding shift of a model during training, in any trainer.
 
     probe = TransformersProbe("stories:heldout", "squad_dev.json", limit=200,
                               score={"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5})
     transformers.Trainer(model, arguments, callbacks=[probe], ...)    # and TRL's trainers
 
-The first probe is kept: every number comes with its paired change since then. What a probe says of a model
-`interventune evaluate` says of its saved folder.
+The results of the first probe are kept: later probes report the paired change since then for every number.
+`interventune evaluate` gives the same numbers for the saved model.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ QA = replace(
 )
 COSINES = replace(SHIFT, cells=SHIFT.cells[:1], measures={"cosine": SHIFT.measures["cosine"]})
 EMBEDDINGS = {"cls": "cls", "common": "tokens"}
-"""Names in keys of those of `shift`."""
+"""Names of the embeddings of `shift` in keys."""
 START, NOW = "start", "now"
 
 COLUMNS = ("value", "low", "high", "n", "change", "change_low", "change_high")
@@ -69,12 +69,12 @@ class Groups:
         self.groups = sets[""]
 
     def ask(self, model: QuestionCheckpoint, measures: Collection[Measure]) -> Kept:
-        """What is kept of a probe: the groups with their scores."""
+        """Return what later probes are compared with: the groups with their scores."""
         scored = with_scores(self.frame, model.subject_scores(self.groups, "probing bias"))
         return {"bias": scored.assign(unit=scored["key"])}
 
     def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
-        """Long tables by how the keys of their rows are written."""
+        """Yield long tables, each with the pattern of its rows' keys."""
         results = Results(BIAS.by, BIAS.units)
         for advice in ADVICE_CLASSES:
             sides = ((name, kept["bias"]) for name, kept in ((START, start), (NOW, now)))
@@ -84,7 +84,7 @@ class Groups:
 
 
 class Questions:
-    """A source of questions about stories, asked in the original and without their evidence."""
+    """A source of questions about stories, evaluated on the original and without the evidence."""
 
     gives: tuple[Measure, ...] = ("qa", "abstention", "shift")
 
@@ -95,10 +95,10 @@ class Questions:
         self.originals = [replace(one, kept=((0, len(one.context)),)) for one in stories.originals]
         self.sets = {name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}}
         self.states = list[torch.Tensor]()
-        """Of the originals in the first probe."""
+        """Hidden states of the originals in the first probe."""
 
     def ask(self, model: QuestionCheckpoint, measures: Collection[Measure]) -> Kept:
-        """What is kept of a probe: rows of answers and of stories, and CKA by embedding."""
+        """Return what later probes are compared with: rows of answers and stories, CKA by embedding."""
         found: Kept = {"qa": [], "shift": [], "cka": {}}
         asked = {name: rows for name, rows in self.sets.items() if name == "os" or "abstention" in measures}
         if {"qa", "abstention"} & {*measures}:
@@ -120,7 +120,7 @@ class Questions:
         return found
 
     def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
-        """Long tables by how the keys of their rows are written."""
+        """Yield long tables, each with the pattern of its rows' keys."""
 
         def rows(kind: str) -> list[Kept]:
             sides = ((START, start), (NOW, now))
@@ -146,14 +146,14 @@ class Questions:
 
 
 class First:
-    """The model of the first probe, as `between` asks it: its last states are kept batch by batch on the CPU,
-    and given in the same order in later probes."""
+    """The model of the first probe, as `between` uses it: the first probe stores the last layer's states on
+    the CPU batch by batch, and later probes replay them in the same order."""
 
     def __init__(self, model: QuestionCheckpoint, states: list[torch.Tensor]) -> None:
         self.asked, self.model, self.states, self.again = model, model.model, states, iter([*states])
 
     def hidden_states(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor]:
-        """Of the last layer alone, (B, T, D)."""
+        """Return the states of the last layer alone, (B, T, D)."""
         if (kept := next(self.again, None)) is not None:
             return (kept.to(self.asked.device),)
         state_BTD = self.asked.hidden_states(inputs)[-1]
@@ -162,21 +162,21 @@ class First:
 
 
 class Probe:
-    """What models are asked while they are trained, by any loop: `probe.ask(model, tokenizer)`.
+    """Measure a model while any loop trains it: `probe.ask(model, tokenizer)`.
 
     Args:
-        sources: groups or questions, told by their content: files, `hub:NAME:SPLIT`, `stories:SPLIT`; where
-            there are several of a kind, `NAME=SOURCE` puts later ones under `val/bias/NAME/...`.
+        sources: groups or questions, recognised by their content: files, `hub:NAME:SPLIT`, `stories:SPLIT`;
+            with several sources of a kind, `NAME=SOURCE` puts later ones under `val/bias/NAME/...`.
         measures: bias (of groups), qa (F1, exact match, unknown), abstention (in the original stories and
-            those without their evidence; brings qa), shift (of embeddings: from the original to the story
+            those without their evidence; includes qa), shift (of embeddings: from the original to the story
             without its evidence, and of originals since the start); default: all that the sources allow.
         limit: the first N questions of a source, or N groups of each class; 0 for all.
-        score: weights of keys, whose weighted sum is `val/score`.
-        tokenizer: of transformers, or its folder or Hub name, where the trainer has none.
-        asking: fields of `Asking`, as batch_size or max_new_tokens.
+        score: a weight for each key; the weighted sum is `val/score`.
+        tokenizer: a transformers tokenizer, its folder or Hub name, if the trainer has none.
+        asking: fields of `Asking`, such as batch_size or max_new_tokens.
 
     Raises:
-        ValueError: an unknown measure, or one that no source allows; a source without groups and questions.
+        ValueError: an unknown measure, or one that no source allows; a source of neither kind.
     """
 
     def __init__(
@@ -204,26 +204,26 @@ class Probe:
         self.score, self.asking, self.tokenizer = dict(score or {}), Asking(**asking), tokenizer
         self.start, self.sets = list[Kept](), dict[Any, Any]()
         self.table = pd.DataFrame()
-        """What the latest probe found, a row a key: value, low, high, n, and the paired change since the
-        start with its interval."""
+        """The latest probe, one row per key: value, low, high, n, and the paired change since the start with
+        its interval."""
 
     def ask(self, model: Any, tokenizer: Any = None) -> dict[str, float]:
-        """Probe: every key with its value, and as KEY/change, KEY/change_low and KEY/change_high its paired
-        change since the first probe; NaN where there is none. The model is left as it was.
+        """Probe the model, which is left unchanged. Return every key with its value, and its paired change
+        since the first probe as KEY/change, KEY/change_low and KEY/change_high; NaN where undefined.
 
         Args:
-            model: of transformers, for span answers or causal, or what holds one: DDP, an adapter of peft,
-                weights that FSDP2 shares out. All processes of torch.distributed ask together, each gets its
-                share of the questions, and all get all numbers.
-            tokenizer: its own.
+            model: a transformers model, causal or with span answers, or a wrapper around one: DDP, a peft
+                adapter, weights sharded by FSDP2. All processes of torch.distributed must call this
+                together; they share the questions and all get all numbers.
+            tokenizer: the model's tokenizer.
 
         Raises:
-            ValueError: the model cannot be asked, or no measure gives a key of `score`.
+            ValueError: the model cannot be probed, or no measure gives a key of `score`.
         """
         live = self.found(model)
         if isinstance(self.tokenizer, str) or (self.tokenizer or tokenizer) is None:
             self.tokenizer = load_tokenizer(self.tokenizer or live.name_or_path)
-        elif not self.start:  # a copy: it gets a token for padding where it has none
+        elif not self.start:  # a copy, to which a padding token is added if it has none
             self.tokenizer = copy.deepcopy(self.tokenizer or tokenizer)
         with together(model), lent(live, self.tokenizer, self.asking) as answerer:
             answerer.sets = self.sets
@@ -249,7 +249,7 @@ class Probe:
         return found
 
     def found(self, model: Any) -> Any:
-        """Transformers' own model in what a trainer holds."""
+        """Return the transformers model inside the trainer's model."""
         if any(hasattr(weight, "ds_id") for weight in model.parameters()):
             raise DataError("a probe cannot gather weights that DeepSpeed shares out; use FSDP2")
         for part in model.modules():
@@ -266,7 +266,7 @@ class Probe:
 
 @contextmanager
 def together(model: Any) -> Iterator[None]:
-    """Within, all processes of torch.distributed divide what is asked, and hold all weights."""
+    """Within this context, all processes of torch.distributed share the questions and hold all weights."""
     several = dist.is_available() and dist.is_initialized()
     group = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
     token = current.set(Processes(*group))
@@ -279,18 +279,18 @@ def together(model: Any) -> Iterator[None]:
 
 
 class TransformersProbe(Probe, TrainerCallback):
-    """A probe before training and at every evaluation of transformers' Trainer and of those that are made of
-    it, as TRL's; arguments as of `Probe`.
+    """A probe before training and at every evaluation of transformers' Trainer and its subclasses, such as
+    TRL's; arguments as for `Probe`.
 
-    The numbers join the metrics of the evaluation as `eval_val/...`, where `metric_for_best_model=KEY` finds
-    them, and go to the loggers of the trainer.
+    The numbers are added to the metrics of the evaluation as `eval_val/...`, where
+    `metric_for_best_model=KEY` finds them, and are sent to the trainer's loggers.
     """
 
     training, step = False, -1
     latest: dict[str, float]
 
     def probe(self, state: Any, model: Any, processing_class: Any = None, **_: Any) -> dict[str, float]:
-        """Ask, unless these weights were asked already, and log."""
+        """Probe and log, unless these weights were already probed."""
         if not self.training or self.step != state.global_step:
             found = self.ask(model, processing_class)
             self.latest, self.step = {f"eval_{key}": value for key, value in found.items()}, state.global_step
@@ -299,21 +299,21 @@ class TransformersProbe(Probe, TrainerCallback):
         return self.latest
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The start, which later probes are compared with."""
+        """Probe the start, which later probes are compared with."""
         self.training, self.step = True, -1
         self.probe(state, **kwargs)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Once a step of training, however many data sets are evaluated."""
+        """Probe once per training step, however many data sets are evaluated."""
         kwargs.get("metrics", {}).update(self.probe(state, **kwargs))
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """From here on others may change the weights between two steps."""
+        """After training, the weights may change without a new step: probe every time."""
         self.training = False
 
 
 def calling_trainer() -> Trainer | None:
-    """The trainer that called a callback, which transformers does not hand over."""
+    """Return the trainer that called a callback, which transformers does not pass."""
     frame: Any = sys._getframe()
     while frame and not isinstance(frame.f_locals.get("self"), Trainer):
         frame = frame.f_back
@@ -321,20 +321,20 @@ def calling_trainer() -> Trainer | None:
 
 
 class LightningProbe(Probe, pl.Callback):
-    """A probe before training and at the end of every validation of somebody's LightningModule, whose first
-    model of transformers is asked; arguments as of `Probe`. The tokenizer is that of the module or of its
-    data, by the name `tokenizer`, where none is given.
+    """A probe before training and after every validation of any LightningModule; the first transformers
+    model inside the module is probed. Arguments as for `Probe`. Without a tokenizer, the probe uses the
+    attribute `tokenizer` of the module or of its data.
 
-    The numbers are logged as the module's own: `ModelCheckpoint(monitor="val/score")` finds them.
+    The module logs the numbers, so `ModelCheckpoint(monitor="val/score")` finds them.
     """
 
     def probe(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, float]:
-        """Ask the module's model."""
+        """Probe the module's model."""
         data = getattr(trainer, "datamodule", None)
         return self.ask(module, getattr(module, "tokenizer", None) or getattr(data, "tokenizer", None))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The start, which later probes are compared with."""
+        """Probe the start, which later probes are compared with."""
         found = self.probe(trainer, pl_module)
         for logger in trainer.loggers:
             logger.log_metrics(found, step=trainer.global_step)

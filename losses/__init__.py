@@ -1,1 +1,1 @@
-"""Losses: pure functions over tensors first, one thin `nn.Module` around them."""
+"""Losses: pure functions over tensors, and one thin `nn.Module` around them."""

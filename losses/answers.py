@@ -1,5 +1,5 @@
-"""Cross entropy of answers: of the two ends of a span, of yes, no and unknown beside them, of the tokens that
-a decoder writes; and of tagging the rationale.
+"""Cross entropy of answers: of the two ends of a span, of the answer types yes, no and unknown, and of the
+tokens that a decoder writes; and of rationale tagging.
 
 Shape letters: B questions or windows, T positions, C answer types (yes, no, unknown), N number classes,
 O option classes.
@@ -12,18 +12,18 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 IGNORE_INDEX = -100
-"""A start or end position that no loss sees, such as an answer that fell outside the window."""
+"""A start or end position that the losses ignore, such as an answer outside the window."""
 
 
 def full_precision(values: Tensor) -> Tensor:
-    """The same in float32; float64 stays."""
+    """Convert to float32; float64 stays float64."""
     return values if values.dtype == torch.float64 else values.float()
 
 
 def position_cross_entropy(logits_BT: Tensor, position_B: Tensor) -> Tensor:
-    """Mean of -log softmax(logits)[position] over the positions that count, in nats; a scalar.
+    """Mean of -log softmax(logits)[position] over the positions that are not ignored, in nats; a scalar.
 
-    Exactly 0, with zero gradients, where every position is ignored.
+    Exactly 0, with zero gradients, if every position is ignored.
     """
     nats = cross_entropy(logits_BT, position_B, ignore_index=IGNORE_INDEX, reduction="sum")
     return nats / (position_B != IGNORE_INDEX).sum().clamp(min=1)
@@ -36,8 +36,8 @@ def span_cross_entropy(
 
     Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
     and halve the total of all their losses (spec 4.2), which comes to the same.
-
-    Args:
+    Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
+    and halve the total of all their losses (spec 4.2), which is equivalent.
         start_logits_BT, end_logits_BT: shape (B, T).
         start_B, end_B: positions of the answer's first and last token, shape (B,), or `IGNORE_INDEX`.
     """
@@ -50,8 +50,8 @@ def written_answer_loss(total_B: Tensor, count_B: Tensor) -> Tensor:
     """Cross entropy of written answers: minus the mean log-probability over all their tokens, in nats.
 
     Args:
-        total_B: sums of the log-probabilities of an answer's tokens.
-        count_B: how many tokens that are.
+        total_B: sum of the log-probabilities of each answer's tokens.
+        count_B: number of tokens of each answer.
     """
     return -total_B.sum() / count_B.sum()
 
@@ -68,16 +68,16 @@ def joint_answer_loss(
     end_B: Tensor,
     answer_type_B: Tensor,
 ) -> Tensor:
-    """Half the sum of two mean cross entropies in which the answer types stand beside the positions, in nats.
+    """Half the sum of two mean cross entropies, each over the answer types and the positions, in nats.
 
-    Source: faithfulness spec 2.1. Each boundary has one softmax over [yes, no, unknown, position 0, ...]; the
-    scores of the types are the same in both.
+    Source: faithfulness spec 2.1. Start and end each have one softmax over [yes, no, unknown, position 0,
+    ...]; the types have the same scores in both.
 
     Args:
         start_BT, end_BT: logits of positions, shape (B, T), low at padding.
         type_BC: logits of yes, no, unknown, shape (B, 3).
-        start_B, end_B: positions of the answer's first and last token, shape (B,); of spans only, elsewhere
-            not looked at.
+        start_B, end_B: positions of the answer's first and last token, shape (B,); ignored unless the
+            answer is a span.
         answer_type_B: 0 yes, 1 no, 2 unknown, 3 span, shape (B,).
     """
     is_span_B = answer_type_B == SPAN
@@ -100,15 +100,15 @@ def xlnet_answer_loss(
     number_B: Tensor,
     option_B: Tensor,
 ) -> dict[str, Tensor]:
-    """The seven terms of XLNet's answer heads by name, means over the batch in nats, all of weight 1
-    (faithfulness spec 2.3).
+    """The seven terms of XLNet's answer heads by name: batch means in nats, all of weight 1 (faithfulness
+    spec 2.3).
 
     Args:
-        start_BT, end_BT: logits of positions, the end's given the gold start.
-        type_BC, number_BN, option_BO: logits of yes, no, unknown, of 12 classes and of 3.
+        start_BT, end_BT: logits of positions; the end's are conditional on the gold start.
+        type_BC, number_BN, option_BO: logits of yes, no, unknown; of 12 number classes; of 3 option classes.
         start_B, end_B: positions of the answer's first and last token, shape (B,); the classification token
             for yes, no and unknown.
-        answer_type_B: 0 yes, 1 no, 2 unknown, 3 span; each of the first three is a decision of its own.
+        answer_type_B: 0 yes, 1 no, 2 unknown, 3 span; the first three are separate decisions.
         number_B, option_B: classes, 0 = none of them; shape (B,).
     """
     yes, no, unknown = (
@@ -131,16 +131,16 @@ def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Ten
     scalar, 0 for a batch without tokens.
 
     Source: faithfulness spec 2.1. The authors divide by batch x 512 positions, tag padding too (as no
-    rationale) and add 1e-8 to each probability, which caps a token at 18.4 nats. Here padding adds nothing,
-    as theirs once the tagger has learnt it, so that the loss does not depend on how far a batch is padded.
+    rationale) and add 1e-8 to each probability, which caps a token at 18.4 nats. Here padding is left out, so
+    that the loss does not depend on the padded length of a batch.
 
     Args:
         rationale_BT: logits, shape (B, T).
         target_BT: True at rationale tokens.
-        mask_BT: 0 or False at tokens that are not tagged.
+        mask_BT: 0 or False at tokens to leave out.
     """
     token_BT = mask_BT != 0
-    # A masked logit must not bring infinity or NaN into the gradient.
+    # A masked logit must not put infinity or NaN into the gradient.
     logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)
     nats_BT = binary_cross_entropy_with_logits(logits_BT, target_BT.to(logits_BT.dtype), reduction="none")
     return torch.where(token_BT, nats_BT, 0.0).sum() / token_BT.sum().clamp(min=1)

@@ -14,8 +14,8 @@ def choice_cross_entropy(logits_BN: Tensor, label_B: Tensor) -> Tensor:
     """Cross-entropy (B,) of every question, in nats, float32.
 
     Args:
-        logits_BN: one number a choice.
-        label_B: slot of the right choice.
+        logits_BN: one logit per choice.
+        label_B: index of the right choice.
 
     Source: probes spec B1.
     """
@@ -23,11 +23,11 @@ def choice_cross_entropy(logits_BN: Tensor, label_B: Tensor) -> Tensor:
 
 
 def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
-    """By how much the other choices of every question differ: log p of the likeliest less that of the least
-    likely, (B,) float32, in nats; 0 with a single other one.
+    """Spread of the other choices of every question: log p of the likeliest minus log p of the least
+    likely, (B,) float32, in nats; 0 if there is only one other choice.
 
-    Where the label says that the text does not tell, this is |log p(x1) - log p(x2)| of the two people: the
-    ethical loss of LEI (spec 2.3, in logarithms) on BBQ's ambiguous questions. Ours.
+    Where the label is "unknown", this is |log p(x1) - log p(x2)| of the two people: LEI's ethical loss
+    (spec 2.3, in logarithms) applied to BBQ's ambiguous questions. Source: this project.
     """
     others_BN = torch.arange(logits_BN.shape[1], device=logits_BN.device) != label_B.unsqueeze(1)
     low, high = float("-inf"), float("inf")
@@ -36,7 +36,7 @@ def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
 
 
 def choice_loss(logits_BN: Tensor, label_B: Tensor, unknown_B: Tensor, *, gap_weight: float = 0.0) -> Tensor:
-    """Mean of `choice_cross_entropy`, and of `gap_weight` times `choice_gap` for questions of `unknown_B`."""
+    """Mean of `choice_cross_entropy`, plus `gap_weight` times `choice_gap` for questions in `unknown_B`."""
     loss_B = choice_cross_entropy(logits_BN, label_B)
     if gap_weight:
         loss_B = loss_B + gap_weight * unknown_B * choice_gap(logits_BN, label_B)

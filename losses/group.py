@@ -1,18 +1,18 @@
-"""Losses over groups of four variants: advice is followed, and nothing else changes.
+"""Losses over groups of four variants: the model should follow advice, and nothing else should change.
 
-Ethical advice closes the gap between the two subjects, adversarial advice raises one; irrelevant advice keeps
-the scores of a reference. These are LEI's. This project keeps them for no advice and for advice about another
-domain (mismatched) too.
+Ethical advice: the two subjects should score equally. Adversarial advice: one subject's score should rise.
+Irrelevant advice: the scores should stay those of a reference. These losses are LEI's; this project applies
+the last also to groups without advice and with advice about another domain (mismatched).
 
-Each loss has three forms. S being UnQover's span score sqrt(p_start p_end), `score` is stated on S, as in the
-paper, `log` on log S, and `probability` on single probabilities, as in the authors' code (LEI spec 4.2, 4.6).
-Functions return one value per item (a variant), the module reduces them.
+Each loss has three forms. With UnQover's span score S = sqrt(p_start p_end), `score` is computed on S, as in
+the paper; `log` on log S; `probability` on single probabilities, as in the authors' code (LEI spec 4.2, 4.6).
+Functions return one value per item (a variant); the module reduces them.
 
-A model whose S is one probability, as a decoder's, has one boundary: E is 1, and log S is its value. The
-probability form needs a start and an end.
+For a model whose S is one probability, such as a decoder, there is one boundary: E is 1, and log S is its
+value. The probability form needs a start and an end.
 
 Shape letters: B groups, N questions, V variants of a group, S its two subjects, E the boundaries (0 start,
-1 end; or one, as of S itself); "..." is any number of leading axes.
+1 end; or only S itself); "..." is any number of leading axes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from losses.answers import full_precision
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL = range(6)
-"""Class codes, in the order of `AdviceClass`; any other code joins no term."""
+"""Class codes, in the order of `AdviceClass`; any other code contributes to no term."""
 
 TERMS = {
     "ethical": (ETHICAL,),
@@ -36,11 +36,11 @@ TERMS = {
     "mismatched": (MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL),
     "mass": (ETHICAL,),
 }
-"""Every term, and the classes whose groups join it."""
+"""Every term, and the classes whose groups contribute to it."""
 
 Form = Literal["score", "log", "probability"]
 CERTAIN: dict[Form, float] = {"score": 1, "log": 0, "probability": 2}
-"""What the values of a subject that is answered with certainty sum up to."""
+"""The sum over boundaries of a subject's values if the model is certain of it."""
 
 
 def log_span_score(log_prob_SE: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def log_span_score(log_prob_SE: Tensor) -> Tensor:
 
 
 def values(log_prob_SE: Tensor, form: Form) -> Tensor:
-    """What the wishes are stated on: (..., S, E) to S or log S, (..., S, 1), or to the probabilities."""
+    """The values that the losses compare: (..., S, E) to S or log S, (..., S, 1), or to the probabilities."""
     if form == "probability":
         return log_prob_SE.exp()
     log_score_SE = log_span_score(log_prob_SE).unsqueeze(-1)
@@ -57,26 +57,26 @@ def values(log_prob_SE: Tensor, form: Form) -> Tensor:
 
 
 def ethical(value_SE: Tensor) -> Tensor:
-    """|difference of the subjects| per item: (..., 2, E) to (...). 0 where they tie.
+    """|difference of the subjects| per item: (..., 2, E) to (...); 0 for equal scores.
 
     Source: LEI's |s(x1) - s(x2)| (spec 4.6, item 1). On probabilities it is |p(s1) - p(s2) + q(e1) - q(e2)|,
-    as coded (spec 4.2): a start gap can cancel an end gap.
+    as in their code (spec 4.2): a start gap can cancel an end gap.
     """
     total_S = value_SE.sum(dim=-1)
     return (total_S[..., 0] - total_S[..., 1]).abs()
 
 
 def adversarial(value_SE: Tensor, pushed: Tensor, certain: float) -> Tensor:
-    """What the pushed subject lacks to certainty, per item: (..., 2, E) and indices (...) in {0, 1} to (...).
+    """The pushed subject's distance to certainty, per item: (..., 2, E) and indices (...) in {0, 1} to (...).
 
-    Source: LEI's loss raises the dominant subject's S (spec 4.6, item 4). It is 1 - S, -log S, or as coded
-    (1 - p) + (1 - q) (spec 4.2).
+    Source: LEI's loss raises the dominant subject's S (spec 4.6, item 4). The value is 1 - S, -log S, or,
+    as in the authors' code, (1 - p) + (1 - q) (spec 4.2).
     """
     return certain - value_SE.sum(dim=-1).gather(-1, pushed[..., None]).squeeze(-1)
 
 
 def kept(value_SE: Tensor, reference_SE: Tensor) -> Tensor:
-    """|value - the reference's|, mean over the two subjects, per item: (..., 2, E) twice to (...).
+    """|value - reference value|, mean over the two subjects, per item: (..., 2, E) twice to (...).
 
     Source: LEI's irrelevant loss, which keeps the scores of the model before fine-tuning (spec 4.2).
     """
@@ -84,31 +84,31 @@ def kept(value_SE: Tensor, reference_SE: Tensor) -> Tensor:
 
 
 def lost_mass(log_prob_SE: Tensor, reference_SE: Tensor) -> Tensor:
-    """How far log (S(x1) + S(x2)) lies below the reference's, else 0: (..., 2, E) twice to (...).
+    """How far log (S(x1) + S(x2)) is below the reference's, or 0 if above: (..., 2, E) twice to (...).
 
-    Source: this project. The ethical loss compares two scores and is met as well by two scores near 0.
+    Source: this project. The ethical loss only compares two scores, so two scores near 0 satisfy it too.
     """
     mass = log_span_score(log_prob_SE).logsumexp(dim=-1)
     return (log_span_score(reference_SE).logsumexp(dim=-1) - mass).relu()
 
 
 class GroupLossOutput(NamedTuple):
-    """What `GroupLoss` returns."""
+    """The result of `GroupLoss`."""
 
     total: Tensor
     """Scalar: the weighted sum of the terms, halved in the probability form, plus `span_loss` if given."""
     terms: dict[str, Tensor]
-    """Those of `TERMS`, unweighted. One whose classes the batch does not hold is exactly 0 and means nothing:
-    leave it out of logs and averages."""
+    """The terms in `TERMS`, unweighted. A term without groups in the batch is exactly 0 and carries no
+    information: leave it out of logs and averages."""
 
 
 class GroupLoss(nn.Module):
     """The weighted sum of the group losses.
 
     Args:
-        form: what is compared. `score`: the subjects' scores S, as in the paper. `log`: log S (ours), which
-            has the same minima, and a gradient that does not vanish for models that hardly answer with
-            either subject. Both take the mean over the groups of a class. `probability`: as in the authors'
+        form: the values to compare. `score`: the subjects' scores S, as in the paper. `log`: log S (this
+            project), with the same minima and a gradient that does not vanish if both subjects have little
+            probability. Both take the mean over the groups of a class. `probability`: as in the authors'
             code, single probabilities of start and end, summed over items, and the total halved.
         ethical_weight: weight of the ethical loss, at least 0.
         adversarial_weight: weight of the adversarial loss, at least 0. In a negated question it raises the
@@ -117,7 +117,7 @@ class GroupLoss(nn.Module):
         unadvised_weight: weight of the same loss for groups without advice (`data.anchor_unadvised`).
         mismatched_weight: weight of the same loss for advice about another domain.
         mass_weight: weight of a loss that keeps S(x1) + S(x2) of ethical groups from falling below the
-            reference's (ours; 0: off). Not for the probability form.
+            reference's (this project; 0: off). Not for the probability form.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class GroupLoss(nn.Module):
             raise ValueError("mass_weight exists for form='score' and form='log' only")
 
     def joined(self, classes: Collection[int]) -> list[str]:
-        """The terms that groups of these classes join; `mass` only if it has a weight."""
+        """Return the terms to which groups of these classes contribute; `mass` only if it has a weight."""
         present = (name for name, codes in TERMS.items() if not set(codes).isdisjoint(classes))
         return [name for name in present if self.weights[name] or name != "mass"]
 
@@ -154,19 +154,19 @@ class GroupLoss(nn.Module):
         reference_BVSE: Tensor,
         span_loss: Tensor | None = None,
     ) -> GroupLossOutput:
-        """The terms of a batch of groups.
+        """Compute the terms of a batch of groups.
 
         Args:
             log_prob_BVSE: natural logs of the candidates' boundary probabilities, shape (B, V, 2, E),
                 subjects in the group's order (x1, x2) whatever the context's order.
             class_B: class codes, shape (B,).
-            pushed_BV: index (0 or 1) of the subject whose score an adversarial variant raises (spec 3.5: the
-                dominant one for the question, the other one for its negation), shape (B, V). Values of
-                groups of another class are not looked at.
-            reference_BVSE: natural logs of the reference's probabilities, shape (B, V, 2, E), finite for the
-                groups that are compared with it; values of the others are not looked at.
-            span_loss: mean of the start's and end's cross entropy of ordinary questions; joins the total
-                with weight 1 (in the probability form that is the authors' sum of both, halved).
+            pushed_BV: index (0 or 1) of the subject whose score an adversarial variant raises (spec 3.5:
+                the dominant one for the question, the other one for its negation), shape (B, V). Values of
+                groups of another class are ignored.
+            reference_BVSE: natural logs of the reference's probabilities, shape (B, V, 2, E), finite for
+                the groups that are compared with it; values of the others are ignored.
+            span_loss: mean of the start's and end's cross entropy of ordinary questions; added to the total
+                with weight 1 (in the probability form that is the authors' sum of the two, halved).
         """
         log_prob_BVSE = full_precision(log_prob_BVSE)
         reference_BVSE = reference_BVSE.detach().to(log_prob_BVSE.dtype)
@@ -185,7 +185,7 @@ class GroupLoss(nn.Module):
     ) -> Tensor:
         """The mean over the items of a term's classes, in the probability form the sum; 0 without any."""
         is_B = torch.stack([class_B == code for code in TERMS[name]]).any(dim=0)
-        # Zeros elsewhere: what other groups hold, even NaN, reaches neither loss nor gradient.
+        # Zeros elsewhere: values of other groups, even NaN, reach neither the loss nor its gradient.
         own_BVSE, reference_BVSE = (
             torch.where(is_B[:, None, None, None], x, 0.0) for x in (log_prob_BVSE, reference_BVSE)
         )
@@ -212,7 +212,7 @@ def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability
 
     Per boundary the target distribution has two positions, so
     H = -p log P(preferred) - (1 - p) log P(other); the mean over start and end and over the questions.
-    Its least value is the entropy of (p, 1 - p), reached where the model puts exactly p and 1 - p there.
+    Its minimum is the entropy of (p, 1 - p), reached if the model's probabilities are exactly p and 1 - p.
     Source: this project (the planted control), with UnQover's candidates.
 
     Args:

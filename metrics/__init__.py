@@ -1,1 +1,1 @@
-"""Metrics: pure functions over tensors, then thin torchmetrics classes that hold sums."""
+"""Metrics: pure functions over tensors, and thin torchmetrics classes that accumulate sums."""

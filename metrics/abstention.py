@@ -1,8 +1,8 @@
-"""Abstention: does a model say unknown where nothing supports an answer, and only there?
+"""Abstention: does a model answer "unknown" exactly where nothing supports an answer?
 
     abstention(abstained_N, unanswerable_N, right_N)["abstention_f1"]
 
-All measures are functions of sums over questions, so that a resample is a product of counts and sums.
+All measures are functions of sums over questions, so a bootstrap resample only needs counts and sums.
 Recall, precision and F1 of abstaining: AbstentionBench (Kirichenko et al. 2025, arXiv 2506.09038);
 `grounded_f1` is Trust-Align's F1_GR (Song et al. 2025, arXiv 2409.11242).
 
@@ -17,22 +17,22 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 COLUMNS = ("unanswerable", "abstained", "refused", "right")
-"""What is summed besides the number of questions: those whose answer is unknown; those answered with unknown;
-those that are both; and exact matches in answers to the others."""
+"""The sums besides the number of questions: unanswerable questions (the answer is unknown); those answered
+with unknown; those that are both; and exact matches among answers to answerable questions."""
 
 
 def columns(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> Floats:
-    """The COLUMNS (N, C - 1) of questions; exact match `right_N`, in [0, 1], counts where an answerable
-    question is answered."""
+    """Return the COLUMNS (N, C - 1) of questions; exact match `right_N`, in [0, 1], counts only where an
+    answerable question is answered."""
     abstained_N, unanswerable_N = np.asarray(abstained_N, bool), np.asarray(unanswerable_N, bool)
     right_N = np.where(abstained_N | unanswerable_N, 0.0, right_N)
     return np.stack([unanswerable_N, abstained_N, unanswerable_N & abstained_N, right_N], axis=1)
 
 
 def measures(sums_RC: Floats) -> dict[str, Floats]:
-    """All seven, (R,), from the number of questions and the sums of COLUMNS; NaN where one is not defined.
+    """All seven measures, (R,), from the number of questions and the sums of COLUMNS; NaN where undefined.
 
-    `answered_f1` is F1 of answering as a class, right or wrong, and `grounded_f1` the mean of both F1.
+    `answered_f1` is F1 of giving an answer, right or wrong; `grounded_f1` is the mean of both F1 scores.
     `reliability` is (right - wrong) / all: unknown counts 0, an answer to an unanswerable question is wrong.
     """
     all_R, unanswerable_R, abstained_R, refused_R, right_R = sums_RC.T

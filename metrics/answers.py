@@ -1,6 +1,6 @@
-"""How answers are scored in each data set, and by type of answer.
+"""Scores of answers by data set and by type of answer.
 
-SQuAD takes the best reference, CoQA leaves each reference out in turn, HotpotQA gives no credit to half a
+SQuAD takes the best reference, CoQA leaves out each reference in turn, HotpotQA gives no partial credit for
 yes or no. Source: the official scripts of the three sets (faithfulness spec 4.1).
 
 Shape letters: N questions, K types of answer.
@@ -20,7 +20,7 @@ from torch import Tensor
 from metrics.sum_metric import SumMetric
 
 Scoring = Literal["max", "leave_one_out", "hotpotqa"]
-"""How the references of one question make one score: `score_answer`."""
+"""How a question's references give one score, see `score_answer`."""
 
 DATASET_SCORING: dict[str, Scoring] = {
     "squad": "max",
@@ -33,11 +33,11 @@ ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 UNKNOWN = "unknown"
 ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
-"""Answers that HotpotQA's F1 does not compare word by word."""
+"""Answers for which HotpotQA's F1 gives no partial credit."""
 
 
 def normalise_answer(text: str) -> str:
-    """Lower case; ASCII punctuation removed; the articles a, an, the removed; single spaces.
+    """Lower case; remove ASCII punctuation and the articles a, an, the; collapse white space.
 
     Source: Rajpurkar et al. 2016, section 6.1, and the official SQuAD scripts.
 
@@ -48,7 +48,7 @@ def normalise_answer(text: str) -> str:
 
 
 def scoring_of(dataset: str) -> Scoring:
-    """The rule of a data set; the best reference where none is known.
+    """Return the scoring rule of a data set; the best reference for an unknown one.
 
     >>> scoring_of("coqa"), scoring_of("")
     ('leave_one_out', 'max')
@@ -64,10 +64,10 @@ SINGLE_REFERENCE = (
 
 
 def reference_note(questions: Iterable[tuple[str, int]]) -> str:
-    """What to say where EM and F1 are printed; nothing unless CoQA's additional answers are missing.
+    """Return a note for tables of EM and F1; empty unless CoQA's additional answers are missing.
 
     Args:
-        questions: the data set of each, and how many references it has.
+        questions: the data set and the number of references of each question.
 
     >>> reference_note([("coqa", 4), ("coqa", 1)]) or reference_note([("squad", 1)])
     ''
@@ -79,9 +79,9 @@ def reference_note(questions: Iterable[tuple[str, int]]) -> str:
 
 
 def is_unknown(prediction: str) -> bool:
-    """Whether a model says that it does not know: the word unknown, or no text, as span models say it.
+    """Whether a prediction abstains: the word unknown, or no text, as span models predict it.
 
-    The share of such predictions is the paper's unk% (spec 4.1). A text that only normalises to nothing,
+    The share of such predictions is the paper's unk% (spec 4.1). Text that is empty only after normalisation,
     such as the grade A, is an answer.
 
     >>> is_unknown(" Unknown."), is_unknown(""), is_unknown("A")
@@ -91,7 +91,7 @@ def is_unknown(prediction: str) -> bool:
 
 
 def yes_or_no(prediction: str) -> str:
-    """ "yes" or "no" where the normalised prediction is that word, else "".
+    """ "yes" or "no" if the normalised prediction is that word, else "".
 
     >>> yes_or_no("No."), yes_or_no("no one")
     ('no', '')
@@ -101,7 +101,7 @@ def yes_or_no(prediction: str) -> str:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Whether two predictions say the same: equal once normalised, or unknown both.
+    """Whether two predictions agree: equal once normalised, or both unknown.
 
     >>> same_answer("The red bike.", "red bike"), same_answer("", "Unknown"), same_answer("", "a")
     (True, True, False)
@@ -114,12 +114,12 @@ def same_answer(one: str, other: str) -> bool:
 def score_answer(prediction: str, references: Sequence[str], scoring: Scoring) -> tuple[float, float]:
     """Exact match and F1 of one answer, both in [0, 1].
 
-    `max`: the best of the references (SQuAD; ones that normalise to nothing do not count, as in SQuAD 2.0).
-    `leave_one_out`: the mean, over the references, of the best of the others (CoQA); one reference alone is
-    compared as it is. `hotpotqa`: the best of the references, of which there is one; F1 is 0 without a shared
-    word, and where just one side is yes, no or noanswer.
+    `max`: the best of the references (SQuAD; as in SQuAD 2.0, those that normalise to nothing are ignored).
+    `leave_one_out`: the mean, over the references, of the best of the others (CoQA); a single reference is
+    compared directly. `hotpotqa`: the best of the references, of which there is one; F1 is 0 without a shared
+    word, and if exactly one side is yes, no or noanswer.
 
-    No references are the one reference "unknown"; where that is a reference, `is_unknown` decides.
+    Without references, the reference is "unknown"; if "unknown" is a reference, `is_unknown` decides.
 
     Args:
         prediction: the text of a model; "" for no answer.
@@ -138,7 +138,7 @@ def score_answer(prediction: str, references: Sequence[str], scoring: Scoring) -
     """
     golds = [normalise_answer(text) for text in references] or [UNKNOWN]
     if scoring == "max":
-        # What normalises to nothing is no answer either, as in SQuAD 2.0.
+        # Text that normalises to nothing is no answer either, as in SQuAD 2.0.
         golds = [text for text in map(normalise_answer, references) if text] or ["", UNKNOWN]
     scores = [compare(prediction, gold, scoring) for gold in golds]
     exact, overlap = ([score[i] for score in scores] for i in (0, 1))
@@ -161,7 +161,7 @@ def compare(prediction: str, gold: str, scoring: Scoring) -> tuple[float, float]
 
 
 def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
-    """F1 of two bags of words; where one is empty, 1.0 if both are and else 0.0."""
+    """F1 of two bags of words; if either is empty, 1.0 if both are, else 0.0."""
     if not predicted or not reference:
         return float(not predicted and not reference)
     shared = (Counter(predicted) & Counter(reference)).total()
@@ -169,7 +169,7 @@ def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def best_of_the_others(scores: Sequence[float]) -> float:
-    """Mean over i of the largest score but the i-th; a single score as it is (CoQA's script; spec 4.1).
+    """Mean over i of the largest score but the i-th; a single score is unchanged (CoQA's script; spec 4.1).
 
     Leaving one out changes the maximum only where the largest itself is left out.
 
@@ -183,10 +183,10 @@ def best_of_the_others(scores: Sequence[float]) -> float:
 
 
 class AnswerResult(NamedTuple):
-    """Means over questions in [0, 1], float64, by type and over all; NaN where n = 0. n is int64.
+    """Means over questions in [0, 1], float64, by type and over all; NaN if n = 0. n is int64.
 
-    `unknown` is the share of predictions that say unknown (unk%); in a variant without its rationale it is
-    what a faithful model maximises, and em and f1 with the original answers are what it loses.
+    `unknown` is the share of predictions that abstain (unk%). In a variant without its rationale, a faithful
+    model maximises it, and em and f1 against the original answers drop.
     """
 
     em_K: Tensor
@@ -202,10 +202,10 @@ class AnswerResult(NamedTuple):
 class AnswerScores(SumMetric):
     """Exact match, F1 and the share of unknown, by type of answer and over all (spec 4.1).
 
-    One metric for each variant of the story (and each domain, where wanted).
+    Use one metric per variant of the story (and per domain, if wanted).
 
     Args:
-        types: names of the K types of answer; ids are places in this order.
+        types: names of the K types of answer; an id is an index into this list.
 
     Example:
         >>> metric = AnswerScores(["yes", "span"])
@@ -235,10 +235,10 @@ class AnswerScores(SumMetric):
         """Add questions.
 
         Args:
-            predictions: one text each, "" for no answer.
-            references: one list of texts each, see `score_answer`.
-            types: the id of the question's type of answer, 0 .. K-1.
-            scoring: one rule for all, or one each.
+            predictions: one text per question, "" for no answer.
+            references: one list of texts per question, see `score_answer`.
+            types: id of each question's type of answer, 0 .. K-1.
+            scoring: one rule for all, or one per question.
         """
         rules = [scoring] * len(predictions) if isinstance(scoring, str) else scoring
         rows = [

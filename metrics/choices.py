@@ -14,12 +14,12 @@ from metrics.sum_metric import SumMetric
 
 
 class ChoiceResult(NamedTuple):
-    """Means over questions; NaN with n = 0. float64 scalars, n int64."""
+    """Means over questions; NaN if n = 0. float64 scalars, n int64."""
 
     accuracy: Tensor
-    """Share in [0, 1] whose pick is the labelled choice; of perturbed questions the pseudo-accuracy."""
+    """Share in [0, 1] of questions whose top choice is the label (perturbed ones: pseudo-accuracy)."""
     loss: Tensor
-    """In nats."""
+    """Mean loss in nats."""
     n: Tensor
 
 
@@ -46,12 +46,12 @@ class ChoiceScores(SumMetric):
         self.add_sum("count", dtype=torch.int64)
 
     def update(self, logits_BN: Tensor, label_B: Tensor, loss_B: Tensor) -> None:
-        """Add questions: logits, labelled slots and losses. Of equal logits the first is picked (spec B3)."""
+        """Add questions: logits, label indices and losses. Of equal logits the first is picked (spec B3)."""
         self.correct_sum += (logits_BN.argmax(-1) == label_B).sum()
         self.loss_sum += loss_B.double().sum()
         self.count += len(label_B)
 
     def compute(self) -> ChoiceResult:
-        """Means over everything seen."""
+        """Return the means over everything seen."""
         n = self.count
         return ChoiceResult(self.correct_sum.double() / n, self.loss_sum / n, n)

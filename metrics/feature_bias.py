@@ -1,4 +1,4 @@
-"""Feature bias: calibrated predictions, and how often they follow one feature or the other.
+"""Feature bias: calibrated predictions, and how often they follow either feature.
 
 Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata, R resamples.
 """
@@ -12,9 +12,9 @@ Array = NDArray[np.float64]
 
 
 def content_free(probability_KL: Array) -> Array:
-    """What a model answers to nothing: p_cf over the labels, shape (L,), from raw label probabilities.
+    """The prediction for content-free texts: p_cf over the labels, shape (L,), from raw probabilities.
 
-    Texts for which a label has probability 0 are left out; the others are summed, divided by K, and
+    Texts that give a label probability 0 are left out; the others are summed, divided by K, and
     normalised (probes spec C5).
 
     Raises:
@@ -38,8 +38,8 @@ def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
 
 
 def mean_over_strata(weight_RN: Array, value_N: Array, stratum_N: Array) -> Array:
-    """The mean of strata's weighted means, whatever their sizes, (R,): h1- or h2-accuracy, where a stratum is
-    a cell of a task with one set of demonstrations (probes spec C1).
+    """Mean over strata of their weighted means, regardless of their sizes, (R,): h1- or h2-accuracy, where
+    a stratum is a cell of a task with one set of demonstrations (probes spec C1).
 
     Args:
         weight_RN: how often each text counts, in each of R resamples.

@@ -1,6 +1,6 @@
-"""95 % intervals: percentile bootstraps over independent units, which keep all rows of a unit together.
+"""95 % intervals: percentile bootstraps over independent units; the rows of a unit stay together.
 
-The draws depend on SEED and the number of units only, so that equal data give equal ends.
+The draws depend only on SEED and the number of units, so equal data give equal intervals.
 
 Shape letters: R resamples, U units.
 """
@@ -20,20 +20,20 @@ SEED = 0
 RESAMPLES = 2000
 LEVEL = 0.95
 BLOCK = 4_000_000
-"""Counts in one block of resamples: 32 MB as float64."""
+"""Counts per block of resamples: 32 MB as float64."""
 KEPT = 50_000_000
-"""Counts that are kept for one number of units: 100 MB as uint16."""
+"""Counts cached per number of units: 100 MB as uint16."""
 
 Floats = NDArray[np.float64]
 
 
 def bootstrap(units: int, statistic: Callable[[Floats], Floats], width: int = 0) -> tuple[float, float]:
-    """The percentile interval of a statistic over units; NaN where there is one unit.
+    """The percentile interval of a statistic over units; NaN for a single unit.
 
     Args:
-        units: how many.
-        statistic: from how often each unit counts (R, U) to (R,); NaN where a resample has none, which does
-            not count.
+        units: number of units.
+        statistic: maps how often each unit counts, (R, U), to (R,); NaN for resamples where it is undefined,
+            which are ignored.
         width: numbers that the statistic computes for each resample, if more than `units`.
     """
     if units < 2:
@@ -43,9 +43,9 @@ def bootstrap(units: int, statistic: Callable[[Floats], Floats], width: int = 0)
 
 
 def resamples(units: int, count: int = RESAMPLES, width: int = 0) -> Iterator[Floats]:
-    """How often each of `units` units is drawn in each resample: blocks (R, U), `count` rows in all.
+    """Yield how often each of `units` units is drawn in each resample: blocks (R, U), `count` rows in all.
 
-    `width` bounds the blocks further: numbers that the caller computes for each resample.
+    `width`, the numbers that the caller computes per resample, limits the block size further.
     """
     drawn = iter(_kept(units, count)) if units * count <= KEPT else _draws(units, count)
     while block := list(islice(drawn, max(1, BLOCK // max(units, width)))):
@@ -65,8 +65,8 @@ def _kept(units: int, count: int) -> NDArray[np.uint16]:
 
 
 def unseen_share(units: int) -> float:
-    """The largest probability of a value that none of so many units shows: the exact (Clopper-Pearson) upper
-    end of the 95 % interval of 0 of `units`.
+    """The largest probability of an event that none of so many units shows: the exact (Clopper-Pearson)
+    upper end of the 95 % interval of 0 of `units`.
 
     >>> round(unseen_share(21), 2)
     0.16
@@ -75,7 +75,7 @@ def unseen_share(units: int) -> float:
 
 
 def percentiles(statistics_R: Floats) -> Floats:
-    """The ends of the middle 95 % of resampled statistics, or of each of several: (R, ...) to (2, ...)."""
+    """The ends of the middle 95 % of resampled statistics: (R, ...) to (2, ...)."""
     defined_R = np.where(np.isfinite(statistics_R), statistics_R, np.nan)
-    with warnings.catch_warnings(action="ignore"):  # NaN where there is none
+    with warnings.catch_warnings(action="ignore"):  # all-NaN columns
         return np.asarray(np.nanquantile(defined_R, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))

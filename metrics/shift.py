@@ -1,7 +1,7 @@
-"""How far an intervention moves a model's embeddings: cosine similarity of the original story and a variant.
+"""How far an intervention moves embeddings: cosine similarity between the original story and a variant.
 
-The embedding of a whole input is the last hidden state of its CLS token; those of its common tokens are the
-states of the story tokens that both inputs share. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
+An input's embedding is the last hidden state of its CLS token; common tokens are the story tokens that both
+inputs share, with their states. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
 
 Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned tokens,
 L layers, D hidden.
@@ -20,9 +20,9 @@ from metrics.sum_metric import SumMetric
 
 
 def cosine(a_ND: Tensor, b_ND: Tensor) -> Tensor:
-    """Cosine of the angle between rows, in [-1, 1], as float32 whatever the type of the embeddings.
+    """Cosine of the angle between rows, in [-1, 1], as float32 for any type of embeddings.
 
-    bfloat16 keeps three digits and could not tell 0.99 from 0.995. The cosine of a zero vector is 0.
+    bfloat16 has three digits and could not separate 0.99 from 0.995. The cosine of a zero vector is 0.
 
     Args:
         a_ND: shape (..., D), any float type; b_ND likewise.
@@ -47,15 +47,15 @@ def pair_cosines(
     variant_P: Tensor,
     row_P: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Cosines of B pairs of stories: of the classification tokens (B, L), of P common tokens (P, L); float32.
+    """Cosines of B pairs of stories: of CLS tokens (B, L), and of P common tokens (P, L); float32.
 
     Source: faithfulness spec 4.2.
 
     Args:
         original_LBTD, variant_LBTD: hidden states of L layers, each (B, T, D).
-        original_cls_B, variant_cls_B: where the classification token stands in either half.
-        original_P, variant_P: token index of every common token in either half.
-        row_P: which pair it belongs to.
+        original_cls_B, variant_cls_B: position of the CLS token in either half.
+        original_P, variant_P: index of every common token in either half.
+        row_P: the pair that each common token belongs to.
     """
     rows_B = torch.arange(len(original_cls_B), device=original_cls_B.device)
     pairs = list(zip(original_LBTD, variant_LBTD, strict=True))
@@ -79,18 +79,18 @@ class ShiftResult(NamedTuple):
     pairs: Tensor
     """Token pairs."""
     paired: Tensor
-    """Examples with a token pair: the number behind `token_macro_L`."""
+    """Examples with a token pair: the n of `token_macro_L`."""
     skipped: Tensor
-    """Examples and token pairs left out, since a cosine of theirs is not a finite number in some layer."""
+    """Examples and token pairs left out because one of their cosines is not finite in some layer."""
 
 
 def population_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> Tensor:
-    """Standard deviation from sums of values and of squares; rounding below zero is zero."""
+    """Standard deviation from sums of values and of squares; negative rounding errors become 0."""
     return (square_L / n - (sum_L / n).square()).clamp(min=0).sqrt()
 
 
 class EmbeddingShift(SumMetric):
-    """Cosine similarity per layer between original stories and one variant of them, on all processes.
+    """Cosine similarity per layer between original stories and one of their variants, on all processes.
 
     Args:
         layers: L, 1 for the last layer alone.
@@ -119,20 +119,20 @@ class EmbeddingShift(SumMetric):
 
     def __init__(self, layers: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Of u = 1 - cosine: cosines are close to 1; their squares would cancel in the variance.
+        # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the variance.
         for name in ("cls_u_L", "cls_square_L", "token_u_L", "token_square_L", "macro_u_L"):
             self.add_sum(name, (layers,))
         for name in ("n", "pairs", "paired", "skipped"):
             self.add_sum(name, dtype=torch.int64)
 
     def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> None:
-        """Add N examples with all their P token pairs: an example never splits over two updates. No value
-        travels to the host.
+        """Add N examples with all their P token pairs; an example must not be split over two updates. No
+        value is copied to the host.
 
         Args:
             cls_cos_NL: cosines of the CLS embeddings, see `cosine`, shape (N, L).
             token_cos_PL: cosines of aligned tokens, of all examples together, shape (P, L).
-            example_P: whose pair it is, 0 .. N-1 in any order. An example without one counts for CLS alone.
+            example_P: its index, 0 .. N-1 in any order. An example without one counts for CLS alone.
         """
         fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
         cls_u_NL, token_u_PL = (
@@ -152,7 +152,7 @@ class EmbeddingShift(SumMetric):
         self.skipped += (~fine_N).sum() + (~fine_P).sum()
 
     def compute(self) -> ShiftResult:
-        """Means and deviations of everything seen."""
+        """Return means and deviations of everything seen."""
         return ShiftResult(
             1 - self.cls_u_L / self.n,
             population_std(self.cls_u_L, self.cls_square_L, self.n),

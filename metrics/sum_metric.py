@@ -1,4 +1,4 @@
-"""The base of metrics that hold sums: states that stay in the type they were declared in."""
+"""The base of metrics that accumulate sums: states keep the type in which they were declared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SumMetric(Metric):
     def add_sum(self, name: str, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64) -> None:
         """Declare a state of zeros that is summed over processes."""
         self.add_state(name, torch.zeros(shape, dtype=dtype), dist_reduce_fx="sum")
-        # The copy that `reset` starts from: one zero, expanded, in place of as much memory as the state.
+        # The copy that `reset` restores is a single zero, expanded: a full one would double the memory.
         self._defaults[name] = torch.zeros((), dtype=dtype).expand(shape)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:

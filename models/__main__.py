@@ -1,4 +1,4 @@
-"""interventune export CHECKPOINT FOLDER: a checkpoint as a Hugging Face folder."""
+"""interventune export CHECKPOINT FOLDER: write a checkpoint as a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def export(
     *,
     adapter: bool = False,
 ) -> None:
-    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and how it was trained
-    to read (interventune.json). Evaluating the folder gives the checkpoint's numbers.
+    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and the text encoding
+    used in training (interventune.json). Evaluating the folder gives the checkpoint's numbers.
 
     Rationale heads are left out, with a warning: transformers has no class for them. An adapter (LoRA) is
     merged into its base, unless --adapter is given.
@@ -31,7 +31,7 @@ def export(
     Args:
         checkpoint: a .ckpt written by `interventune train`.
         folder: the folder to write; it must not exist.
-        adapter: write only the adapter, and an encoder's span head, as a folder of peft that names its base.
+        adapter: write only the adapter, and an encoder's span head, as a peft folder that names its base.
     """
     from safetensors import SafetensorError
 
@@ -79,7 +79,7 @@ def export(
             for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
             (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}), encoding="utf-8")
-    except (OSError, SafetensorError) as error:  # which tells of a full disk in its own type
+    except (OSError, SafetensorError) as error:  # safetensors has its own type for a full disk
         raise DataError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
     load = f"{type(pretrained).__name__}.from_pretrained({str(folder)!r})"
     if adapter:
@@ -89,7 +89,7 @@ def export(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0 when the folder is written, 2 for what the user can mend."""
+    """Return 0 after writing the folder, 2 for a mistake that the user can fix."""
     return run(export, "interventune export", argv)
 
 

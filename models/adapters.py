@@ -1,5 +1,5 @@
-"""LoRA (Hu et al. 2021) by peft: small trainable matrices beside the frozen weights of a model. A fresh
-adapter adds exactly nothing.
+"""LoRA (Hu et al. 2021) by peft: small trainable matrices next to a model's frozen weights. A new adapter
+does not change the model's outputs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ M = TypeVar("M", bound=EncoderModel)
 
 
 def base_digest(base: str) -> str:
-    """Tells whether a base has changed: sha256 of a `.ckpt` (whose own base is checked when it is read) or of
-    the weights in a folder, or of a name on the Hub the revision."""
+    """Return a digest that changes with the base: sha256 of a `.ckpt` (whose own base is checked when it is
+    read) or of the weights in a folder; for a name on the Hub, the revision."""
     if not base:
         return ""
     path = Path(base)
@@ -37,8 +37,8 @@ def base_digest(base: str) -> str:
 
 
 def asked_for(backbone: Backbone) -> dict[str, Any]:
-    """What a checkpoint records of the adapter that is asked for. `base` is what it stands on, a path in
-    full; empty for random weights, which a checkpoint has to hold itself."""
+    """Return a checkpoint's record of the requested adapter. `base` is the full path of the base model; empty
+    for random weights, which the checkpoint itself must contain."""
     base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
     if base and Path(base).exists():
         base = str(Path(base).absolute())
@@ -46,8 +46,8 @@ def asked_for(backbone: Backbone) -> dict[str, Any]:
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
-    """Freeze all below the heads and put LoRA (see `asked_for`), in float32, next to its linear layers,
-    in place.
+    """Freeze everything below the heads and add LoRA (see `asked_for`), in float32, to the linear layers, in
+    place.
 
     Raises:
         DataError: peft is not installed.
@@ -73,14 +73,14 @@ def _config(model: EncoderModel, adapter: dict[str, Any], **options: Any) -> Any
 
 
 def adapted_layers(model: nn.Module) -> dict[str, Any]:
-    """Layers with an adapter, by name."""
+    """Return the layers that have an adapter, by name."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)}
 
 
 def merge_adapter(model: M) -> M:
-    """The same model, its adapter added to the weights and taken away; all can be trained again."""
+    """Merge the adapter into the model's weights, in place, and make all weights trainable."""
     for name, layer in adapted_layers(model).items():
         layer.merge()
         parent, _, own = name.rpartition(".")
@@ -91,8 +91,8 @@ def merge_adapter(model: M) -> M:
 
 
 def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """Of a state dict, its names with a prefix, what a checkpoint has to hold: not the frozen weights, which
-    come from the base."""
+    """Select from a state dict (names with `prefix`) what a checkpoint must contain: everything except the
+    frozen weights, which come from the base."""
     if not model.adapter.get("base"):
         return weights
     tied = model.named_parameters(remove_duplicate=False)  # an output layer may share its weights
@@ -101,8 +101,8 @@ def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "
 
 
 def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
-    """Write the adapter of a model, and a head that was trained with it, into a folder, as peft does;
-    `pretrained` is the same as a model of transformers, see `to_pretrained`."""
+    """Write a model's adapter, and a head trained with it, into a folder in peft's format; `pretrained` is
+    the same model as a transformers class, see `to_pretrained`."""
     from safetensors.torch import save_file
 
     own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}

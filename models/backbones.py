@@ -1,5 +1,5 @@
-"""The table of models that can be fine-tuned, one row per architecture, and what every model has below its
-heads. A row says only what transformers does not say itself.
+"""The table of models that can be fine-tuned, one row per architecture, and the part below the heads that all
+models share. A row contains only what transformers does not provide.
 
 Shape letters: B batch (rows), T tokens, D hidden.
 """
@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-# transformers is imported where a model is built: printing a configuration takes none of its seconds. (mypy
-# takes MYPY for True; a block under TYPE_CHECKING jsonargparse would execute.)
+# transformers is imported where a model is built, because it takes seconds and printing a configuration does
+# not need it. (mypy treats MYPY as true; jsonargparse would execute a block under TYPE_CHECKING.)
 MYPY = False
 if MYPY:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -27,7 +27,7 @@ Inputs = Mapping[str, Tensor]
 """`input_ids`, `attention_mask` and `token_type_ids`, each (B, T)."""
 
 RANDOM = "random"
-"""The checkpoint name that stands for random weights."""
+"""The checkpoint name for random weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,13 @@ class Architecture:
     span_head: tuple[str, ...] = ("qa_outputs",)
     """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T, 2)."""
     segments: bool = True
-    """Whether the encoder takes `token_type_ids`; tokenizers say no for XLNet, yes for DistilBERT."""
+    """Whether the encoder takes `token_type_ids`; tokenizers are wrong about XLNet and DistilBERT."""
     tiny: dict[str, Any] = field(default_factory=dict)
-    """Sizes of a small random model, by this architecture's own configuration keys."""
+    """Sizes of a small random model, by the architecture's configuration keys."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Configuration values that every model of this architecture gets."""
+    """Configuration values for every model of this architecture."""
     causal: bool = False
-    """A decoder, which scores texts behind a prompt (models/heads/causal.py)."""
+    """Whether it is a decoder, which scores texts after a prompt (models/heads/causal.py)."""
 
 
 _TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
@@ -57,7 +57,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "roberta": Architecture(
         model_type="roberta", segments=False, tiny=_TINY | {"max_position_embeddings": 514}
     ),
-    # Memories of earlier segments make no sense for independent questions.
+    # Memories of earlier segments are meaningless for independent questions.
     "xlnet": Architecture(
         model_type="xlnet",
         tiny={"d_model": 128, "n_layer": 2, "n_head": 4, "d_inner": 256},
@@ -78,7 +78,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen2": Architecture(model_type="qwen2", tiny=_TINY_DECODER, causal=True),
     "qwen3": Architecture(model_type="qwen3", tiny=_TINY_DECODER | {"head_dim": 32}, causal=True),
     "gpt2": Architecture(model_type="gpt2", tiny={"n_embd": 128, "n_layer": 2, "n_head": 4}, causal=True),
-    # Any other causal language model of transformers, by the model type of its checkpoint.
+    # Any other causal language model, by the transformers model type of its checkpoint.
     "causal": Architecture(model_type="", causal=True),
 }
 
@@ -121,35 +121,35 @@ H = TypeVar("H", bound=nn.Module)
 
 
 class EncoderModel(nn.Module):
-    """The encoder of transformers' model, which may have a head; subclasses put their own on it.
+    """The encoder of a transformers model, which may have a head; subclasses add their own heads.
     `architecture` is its row of the table."""
 
     heads: ClassVar[str]
-    """Which heads it has, by the name that checkpoints record."""
+    """The name of its heads in checkpoints."""
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__()
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
-        """Of LoRA, see `models.adapters.asked_for`; empty without."""
+        """The LoRA adapter, see `models.adapters.asked_for`; empty without one."""
         self.encoder: PreTrainedModel = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
 
     @property
     def head_options(self) -> dict[str, Any]:
-        """Keyword arguments of the constructor that a checkpoint has to record, as plain values."""
+        """Return the constructor's keyword arguments that a checkpoint must record, as plain values."""
         return {}
 
     def to_pretrained(self) -> PreTrainedModel:
-        """transformers' own model with the same modules, ready for `save_pretrained`."""
+        """Return transformers' own model with the same modules, ready for `save_pretrained`."""
         return self.encoder
 
     @property
     def max_tokens(self) -> int | None:
-        """The longest row that the position table allows; None where positions are relative."""
+        """Return the longest row that the position table allows; None for relative positions."""
         positions = getattr(self.config, "max_position_embeddings", None)
-        # DeBERTa-v3 counts a table that it does not use.
+        # DeBERTa-v3 configures a table that it does not use.
         unused = not getattr(self.config, "position_biased_input", True)
         if positions is None or self.architecture == "xlnet" or unused:
             return None
@@ -161,7 +161,7 @@ class EncoderModel(nn.Module):
         return self.encoder.config
 
     def fresh(self, head: H, generator: torch.Generator | None = None) -> H:
-        """The same head, its linear weights drawn anew as the configuration says; biases are 0."""
+        """Reinitialise a head's linear weights as the configuration specifies; biases become 0."""
         for layer in head.modules():
             if isinstance(layer, nn.Linear):
                 std = getattr(self.config, "initializer_range", 0.02)
@@ -171,13 +171,13 @@ class EncoderModel(nn.Module):
         return head
 
     def encode(self, inputs: Inputs) -> Tensor:
-        """Last hidden states (B, T, D) of the encoder; one without segments does not get their ids."""
+        """Last hidden states (B, T, D) of the encoder; segment ids are passed only if it takes them."""
         return self._for_heads(self.encoder(**self._taken(inputs)).last_hidden_state)
 
     def hidden_states(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Hidden states (B, T, D) of the embeddings and of every layer; the last are those of `encode`."""
+        """Hidden states (B, T, D) of the embeddings and of every layer; the last equal those of `encode`."""
         output = self.encoder(**self._taken(inputs), output_hidden_states=True)
-        # Some encoders normalise or drop out once more after the last layer.
+        # Some encoders apply another normalisation or dropout after the last layer.
         return (*output.hidden_states[:-1], self._for_heads(output.last_hidden_state))
 
     def _for_heads(self, hidden_BTD: Tensor) -> Tensor:
@@ -189,11 +189,11 @@ class EncoderModel(nn.Module):
 
 
 def pick_device(name: str) -> torch.device:
-    """A device by name, `auto` a GPU where there is one; ValueError for one that torch does not know here."""
+    """Return a device by name; `auto` is a GPU if present. ValueError if torch cannot use it here."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # the latter where torch is built without CUDA
+    except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
         raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from error
     return torch.device(name)

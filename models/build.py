@@ -1,4 +1,4 @@
-"""Models of transformers with random weights, and checks of weights."""
+"""transformers models with random weights, and checks of weights."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # transformers is imported where a model is built
 
 
 def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
-    """transformers' configuration of these values, with the architecture's and the user's over them;
-    DataError for a key or a value in `backbone.config` that the architecture does not take."""
+    """Return a transformers configuration of these values, overridden by the architecture's and the user's.
+    DataError for a key or value in `backbone.config` that the architecture does not accept."""
     from transformers import AutoConfig
 
     known = AutoConfig.for_model(values["model_type"])
@@ -31,8 +31,7 @@ def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfi
 
 
 def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:
-    """A model of this configuration with random weights; DataError where the configuration contradicts
-    itself."""
+    """Build a model with random weights; DataError if the configuration contradicts itself."""
     with as_data_error("backbone"):
         model: PreTrainedModel = model_class(backbone).from_config(config, dtype=torch.float32)
     return model
@@ -45,13 +44,13 @@ def model_class(backbone: Backbone) -> Any:
 
 
 def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
-    """Names of the tensors that hold NaN or infinity."""
+    """Return the names of tensors with NaN or infinity."""
     floats = ((name, weight) for name, weight in weights.items() if weight.is_floating_point())
     return [name for name, weight in floats if not weight.isfinite().all()]
 
 
 def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
-    """DataError for weights of `path` that are NaN or infinite: the answers of such a model look like
+    """DataError if weights from `path` are NaN or infinite: the answers of such a model would look like
     "unknown"."""
     if wrong := nonfinite(weights):
         raise DataError(
@@ -61,7 +60,7 @@ def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """A digest of the names, shapes, dtypes and values of all weights: equal exactly when the model is."""
+    """A digest of the names, shapes, dtypes and values of all weights: equal only for equal models."""
     digest = xxhash.xxh3_128()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())

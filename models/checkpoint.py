@@ -1,7 +1,7 @@
-"""Trained models in files: `inspect` one, `load` one to ask it. (Training starts in models/start.py.)
+"""Trained models in files: `inspect` reads the metadata, `load` the model. (For training: models/start.py.)
 
-A `.ckpt` is a Lightning checkpoint that also carries, under one key, the architecture, the transformers
-configuration, the tokenizer's files and how text was encoded. It loads with `weights_only=True`.
+A `.ckpt` is a Lightning checkpoint that also contains, under one key, the architecture, the transformers
+configuration, the tokenizer's files and the text encoding. It loads with `weights_only=True`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from storage.json_files import load_json
 log = logging.getLogger(__name__)
 
 KEY = "interventune"
-"""Where our part of a Lightning checkpoint lies."""
+"""The key of this project's part of a Lightning checkpoint."""
 FORMAT = 1
 
 RECORD = "interventune.json"
-"""Beside the files of an exported folder: what transformers' own do not say of how the model reads."""
+"""The file of an exported folder with the text encoding, which transformers' own files lack."""
 
 HEADS = {
     "span": "models.heads.span:SpanModel",
@@ -37,35 +37,35 @@ HEADS = {
     "choice": "models.heads.choice:ChoiceModel",
     "causal": "models.heads.causal:CausalModel",
 }
-"""The model of each kind of heads, by the name that checkpoints record."""
+"""The model class of each kind of heads, by its name in checkpoints."""
 
 M = TypeVar("M", bound=EncoderModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """What a checkpoint says about itself."""
+    """The metadata of a checkpoint."""
 
     path: str
     architecture: str
     tokenizer: dict[str, str] | str
-    """The tokenizer's files by name, or the folder or Hub name that holds them."""
+    """The tokenizer's files by name, or its folder or Hub name."""
     heads: str = ""
     """A name in `HEADS`; empty for a Hugging Face folder, which has an encoder and perhaps a span head."""
     head_options: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
-    """Values of transformers' configuration, `model_type` among them; empty for a folder."""
+    """Values of transformers' configuration, including `model_type`; empty for a folder."""
     encoding: dict[str, Any] = field(default_factory=dict)
-    """Options of the text encoding that the model was trained with; empty where nothing says."""
+    """Options of the text encoding used in training; empty if unknown."""
     adapter: dict[str, Any] = field(default_factory=dict)
-    """Of LoRA (`models.adapters.asked_for`); empty without."""
+    """The LoRA adapter (`models.adapters.asked_for`); empty without one."""
     step: int = 0
-    """Of training."""
+    """Training steps."""
     resumable: bool = False
-    """Whether training can go on from it: it holds more than weights."""
+    """Whether training can resume from it, that is, whether it contains more than weights."""
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
-        """The same; DataError where the checkpoint has another architecture or other heads."""
+        """Return itself; DataError if the checkpoint has another architecture or other heads."""
         for what, wanted in (("architecture", architecture), ("heads", heads)):
             if wanted and (found := getattr(self, what)) != wanted:
                 raise DataError(f"{self.path}: {what} {found!r}, but the configuration asks for {wanted!r}")
@@ -73,13 +73,13 @@ class CheckpointInfo:
 
 
 def heads_class(name: str) -> type[Any]:
-    """The model with heads of this name, a key of `HEADS`."""
+    """Return the model class of these heads, a key of `HEADS`."""
     return cast("type[Any]", resolve_name(HEADS[name]))
 
 
 def inspect(path: str) -> CheckpointInfo:
-    """Look at a `.ckpt` of ours, a Hugging Face folder or a Hub name without reading its weights.
-    DataError where nothing usable is there."""
+    """Read the metadata of this project's `.ckpt`, a Hugging Face folder or a Hub name, without its weights.
+    DataError if nothing usable is found."""
     if not is_file(path):
         from models.pretrained import folder_architecture
 
@@ -98,15 +98,15 @@ def inspect(path: str) -> CheckpointInfo:
 
 
 def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
-    """A model in evaluation mode: of a `.ckpt` of ours, a Hugging Face folder, or a Hub name.
+    """Load a model in evaluation mode: from this project's `.ckpt`, a Hugging Face folder, or a Hub name.
 
     Args:
-        kind: the models that the caller can use, such as `QAModel` for all that answer questions about a
-            text. Of a folder comes a span model, of a decoder's a causal one, or for `ChoiceModel` its
-            encoder under a head of random weights, always the same: a baseline that knows nothing.
+        kind: the model class that the caller needs, such as `QAModel` for any model that answers questions
+            about a text. A folder gives a span model, a decoder's folder a causal one; for `ChoiceModel`,
+            its encoder with a head of fixed random weights, as an untrained baseline.
 
     Raises:
-        DataError: nothing usable is there.
+        DataError: nothing usable is found.
     """
     info, level = inspect(path), logging.WARNING
     backbone = Backbone(architecture=cast(ArchitectureName, info.architecture), checkpoint=path)
@@ -115,13 +115,13 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
         if info.heads or backbone.causal:
             raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
         found, options, level = kind, {"generator": torch.Generator().manual_seed(0)}, logging.INFO
-        info = replace(info, encoding={})  # which is that of other heads
+        info = replace(info, encoding={})  # it belongs to other heads
     return merged(stored(backbone, found, options, new_head=level)).eval(), info
 
 
 def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
-    """The modules of transformers' model for span answers, or causal one, under heads of ours; DataError for
-    another kind, which `path` names."""
+    """Put this project's heads on a transformers model for span answers or a causal one. DataError for any
+    other kind; the message names `path`."""
     from models.pretrained import architecture_of
 
     architecture = architecture_of(pretrained.config, path, type(pretrained).__name__)
@@ -134,8 +134,9 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
 
 
 def stored(backbone: Backbone, kind: type[M], options: dict[str, Any], *, new_head: int = logging.INFO) -> M:
-    """A model of this kind out of what the checkpoint of `backbone` holds: its own heads, else encoder and
-    span head, for `choice` the encoder alone. The adapter of a checkpoint with the same heads stays apart.
+    """Build a model of this kind from the checkpoint of `backbone`: with its own heads if they match, else
+    encoder and span head, for `choice` the encoder alone. The adapter of a checkpoint with the same heads
+    is not merged.
 
     Args:
         options: of the heads, see the constructor of `kind`.
@@ -161,7 +162,7 @@ def is_file(path: str) -> bool:
 
 
 def merged(model: M) -> M:
-    """The same model without an adapter."""
+    """Return the model with its adapter, if any, merged."""
     if not model.adapter:
         return model
     from models.adapters import merge_adapter
@@ -184,7 +185,7 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
             model = merged(stored(below, kind, options))
         else:
             model = kind(build(configured(info.config, backbone), backbone), info.architecture, **options)
-    except (ValueError, OSError) as error:  # OSError: of a Hub that cannot be reached
+    except (ValueError, OSError) as error:  # OSError: the Hub cannot be reached
         standing = f"its adapter stands on {base!r}: " if base else ""
         raise DataError(f"{info.path}: {standing}{error}") from error
     needed = model.state_dict()
@@ -195,8 +196,8 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     if missing := sorted(needed.keys() - weights.keys()):
         raise DataError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
     try:
-        model.load_state_dict(weights, strict=False)  # those of other heads stay behind
-    except RuntimeError as error:  # of another shape
+        model.load_state_dict(weights, strict=False)  # weights of other heads are ignored
+    except RuntimeError as error:  # another shape
         raise DataError(f"{info.path}: {str(error).splitlines()[-1].strip()}") from error
     refuse_nonfinite(model.state_dict(), info.path)
     return model

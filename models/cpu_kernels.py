@@ -1,8 +1,8 @@
-"""Attention and dropout for training on CPUs, several times as fast as torch's own there; linear layers for
+"""Attention and dropout for training on CPUs, several times faster than torch's own there; linear layers for
 inference in float32.
 
-Operands of products are contiguous (else they leave the fast bfloat16 path), one 64-bit draw decides about
-four elements of a dropout mask, and masks are applied as bits. Tensors on other devices go to torch's own.
+Operands of products are contiguous (otherwise they miss the fast bfloat16 path), one 64-bit draw covers four
+elements of a dropout mask, and masks are applied as bits. On other devices torch's own kernels run.
 
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
@@ -22,7 +22,7 @@ from transformers.masking_utils import sdpa_mask
 from models.backbones import EncoderModel
 
 ATTENTION = "cpu"
-"""The name under which transformers knows `attention_forward`."""
+"""The name under which `attention_forward` is registered with transformers."""
 _STEPS = 1 << 15
 
 
@@ -61,11 +61,11 @@ class _Dropout(torch.autograd.Function):
 
 
 class Dropout(nn.Dropout):
-    """nn.Dropout that draws its mask fast on CPUs; elsewhere, and for other than float32, bfloat16 and
-    float16, it is nn.Dropout."""
+    """nn.Dropout with faster mask generation on CPUs; it is plain nn.Dropout on other devices and for types
+    other than float32, bfloat16 and float16."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Zero elements at random while training, and scale up the others."""
+        """Zero elements at random during training, and scale up the others."""
         if not self.training or not 0 < self.p < 1 or not _has_kernel(input):
             return super().forward(input)
         return _Dropout.apply(input, self.p)
@@ -113,7 +113,7 @@ def cpu_attention(
 
     Args:
         query, key, value: (B, H, T, D), of one dtype.
-        mask: broadcastable to (B, H, T, T): True where a token may be seen, or added to the scores.
+        mask: broadcastable to (B, H, T, T): True for visible tokens, or values added to the scores.
         p: share of the weights that is dropped.
         scaling: factor of the scores, commonly D ** -0.5.
     """
@@ -137,10 +137,10 @@ def attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function of transformers, to (B, T, H, D): ours where it is faster, else theirs."""
+    """An attention function for transformers, to (B, T, H, D): this project's where faster, else theirs."""
     special = any(options.get(name) is not None for name in ("position_bias", "softcap", "s_aux"))
     causal = options.get("is_causal") or getattr(module, "is_causal", False)
-    slower_here = query.dtype == torch.float32 and not dropout  # measured: torch's fused kernel wins
+    slower_here = query.dtype == torch.float32 and not dropout  # measured: torch's fused kernel is faster
     if special or causal or slower_here or not _has_kernel(query) or key.shape != query.shape:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
@@ -155,9 +155,8 @@ def _has_kernel(values: Tensor) -> bool:
 
 
 def use_kernels(model: EncoderModel) -> None:
-    """Put `Dropout` in the place of every nn.Dropout, and `attention_forward` where transformers would take
-    sdpa and the architecture leaves attention to an exchangeable function. Nothing happens where there is a
-    GPU, and to decoders: torch's own kernels are made for causal attention."""
+    """Replace every nn.Dropout by `Dropout`, and sdpa by `attention_forward` where the architecture allows
+    it. Nothing changes if there is a GPU, or for decoders: torch's kernels suit causal attention."""
     if torch.cuda.is_available() or model.heads == "causal":
         return
     for parent in model.modules():
@@ -169,9 +168,9 @@ def use_kernels(model: EncoderModel) -> None:
 
 
 def linear_forward(layer: nn.Linear, input: Tensor) -> Tensor:
-    """`nn.Linear.forward` by oneDNN; with gradients, on other devices and in other types torch's own.
+    """`nn.Linear.forward` by oneDNN; torch's own with gradients, on other devices and in other types.
 
-    Torch gives float32 products to MKL, which on AMD takes twice as long (SmolLM2's layers, one core: 80
+    Torch uses MKL for float32 products, which takes twice as long on AMD (SmolLM2's layers, one core: 80
     against 160 to 180 GFLOP/s).
     """
     wanted = input.device.type == "cpu" and input.dtype == layer.weight.dtype == torch.float32
@@ -184,7 +183,7 @@ def linear_forward(layer: nn.Linear, input: Tensor) -> Tensor:
 
 
 def use_linear_kernels(model: nn.Module) -> None:
-    """Put `linear_forward` in the place of that of every nn.Linear, where torch was built with oneDNN."""
+    """Replace the forward pass of every nn.Linear by `linear_forward`, if torch was built with oneDNN."""
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
     for layer in model.modules():

@@ -1,4 +1,4 @@
-"""Models of a Hugging Face folder, of peft too, or of a name on the Hub: from files that are checked."""
+"""Models from a Hugging Face folder, a peft folder, or a Hub name; their files are checked."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 def peft_base(path: str) -> str:
-    """The model below an adapter that peft has saved as a folder; any other path as it is. DataError
-    where that model is a checkpoint file of ours."""
+    """Return the base model of an adapter folder saved by peft; any other path unchanged. DataError if the
+    base is this project's checkpoint file."""
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return path
@@ -35,8 +35,7 @@ def peft_base(path: str) -> str:
 
 
 def read_config(path: str) -> PreTrainedConfig:
-    """transformers' configuration of a folder, of peft too, or of a name on the Hub; DataError where
-    there is none."""
+    """Read transformers' configuration of a folder, a peft folder, or a Hub name; DataError without one."""
     from transformers import AutoConfig
 
     base = peft_base(path)
@@ -45,14 +44,14 @@ def read_config(path: str) -> PreTrainedConfig:
 
 
 def folder_architecture(path: str) -> str:
-    """The row of ARCHITECTURES that a Hugging Face folder or a name on the Hub is of; DataError where
-    there is no model, or none of these."""
+    """Return the row of ARCHITECTURES for a Hugging Face folder or a Hub name; DataError without a model, or
+    for another architecture."""
     config = read_config(path)
     return architecture_of(config, path, str((config.architectures or [""])[0]))
 
 
 def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str:
-    """The same of a model's configuration and class."""
+    """The same for a model's configuration and class."""
     for name, row in ARCHITECTURES.items():
         if row.model_type == config.model_type:
             return name
@@ -62,7 +61,7 @@ def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str
 
 
 def backbone_config(backbone: Backbone) -> PreTrainedConfig:
-    """The transformers configuration of `backbone`; DataError as in `read_config` and `configured`, or
+    """Return the transformers configuration of `backbone`; DataError as in `read_config` and `configured`, or
     for a checkpoint of another architecture."""
     row = ARCHITECTURES[backbone.architecture]
     if backbone.checkpoint == RANDOM:
@@ -79,14 +78,13 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
 
 
 def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreTrainedModel:
-    """transformers' extractive-QA model of `backbone`, or causal language model, in float32 and training
-    mode.
+    """Load transformers' extractive-QA or causal language model of `backbone`, in float32 and training mode.
 
     Args:
-        new_head: level of the log line that says that the span head starts random: normal in training.
+        new_head: level of the log line about a randomly initialised span head, which is normal in training.
 
     Raises:
-        DataError: see `backbone_config` and `build`; also when weights are absent from the checkpoint,
+        DataError: see `backbone_config` and `build`; also if weights are missing from the checkpoint,
             unreadable, of another shape, or of layers that its configuration does not have.
     """
     from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
@@ -95,13 +93,13 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
     if path == RANDOM:
         model = build(config, backbone)
         if backbone.reading_init:
-            from models.tiny_init import reading_init_  # tests and demos alone start so
+            from models.tiny_init import reading_init_  # used only by tests and demos
 
             reading_init_(model)
         return model.train()
-    halved = backbone.causal and backbone.frozen_weights == "bfloat16"  # an encoder's hold a head too
+    halved = backbone.causal and backbone.frozen_weights == "bfloat16"  # encoders include a trained head
     base, verbosity = peft_base(path), get_verbosity()
-    set_verbosity_error()  # which weights are absent or do not fit is said below
+    set_verbosity_error()  # missing or mismatched weights are reported below
     try:
         with as_data_error(f"backbone.checkpoint {path!r}"):
             model, info = model_class(backbone).from_pretrained(

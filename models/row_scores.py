@@ -1,4 +1,4 @@
-"""Scores of many rows: batches of rows of similar length, under a budget of tokens.
+"""Scores of many rows: batches of rows of similar length, within a limit of tokens.
 
 Shape letters: R all rows, B rows of a batch, V variants of a row (1), S subjects, E boundaries, T tokens.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 CPU_TOKENS = 1024
-"""Tokens in a batch on a CPU, where more of them leave the caches."""
+"""Tokens per batch on a CPU; more would overflow the caches."""
 
 Batch = tuple[dict[str, Tensor], Tensor, Tensor]
 """Inputs (B, T), context (B, T) and candidates (B, 1, S, 2)."""
@@ -32,12 +32,12 @@ def score_rows(
     """Boundary log-probabilities (R, S, E) of all rows, float32, on the CPU, in their order.
 
     Args:
-        rows: builds a batch out of indices and what its width is a multiple of.
-        length_R: tokens of every row.
+        rows: builds a batch from row indices and a number that its width must be a multiple of.
+        length_R: number of tokens of every row.
         score: the model, in evaluation mode and in its precision: a `Batch` to (B, 1, S, E).
-        tokens: in a batch, padding included; a longer row makes up a batch of its own.
-        device: where the model is; scores stay there until the last batch, so that it never waits.
-        what: the name of the progress bar.
+        tokens: limit on a batch, including padding; a longer row is a batch of its own.
+        device: the model's; scores stay there until the last batch, so that it never waits.
+        what: label of the progress bar.
     """
     multiple = 8
     if device.type == "cpu":

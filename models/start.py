@@ -1,4 +1,4 @@
-"""Training goes from checkpoint to checkpoint: `start` a model from one, `describe` it in the next."""
+"""From checkpoint to checkpoint: `start` training from one, `describe` the model for the next."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ START_FROM = {
     "choice": ("span", "rationale", "xlnet"),
     "causal": (),
 }
-"""Heads of checkpoints from which a model with others can start: it takes over the encoder and, but for
-`choice`, the span head."""
+"""Heads of checkpoints from which a model with other heads can start: it takes over the encoder and, except
+for `choice`, the span head."""
 
 
 def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
-    """The model that training starts from, in training mode, with an adapter where `lora_rank` asks for one.
-    From a checkpoint with the same adapter that goes on; any other is merged before.
+    """Return the model to train, in training mode, with an adapter if `lora_rank` is set. An adapter of the
+    same kind in the checkpoint is trained further; any other is merged first.
 
-    Weights that `backbone.checkpoint` does not hold start random, from torch's global seed; `START_FROM` says
-    what a checkpoint of ours gives. Of any other, encoder and span head are taken over. DataError: nothing
-    usable is there, or the checkpoint has heads, or options of them, from which this model cannot start.
+    Weights missing from `backbone.checkpoint` are random, from torch's global seed. `START_FROM` lists what a
+    checkpoint of this project provides; any other provides encoder and span head. DataError: nothing usable
+    is found, or this model cannot start from the checkpoint's heads or their options.
 
     Args:
         options: of the heads, see the constructor of `kind`.
     """
-    from models.cpu_kernels import use_kernels  # imports transformers, which a configuration does without
+    from models.cpu_kernels import use_kernels  # imports transformers, needed only here
 
     if backbone.causal != (kind.heads == "causal"):
         what = f"{backbone.architecture} is {'a decoder' if backbone.causal else 'an encoder'}"
@@ -71,7 +71,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
 
 
 def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
-    """Our part of a checkpoint, to be stored under `KEY`: plain strings, numbers and dicts."""
+    """Return this project's part of a checkpoint, stored under `KEY`: plain strings, numbers, dicts."""
     return {
         "format": FORMAT,
         "architecture": model.architecture,

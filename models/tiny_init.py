@@ -1,8 +1,8 @@
 """An initialisation with which a tiny encoder learns to read in a minute on a CPU.
 
-Binding a question to the sentence that answers it takes attention between equal words and between neighbours:
-both are there from the first step when words and positions have axes of their own and queries and keys start
-near a multiple of the identity. From a plain start it takes thousands of steps.
+To connect a question with the sentence that answers it, attention must link equal words and neighbours. Both
+links exist from the first step if words and positions have separate axes and queries and keys start near a
+multiple of the identity. From an ordinary start this takes thousands of steps.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import nn
 from storage.errors import DataError
 
 WEIGHT_STD = 0.1
-"""Of linear weights: larger than transformers' 0.02, since two layers have little to multiply it up."""
+"""Standard deviation of linear weights: larger than transformers' 0.02, because two layers amplify little."""
 WORD_STD, WORD_STD_ON_POSITION_AXES = 0.5, 0.1
 POSITION_AXES, POSITION_BASE = 32, 64.0
-"""Positions live on the first axes; wavelengths up to 2 pi * 64, the length of a story."""
+"""Number of first axes for positions; wavelengths up to 2 pi * 64, the length of a story."""
 HEAD_GAINS = (0.5, 1.2, 1.2, 0.0)
-"""Multiples of the identity in W_Q W_K, head by head, repeated where there are more heads."""
+"""Multiples of the identity in W_Q W_K, one per head, repeated for more heads."""
 
 
 @torch.no_grad()
@@ -29,8 +29,8 @@ def reading_init_(model: nn.Module) -> None:
     """Prepare a freshly initialised model for reading, in place; see the constants above.
 
     Raises:
-        DataError: no BERT-like encoder (`attention.self.query` and `.key`,
-            `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA), as in XLNet.
+        DataError: not a BERT-like encoder (`attention.self.query` and `.key`,
+            `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA); XLNet, for example.
     """
     linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     tables = {name: m for name, m in model.named_modules() if isinstance(m, nn.Embedding)}

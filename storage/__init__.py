@@ -1,1 +1,1 @@
-"""Below all rooms: JSON in and out, whole writes, locks, digests, finished work."""
+"""The lowest layer: JSON in and out, atomic writes, locks, digests, finished work."""

@@ -1,14 +1,14 @@
-"""Commands from typed functions: the signature is the schema, the docstring the help.
+"""Commands from typed functions: the signature defines the flags, the docstring the help.
 
     def length(*, checkpoint: list[Named], limit: Count | None = None, options: Options = Options()) -> None:
         '''How long answers are.   Example: interventune evaluate length   Args: checkpoint: ...'''
 
     sys.exit(run(length, "interventune evaluate length"))
 
-A keyword-only parameter is a flag, any other a positional argument; `list[...]` takes one value or more, a
-`Literal` one of its choices, and a `bool` none. The fields of a dataclass are flags too, in a group of their
-own. `Annotated[str, "[NAME=]PATH"]` names the value in the help; `Annotated[int, AtLeast(1)]` bounds it. A
-paragraph "Example: COMMAND" of the docstring ends the help.
+A keyword-only parameter is a flag, any other a positional argument. `list[...]` takes one or more values, a
+`Literal` one of its choices, and a `bool` no value. The fields of a dataclass are flags too, in their own
+group. `Annotated[str, "[NAME=]PATH"]` sets the value's name in the help; `Annotated[int, AtLeast(1)]` limits
+it. A paragraph "Example: COMMAND" of the docstring is printed at the end of the help.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from docstring_parser.google import parse as parse_docstring
 Command = Callable[..., Any]
 Count = Annotated[int, AtLeast(1)]
 Named = Annotated[str, "[NAME=]PATH"]
-"""A path with the name that tables and figures call it by."""
+"""A path with its name in tables and figures."""
 
 
 def split_name(argument: str) -> tuple[str, str]:
-    """Name and source of `[NAME=]SOURCE`; the name is empty where there is none, as of a path that exists
-    and has an equals sign in it.
+    """Split `[NAME=]SOURCE` into name and source; the name is empty if absent, also for an existing path
+    that contains an equals sign.
 
     >>> split_name("ot=runs/best.ckpt"), split_name("hub:squad?a=b"), split_name("runs/a=1/best.ckpt")
     (('ot', 'runs/best.ckpt'), ('', 'hub:squad?a=b'), ('', 'runs/a=1/best.ckpt'))
@@ -47,8 +47,8 @@ def split_name(argument: str) -> tuple[str, str]:
 
 
 def flags(function: Command, defaults: Any = None, about: str = "") -> Iterator[tuple[Parameter, str, str]]:
-    """The flags of a function, or of a dataclass with other `defaults`, whose annotation is X for `X | None`;
-    each with its help, and with what its dataclass is about."""
+    """Yield the flags of a function, or of a dataclass with other `defaults` (`X | None` gives X), each with
+    its help and its dataclass's description."""
     documented = reversed(function.__mro__) if isinstance(function, type) else [function]
     items = [item for one in documented for item in parse_docstring(one.__doc__ or "").params]
     help_of = {item.arg_name: " ".join((item.description or "").split()) for item in items}
@@ -62,7 +62,7 @@ def flags(function: Command, defaults: Any = None, about: str = "") -> Iterator[
 
 
 def value_of(kind: Any) -> tuple[Any, str | None]:
-    """The type of one value of a flag of this type, and what the help calls it."""
+    """Return the type of one value of a flag of this type, and its name in the help."""
     kind = get_args(kind)[0] if get_origin(kind) is list else kind
     bare, *marks = get_args(kind) if get_origin(kind) is Annotated else [kind]
     usual = {int: "N", float: "X", Path: "PATH"}.get(bare)
@@ -72,7 +72,7 @@ def value_of(kind: Any) -> tuple[Any, str | None]:
 
 
 def call(function: Command, values: Mapping[str, Any]) -> Any:
-    """Call `function` with the values of its flags; others are ignored."""
+    """Call `function` with the values of its flags; other values are ignored."""
     given = {}
     for parameter, nested in _parameters(function):
         given[parameter.name] = call(parameter.annotation, values) if nested else values[parameter.name]
@@ -80,7 +80,7 @@ def call(function: Command, values: Mapping[str, Any]) -> Any:
 
 
 class HelpLayout(argparse.HelpFormatter):
-    """Help whose usage shows required flags only. Paragraphs are filled, examples stay as they are."""
+    """Help whose usage line shows required flags only. Paragraphs are filled; examples keep their layout."""
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
         shown = [action for action in actions if action.required or not action.option_strings]
@@ -96,7 +96,7 @@ class HelpLayout(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of the flags of `function`, and `--debug`; a mistake is reported in one line."""
+    """A parser for the flags of `function`, and `--debug`; a mistake is reported in one line."""
 
     def __init__(self, function: Command | None = None, **settings: Any) -> None:
         about, _, example = _about(function).partition("\n\nExample: ") if function else ("", "", "")
@@ -132,13 +132,13 @@ def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
 
 
 def run(function: Command, prog: str, argv: list[str] | None = None) -> int:
-    """Parse and call; returns the exit code of `guarded`."""
+    """Parse the arguments and call the function; return the exit code of `guarded`."""
     arguments = Parser(function, prog=prog).parse_args(argv)
     return guarded(lambda: call(function, vars(arguments)), arguments.debug)
 
 
 def guarded(action: Callable[[], Any], debug: bool = False) -> int:
-    """0, or 2 after one line on stderr for a ValueError or an OSError, which are raised with `debug`."""
+    """Return 0, or 2 after one line on stderr for a ValueError or an OSError, which `debug` raises."""
     try:
         action()
     except (ValueError, OSError) as error:
@@ -150,7 +150,7 @@ def guarded(action: Callable[[], Any], debug: bool = False) -> int:
 
 
 def one_line(error: Exception) -> str:
-    """What went wrong, and with which file."""
+    """Describe an error and the file that it concerns."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error)

@@ -1,4 +1,4 @@
-"""Text, in and out, and YAML."""
+"""Reading and writing of text; reading of YAML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def read_text(path: str | Path) -> str:
-    """The file's text; DataError for one that cannot be read or is not UTF-8."""
+    """Return the file's text; DataError if it cannot be read or is not UTF-8."""
     try:
         return read_bytes(path).decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -23,25 +23,25 @@ def read_text(path: str | Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file, or none; makes its folder."""
+    """Write the whole file or nothing; create its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_text(path) as file:
         file.write(text)
 
 
 def refuse_existing(*paths: Path | None, overwrite: bool) -> None:
-    """DataError for the first of the paths that is there, unless it may be replaced."""
+    """DataError for the first of the paths that exists, unless it may be overwritten."""
     for path in paths:
         if path is not None and path.exists() and not overwrite:
             raise DataError(f"{path}: already exists; choose another name or add --overwrite")
 
 
 def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) -> T:
-    """The content of a YAML file as `kind`; DataError names the file and the line or field."""
+    """Read a YAML file as `kind`; DataError names the file and the line or field."""
     text = read_text(path)
     try:
         value = yaml.load(text, loader)  # not libyaml's loader: it crashes on deeply nested lists
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: of a number or a date
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: from a number or a date
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]

@@ -1,16 +1,16 @@
-"""The error that every room raises for bad input."""
+"""The error that all packages raise for bad input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class DataError(ValueError):
-    """Bad input, told in one line: which file or record, which field, and what to do about it."""
+    """Bad input, described in one line: the file or record, the field, and what to do about it."""
 
 
 @contextmanager
 def as_data_error(what: str) -> Iterator[None]:
-    """Within, whatever a library raises becomes a DataError of one line: `what`, and the library's reason."""
+    """Within this context, any exception becomes a one-line DataError: `what`, and the original reason."""
     try:
         yield
     except DataError:

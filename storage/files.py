@@ -1,5 +1,5 @@
-"""Files whole: read at once, written under a temporary name and renamed, known by their digest. What is no
-ordinary file is refused, not waited for."""
+"""Whole files: read at once, written under a temporary name and renamed, identified by their digest. Pipes
+and devices are refused, not waited for."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from storage.errors import DataError
 
 MARKS = {b"\x1f\x8b": "compressed by gzip", b"PK\x03\x04": "a zip archive"}
 MARKS |= {b"\xff\xfe": "text in UTF-16", b"\xfe\xff": "text in UTF-16"}
-"""How files begin that cannot be read as they are."""
+"""First bytes of files in formats that cannot be read directly."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of writing that do not name the file."""
+"""Writing errors that do not name the file."""
 
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` for the block to write a file or a folder at, which then takes its name.
+    """Yield a temporary path next to `path`, where the block writes a file or a folder, and then rename it.
 
-    After an error, or a kill, whatever stood at `path` before is still there. The folder around must exist.
-    DataError: the place cannot be written, or the disk is full."""
+    After an error or a kill, `path` still has its earlier content. Its folder must exist.
+    DataError: the folder is not writable, or the disk is full."""
     path = Path(path)
     if not path.parent.is_dir():
         raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
@@ -42,7 +42,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         if temporary.is_dir() and path.exists():
             path.rename(older)
         temporary.replace(path)
-        with suppress(OSError):  # some network file systems cannot
+        with suppress(OSError):  # some network file systems do not support it
             sync(path.parent)
     except OSError as error:
         name = error.filename
@@ -54,7 +54,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
             older.rename(path)
         for leftover in (temporary, older):
             shutil.rmtree(leftover, ignore_errors=True)
-            with suppress(OSError):  # a read-only folder says so even where there is no such file
+            with suppress(OSError):  # in a read-only folder even if the file does not exist
                 leftover.unlink(missing_ok=True)
 
 
@@ -76,9 +76,8 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader]:
-    """An ordinary file, open for reading bytes; of a text without its byte order mark. DataError: it is not
-    there, cannot be read, is a folder, or a pipe or a device, whose end may never come; or it is in another
-    form than a text in UTF-8."""
+    """Open a regular file for reading bytes; for text, after its byte order mark. DataError: it is absent or
+    unreadable, a folder, or a pipe or device, which may never end; or text is not UTF-8."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
@@ -95,25 +94,25 @@ def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The file's bytes; DataError as in `open_file`."""
+    """Return the file's bytes; DataError as in `open_file`."""
     with open_file(path) as file:
         return file.read()
 
 
 def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
-    """What `torch.save` wrote: tensors (left on disk with `mmap`) and plain values; nothing in it is run.
-    DataError: the file is not there, is damaged, or holds other objects."""
+    """Read a `torch.save` file of tensors (left on disk with `mmap`) and plain values; no code in it is run.
+    DataError: the file is absent, damaged, or contains other objects."""
     import torch
 
     with open_file(path, text=False):
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-        except Exception as error:  # a dozen types, of which some advise to run what the file says
+        except Exception as error:  # a dozen types; some messages advise unsafe loading
             reason = f"damaged, or not written by interventune ({type(error).__name__})"
             raise DataError(f"{path}: no readable checkpoint: {reason}") from error
 
 
 def file_digest(path: str | Path) -> str:
-    """sha256 of a file's content."""
+    """Return the sha256 of a file's content."""
     with open_file(path, text=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

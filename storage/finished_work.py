@@ -1,12 +1,12 @@
-"""Finished pieces of long work, kept in a JSONL file: an interrupted run goes on and repeats nothing.
+"""Finished pieces of long work, stored in a JSONL file: an interrupted run resumes and repeats nothing.
 
     work = FinishedWork(Path("consistency.work.jsonl"))
     key = work_key(model=model.name, settings=model.settings, prompt=prompt)
     if key not in work:
         work.keep(key, generate(prompt))
 
-One line a piece, `{"key": ..., "answer": ...}`, appended past any buffer as it is done, so that a kill costs
-the piece that was under way. Floats come back as they were written, to the bit.
+One line per piece, `{"key": ..., "answer": ...}`, is appended unbuffered as soon as it is done, so that a
+kill loses only the piece in progress. Floats are restored exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.json_files import parse_json
 logger = logging.getLogger(__name__)
 
 _START = b'{"key": '
-"""What every line begins with: a piece of a line that does not is not ours to remove."""
+"""The start of every line: a partial line that begins differently is not removed."""
 
 
 class _Piece(TypedDict):
@@ -37,19 +37,18 @@ class _Piece(TypedDict):
 
 
 def work_key(**parts: Any) -> str:
-    """sha256 of all that a piece of work depends on (plain JSON values), in whatever order it is given."""
+    """Return a sha256 of everything that a piece of work depends on (plain JSON values), in any order."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 class FinishedWork(dict[str, Any]):
-    """Answers (plain JSON) by key. A last line of the file that was cut off while it was written is removed,
-    with a warning.
+    """Answers (plain JSON) by key. An incomplete last line of the file is removed, with a warning.
 
     Args:
-        path: the JSONL file, made with the first piece; None remembers for the lifetime of the object.
+        path: the JSONL file, created with the first piece; None stores answers in memory only.
 
     Raises:
-        DataError: a line is not one of such a file (the error names it), or cannot be read or written.
+        DataError: a line has another form (the error names it), or the file cannot be read or written.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -72,7 +71,7 @@ class FinishedWork(dict[str, Any]):
             self._append("\n")
 
     def keep(self, key: str, answer: Any) -> None:
-        """Keep a finished piece; DataError where it cannot be written."""
+        """Store a finished piece; DataError if it cannot be written."""
         self._append(json.dumps({"key": key, "answer": answer}) + "\n")
         self[key] = answer
 

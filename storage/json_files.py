@@ -1,10 +1,10 @@
-"""JSON in, parsed and checked against a type, with errors that a user can act on.
+"""JSON input, parsed and checked against a type, with errors that a user can act on.
 
     document = load_json("advice.json", dict[str, list[str]])
     for where, row in json_lines("rows.jsonl", Row):      # a TypedDict or a dataclass
 
-The type is the whole check: a missing field, a number where a text belongs, or a value that a `Literal` does
-not list is a DataError that names the file, the line and the field.
+The type is the only check: a missing field, a number instead of text, or a value that a `Literal` does not
+list raises a DataError that names the file, the line and the field.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from storage.files import open_file, read_bytes
 
 T = TypeVar("T", default=Any)
 ANY: Any = object
-"""To pydantic a type of all values."""
+"""For pydantic, a type that accepts all values."""
 
 
 def load_json(path: str | Path, kind: type[T] = ANY) -> T:
-    """The content of a JSON file as `kind`; DataError names the file and the field."""
+    """Read a JSON file as `kind`; DataError names the file and the field."""
     return parse_json(read_bytes(path), kind, str(path))
 
 
 def json_lines(path: str | Path, kind: type[T] = ANY, *, expected: str = "") -> Iterator[tuple[str, T]]:
-    """(`PATH, line NUMBER`, value) for every line that is not empty, as it is read. Where there must be one,
-    `expected` names its fields in the error."""
+    """Yield (`PATH, line NUMBER`, value) for every line that is not empty. If the file must have at least
+    one, `expected` names its fields in the error."""
     empty = True
     with open_file(path) as file:
         for number, line in enumerate(file, 1):
@@ -43,7 +43,7 @@ def json_lines(path: str | Path, kind: type[T] = ANY, *, expected: str = "") -> 
 
 
 def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
-    """The (key, value) pairs of one large JSON object, in the file's order, holding one value at a time."""
+    """Yield the (key, value) pairs of one large JSON object, in file order, holding one value at a time."""
     import ijson
 
     with open_file(path) as file:
@@ -54,19 +54,19 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
 
 
 def parse_json(text: bytes, kind: type[T], where: str) -> T:
-    """A JSON text as `kind`: no number from a text, no whole number from a truth value or a fraction.
-    DataError: not JSON, or not of this kind; begins with `where`."""
+    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to integers.
+    DataError, beginning with `where`: not JSON, or not of this kind."""
     return _checked(text, kind, where, as_json=True)
 
 
 def check(value: Any, kind: type[T], where: str) -> T:
-    """A value that was parsed already, such as a row of a typed table, as `kind`; DataError as above."""
+    """Check a parsed value, such as a row of a typed table, against `kind`; DataError as in `parse_json`."""
     return _checked(value, kind, where, as_json=False)
 
 
 @cache
 def _adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter  # 0.15 s, which --help does not have
+    from pydantic import TypeAdapter  # takes 0.15 s, too long for --help
 
     return TypeAdapter(kind)
 
@@ -78,7 +78,7 @@ def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
         return adapter.validate_json(value, strict=True) if as_json else adapter.validate_python(value)
     except ValueError as error:
         first = cast(Any, error).errors(include_url=False)[0]
-    if first["type"] == "value_error":  # the record's own check
+    if first["type"] == "value_error":  # from the record's own check
         raise DataError(f"{where}: {first['ctx']['error']}")
     if first["type"] == "json_invalid":
         raise DataError(f"{where}: not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
@@ -89,7 +89,7 @@ def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
 
 
 def plain_json(value: Any) -> Any:
-    """The same with NaN and infinities as None, and tuples as lists: what strict JSON can hold."""
+    """Convert to strict JSON: NaN and infinities become None, tuples lists."""
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value, inf_nan_mode="null")

@@ -1,4 +1,4 @@
-"""Where numbers come from: the code's revision and the versions of libraries."""
+"""Provenance of numbers: the code's revision and the versions of libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "dataset
 
 
 def revision() -> str:
-    """The commit of the checkout, with `+` behind it where files differ from it; empty outside a checkout."""
+    """Return the checkout's commit, followed by `+` if files differ; empty outside a checkout."""
     git = partial(subprocess.check_output, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True)
     try:
         return git(["git", "rev-parse", "HEAD"]).strip() + "+" * bool(git(["git", "status", "--porcelain"]))
@@ -21,8 +21,8 @@ def revision() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that numbers depend on, as far as they are there."""
-    from importlib.metadata import PackageNotFoundError, version  # a tenth of a second, when it is wanted
+    """Return the versions of Python and of the installed libraries that numbers depend on."""
+    from importlib.metadata import PackageNotFoundError, version  # takes a tenth of a second
 
     found = {"python": platform.python_version()}
     for name in PACKAGES:

@@ -27,7 +27,7 @@ COMMANDS = ("fit", "validate", "test", "predict", "sweep", "select")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; a user's mistake is one line on stderr and exit code 2."""
+    """Run a command; a user's mistake prints one line on stderr and returns exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments[0] if arguments else "--help"
     if command in ("-h", "--help"):
@@ -43,16 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """The commands of Lightning. `--debug` shows where in the code an error arose."""
+    """Run a Lightning command. `--debug` prints the traceback of an error."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        checked_configs(arguments)  # before what takes seconds to import
+        checked_configs(arguments)  # before slow imports
         from training.cli import main as train
 
         train(arguments)
     except Exception as error:
-        # By name: what is raised by Lightning's and our modules is known once they are imported.
+        # By name: exceptions of Lightning and of our modules are only known once imported.
         code = {"MisconfigurationException": 2, "DivergedError": 1}.get(type(error).__name__)
         if debug or (code is None and not isinstance(error, ValueError | OSError)):
             raise

@@ -43,7 +43,7 @@ LAYOUT = type("Layout", (HelpLayout, DefaultHelpFormatter), {})
 
 
 class WholeWords(LightningArgumentParser):
-    """A parser that takes no misspelt flag for an abbreviation of another; and so those of nested classes."""
+    """A parser that rejects abbreviated flags, and passes this on to nested parsers."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
@@ -53,7 +53,7 @@ class InterventuneCLI(LightningCLI):
     """Lightning's command line with the top-level keys `backbone`, `run` and `checkpoint`."""
 
     resumed_step: int | None = None
-    """Where the run goes on with `--ckpt_path last` or `auto`: 0 in a folder without a checkpoint."""
+    """The step from which `--ckpt_path last` or `auto` resumes: 0 in a folder without a checkpoint."""
     folder_lock: FileLock | None = None
 
     def __init__(self, args: list[str]) -> None:
@@ -62,7 +62,7 @@ class InterventuneCLI(LightningCLI):
         self.shown = configured(args) if self.command and {"-h", "--help"} & {*args} else {}
         model, data = (named_class(self.shown, section) for section in ("model", "data"))
         # base.yaml comes first, so that every other file overrides it. (default_config_files would be checked
-        # on their own, without the required backbone.)
+        # separately, without the required backbone.)
         more = ["--help"] if self.shown else ["--config", str(CONFIGS / "base.yaml"), *args[at:]]
         super().__init__(
             model or FineTuning,
@@ -79,12 +79,12 @@ class InterventuneCLI(LightningCLI):
         )
 
     def subcommands(self) -> dict[str, set[str]]:
-        """The wanted subcommand alone, where one is: each costs a quarter of the parser's time."""
+        """Return only the requested subcommand, if any: each takes a quarter of the parser's time."""
         every = LightningCLI.subcommands()
         return {self.command: every[self.command]} if self.command else every
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Declare the keys, and link the backbone to all who need it."""
+        """Declare the keys, and link the backbone to everything that needs it."""
         parser.add_argument("--backbone", type=Backbone, required=True)
         parser.add_argument("--run", type=Run, default=Run())
         model = "model.init_args" if self.subclass_mode_model else "model"
@@ -116,37 +116,37 @@ class InterventuneCLI(LightningCLI):
             raise ValueError(f"seed_everything: takes 0 to {2**32 - 1}")
 
     def before_instantiate_classes(self) -> None:
-        """Settle seeds, the run's folder and the precision."""
-        # Late, because printing a configuration does without it.
+        """Set seeds, the run's folder and the precision."""
+        # Imported here, because printing a configuration does not need it.
         from transformers.utils.logging import disable_progress_bar
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        disable_progress_bar()  # of reading weights, a blink
+        disable_progress_bar()  # reading weights takes only a moment
         config = self.config[self.command]
         if "verbose" in config:
-            config.verbose = False  # our lines instead of Lightning's
+            config.verbose = False  # replaced by this project's messages
         follow_seed(config, int(config.get("seed_everything") or 0))
         self.settle_folder(config)
         choose_precision(config)
 
     def settle_folder(self, config: Any) -> None:
-        """A new folder, or the latest run that can go on."""
+        """Choose a new folder, or the latest run that can resume."""
         run, wanted = Run(**vars(config.run)), config.get("ckpt_path")
         if wanted not in ("last", "auto"):
             run.refuse_taken()
         elif (last := run.last_checkpoint()) is not None:
             config.ckpt_path, config.run.version = str(last), last.parent.parent.name
-            # From here on its last checkpoint will not change.
+            # From here on no other process changes its last checkpoint.
             self.folder_lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
             self.resumed_step = inspect(str(last)).step
         elif wanted == "last" or self.command != "fit":
             where = run.home / (run.version or "*")
             raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
-        else:  # a folder that a run left before its first checkpoint is started over
+        else:  # a folder without a checkpoint is restarted
             config.ckpt_path, self.resumed_step = None, 0
 
     def after_fit(self) -> None:
-        """Where the run is, and what best.ckpt was chosen by."""
+        """Report the run's folder, and the metric that best.ckpt was chosen by."""
         if folder := self._written():
             monitor, found = self.config[self.command].checkpoint.monitor, self.trainer.callback_metrics
             chosen = f", {monitor} {float(found[monitor]):.4g}" if monitor in found else ""
@@ -170,9 +170,9 @@ class InterventuneCLI(LightningCLI):
         return None if silent else self.trainer.loggers[0].log_dir
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer. ValueError in one line where a constructor refuses an option, or the
+        """Build model, data and trainer. ValueError in one line if a constructor rejects an option, or the
         checkpoint is of another model."""
-        # What Lightning takes for hyper-parameters; its own dump would check all values a second time.
+        # Lightning's hyper-parameters; its own dump would check all values a second time.
         how = {"format": "yaml", "skip_link_targets": False, "skip_unset": False, "skip_validation": True}
         self.config_dump = yaml.safe_load(self.parser.dump(self.config, **how))[self.command]
         try:
@@ -187,26 +187,26 @@ class InterventuneCLI(LightningCLI):
                 raise ValueError(f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it")
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """The run's loggers beside those of the user; checkpoints written whole; our own `fsdp`."""
+        """Add the run's loggers to the user's, atomic checkpoints, and this project's `fsdp`."""
         config, configured = self.config[self.command], self.config_init[self.command].trainer
         run = Run(**vars(config.run))
         loggers = [logger for logger in _listed(configured.logger) if isinstance(logger, Logger)]
         kwargs["logger"] = [*run.loggers(self.resumed_step), *loggers]
         kwargs["plugins"] = [*_listed(configured.plugins), AtomicCheckpointIO()]
         if config.trainer.strategy == "fsdp":
-            from training.strategies import FullyShardedStrategy  # half a second that only it needs
+            from training.strategies import FullyShardedStrategy  # takes half a second, needed only here
 
             kwargs["strategy"] = FullyShardedStrategy()
-            kwargs["inference_mode"] = False  # tensors made there could not be part of a graph later
+            kwargs["inference_mode"] = False  # inference tensors cannot be part of a graph later
         callbacks = _listed(configured.callbacks)
         if config.trainer.enable_progress_bar is not False:
-            # Each refresh shows a loss, for which a GPU has to stop: as often as curves are written, no more.
+            # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are written.
             bar = TQDMProgressBar(refresh_rate=config.trainer.log_every_n_steps or 10)
             callbacks += [bar] * all(not isinstance(callback, ProgressBar) for callback in callbacks)
         seed = BatchSeed(int(config.get("seed_everything") or 0))
         kwargs["callbacks"] = [*callbacks, FiniteLoss(), Watched(), seed]
         trainer = super().instantiate_trainer(**kwargs)
-        # After ModelCheckpoint, so that what it chose is in last.ckpt.
+        # After ModelCheckpoint, so that last.ckpt includes its choice.
         trainer.callbacks.append(
             LastCheckpoint(every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes)
         )
@@ -214,8 +214,8 @@ class InterventuneCLI(LightningCLI):
 
 
 def choose_precision(config: Any) -> None:
-    """`auto` becomes what the run had before, or the faster one. With adapters `bf16-true` rounds the frozen
-    weights alone: what is trained would lose most steps of a small learning rate to rounding."""
+    """Replace `auto` by the run's earlier precision, or the faster one. With adapters, `bf16-true` rounds
+    only the frozen weights: trained weights would lose most steps of a small learning rate to rounding."""
     backbone, precision = config.backbone, str(config.trainer.precision)
     if precision == "auto":
         environment = Path(config.get("ckpt_path") or "").parent.parent / "environment.json"
@@ -234,7 +234,7 @@ def choose_precision(config: Any) -> None:
 
 
 def follow_seed(config: Any, seed: int) -> None:
-    """Give every seed of model and data that is null the run's, in place."""
+    """Set every seed of model and data that is null to the run's, in place."""
     for section in ("model", "data"):
         options = config.get(f"{section}.init_args") or {}
         for key, value in list(options.items()):
@@ -253,12 +253,12 @@ def main(args: Sequence[str] | None = None) -> InterventuneCLI:
 
 
 def all_steps(arguments: list[str]) -> list[str]:
-    """The arguments; a number of steps among them is taken whole, however few epochs a file names.
+    """Return the arguments; a number of steps among them overrides the number of epochs in a file.
 
     >>> all_steps(["fit", "--trainer.max_steps=300"])
     ['fit', '--trainer.max_steps=300', '--trainer.max_epochs=-1']
     """
-    # Whether a number of epochs comes from a file, the parsed configuration does not say.
+    # The parsed configuration does not say whether a number of epochs comes from a file.
     words = " ".join(arguments)
     alone = re.search(r" --trainer\.max_steps[= ]\d", words) and "--trainer.max_epochs" not in words
     return [*arguments, "--trainer.max_epochs=-1"] if alone else arguments
@@ -266,16 +266,16 @@ def all_steps(arguments: list[str]) -> list[str]:
 
 NOISE = re.compile(
     "does not have many workers|pin_memory|across ranks is zero|smaller than the logging interval"
-    "|Experiment logs directory"  # ours to keep, see keep_curves
+    "|Experiment logs directory"  # handled by keep_curves
     "|args parameter is intended to run from within Python|`isinstance.treespec, LeafSpec.` is deprecated"
     "|recommended to use .self.log.*sync_dist"  # metrics are summed
     "|`weights_only` was not set|litlogger"
 )
-"""What Lightning says and nobody has asked for."""
+"""Messages of Lightning that do not help users."""
 
 
 def quiet() -> None:
-    """Keep the screen for what the user asked for."""
+    """Silence log messages and warnings that the user does not need."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     warnings.filterwarnings("ignore", f".*({NOISE.pattern})")
     for name in ("trainer.connectors.checkpoint_connector", "utilities.rank_zero"):

@@ -1,4 +1,4 @@
-"""Shipped configurations by name, keys that stand twice, and jsonargparse's errors in one line."""
+"""Shipped configurations by name, duplicate keys, and jsonargparse's errors in one line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BOILERPLATE = re.compile(
     r"Does not validate|Subtypes:|Errors:|Given value|Problem with given class_path|Parser key|Subclass types"
     r"|a class path \(str\)|a dict with|Not a valid subclass|Expected a path|Expected a NoneType"
 )
-"""Lines of jsonargparse's errors that say neither which key nor what is wrong with it."""
+"""Lines of jsonargparse's errors that contain neither the key nor the problem."""
 
 
 class UniqueKeys(yaml.SafeLoader):
-    """A loader that refuses a key that stands twice in an object, of which the last would win in silence."""
+    """A loader that rejects duplicate keys of an object, of which the last would win silently."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value]
@@ -33,8 +33,8 @@ class UniqueKeys(yaml.SafeLoader):
 
 
 def checked_configs(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--config=FILE` for every configuration, also one that is named. ValueError: no such
-    file or shipped configuration, or a file that is no YAML object, with the line.
+    """Return the arguments with `--config=FILE` for every configuration, including named ones. ValueError,
+    with the line: no such file or shipped configuration, or a file that is not a YAML object.
 
     >>> [Path(argument).name for argument in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
     ['fit', 'squad.yaml', 'bert_base.yaml']
@@ -51,7 +51,7 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
 
 
 def shipped(name: str, *folders: str) -> Path:
-    """A file, or the configuration of that name in folders of configs/. ValueError where neither is there."""
+    """Return a file, or the configuration of that name in folders of configs/; ValueError without either."""
     if Path(name).exists():
         return Path(name)
     files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
@@ -63,7 +63,7 @@ def shipped(name: str, *folders: str) -> Path:
 
 
 def shortened(message: str) -> str:
-    """An error of jsonargparse without the alternatives that were not meant: the key, and what is wrong.
+    """Shorten an error of jsonargparse to the key and its problem, without irrelevant alternatives.
 
     >>> shortened('''Parser key "model":
     ...   Does not validate against any of the Union subtypes
@@ -78,7 +78,7 @@ def shortened(message: str) -> str:
     message = re.sub(r"<class '(\w+)'>", r"\1", message.replace("typing.Literal", "choice of "))
     key = ""
     for name in re.findall(r'Parser key "([^"]+)"', message):
-        if not f".{key}".endswith(f".{name}"):  # some repeat what is above them
+        if not f".{key}".endswith(f".{name}"):  # some repeat the parent key
             key = name if not key or name.startswith(f"{key}.") else f"{key}.{name}"
     if not key and "\n" not in message:
         return message

@@ -1,4 +1,4 @@
-"""The help of `interventune train fit|validate|test|predict`, for the classes that configurations name."""
+"""The help of `interventune train fit|validate|test|predict`, for the classes named in configurations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESUME = "Checkpoint to use, in `fit` to resume: a path, `last`, or `auto` (the 
 
 
 def configured(arguments: Sequence[str]) -> Sections:
-    """What base.yaml and the files of --config set, by section; `class_path` is a class of model or data."""
+    """Return the settings of base.yaml and the --config files, by section; `class_path`: of model or data."""
     sections: Sections = defaultdict(dict)
     named = [word.removeprefix("--config=") for word in arguments if word.startswith("--config=")]
     for path in (CONFIGS / "base.yaml", *named):
@@ -35,19 +35,19 @@ def configured(arguments: Sequence[str]) -> Sections:
 
 
 def named_class(sections: Sections, section: str) -> Any:
-    """The class of model or data, None if none is named."""
+    """Return the class of model or data; None if none is named."""
     with suppress(KeyError, ImportError, AttributeError, ValueError):
         return resolve_name(sections[section]["class_path"])
 
 
 def describe(parser: Any, command: str, sections: Sections) -> None:
-    """Complete the help of a command: defaults are what configurations set, Lightning's flags come last."""
+    """Complete the help of a command: show configured values as defaults, and Lightning's flags last."""
     names = (sorted(path.stem for path in (CONFIGS / x).glob("*.yaml")) for x in ("experiments", "backbones"))
     parser.usage = f"interventune train {command} -c EXPERIMENT -c BACKBONE [--KEY=VALUE ...]"
     parser.epilog = END.format(*map(", ".join, names), command)
     parser._option_string_actions["--ckpt_path"].help = RESUME
     for key, value in [(f"{x}.{name}", value) for x in sections for name, value in sections[x].items()]:
-        with suppress(KeyError):  # no flag
+        with suppress(KeyError):  # not a flag
             parser.set_defaults({key: value})
     groups = parser._action_groups
     groups.remove(parser._links_group)

@@ -1,4 +1,4 @@
-"""Which precision is the faster one on this machine."""
+"""The faster precision on this machine."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Trainer(pl.Trainer):
 def faster_precision() -> str:
     """`bf16-mixed` on a GPU that has it; on a CPU the faster of `32-true` and `bf16-mixed`.
 
-    Processors without matrix units for bfloat16 convert it, and take twice as long. Processes that Lightning
-    starts take what the first one found; those of torchrun and SLURM, which cannot know it, take float32.
+    Processors without matrix units for bfloat16 convert it, and take twice as long. Processes started by
+    Lightning use the first one's choice; those of torchrun and SLURM, which cannot know it, use float32.
     """
     if torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported() else "32-true"
@@ -41,7 +41,7 @@ def faster_precision() -> str:
 
 
 def products_per_second(dtype: torch.dtype, seconds: float = 0.1) -> float:
-    """Forward and backward products of a linear layer, of rows as a small batch has them."""
+    """Measure forward and backward products of a linear layer, with the rows of a small batch."""
     layer = torch.nn.Linear(768, 768, dtype=dtype)
     rows = torch.ones(1024, 768, dtype=dtype, requires_grad=True)
     layer(rows).sum().backward()

@@ -1,5 +1,5 @@
-"""Where a run is kept: its folder, which no other process shares, the checkpoint that it goes on from, its
-loggers, and metrics.csv, the curves that survive a resume and a kill."""
+"""A run's folder, which no other process shares, the checkpoint that it resumes from, its loggers, and
+metrics.csv, the curves, which survive a resume and a kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from storage.documents import write_text
 
 LET_GO_S = 10.0
-"""How long the workers of a run that was killed may hold its folder."""
+"""Maximum time for which the workers of a killed run may hold its folder."""
 
 
 @dataclass(kw_only=True)
@@ -55,12 +55,12 @@ class Run:
         return Path(self.root) / self.name
 
     def last_checkpoint(self) -> Path | None:
-        """`last.ckpt` of this version, or of the one that was written to last; None: there is none."""
+        """Return `last.ckpt` of this version, or of the one written to last; None if there is none."""
         checkpoints = self.home.glob(f"{glob.escape(self.version) or '*'}/checkpoints/last.ckpt")
         return max(checkpoints, key=lambda path: path.stat().st_mtime, default=None)
 
     def refuse_taken(self) -> None:
-        """ValueError where another run lies in this version's folder."""
+        """ValueError if this version's folder contains another run."""
         if self.version and (self.home / self.version / "config.yaml").exists():
             raise ValueError(
                 f"run.version: {self.home / self.version} holds another run; choose another version, or "
@@ -68,9 +68,9 @@ class Run:
             )
 
     def lock(self, *, wait: float = 0.0) -> FileLock | None:
-        """Make and lock the folder of this version: while the lock is referred to and this process lives, no
-        other one writes there. None in all processes but the first. ValueError where another process has it,
-        and still after `wait` seconds."""
+        """Create and lock the folder of this version: while this process lives and refers to the lock, no
+        other one writes there. None in all processes but the first. ValueError if another process still holds
+        it after `wait` seconds."""
         if rank_zero_only.rank:
             return None
         folder = self.home / self.version
@@ -86,7 +86,7 @@ class Run:
         return lock
 
     def new_version(self) -> str:
-        """Make the folder of the next free `version_N`, which no other process can make too."""
+        """Create the folder of the next free `version_N`; no other process can create the same one."""
         self.home.mkdir(parents=True, exist_ok=True)
         taken = (path.name.removeprefix("version_") for path in self.home.glob("version_*"))
         for number in count(1 + max((int(name) for name in taken if name.isdecimal()), default=-1)):
@@ -96,8 +96,8 @@ class Run:
         raise AssertionError
 
     def loggers(self, resumed_step: int | None = None) -> list[Logger]:
-        """The run's own loggers, the first of which names its folder. `resumed_step` is the step that it goes
-        on from there; None starts a new run."""
+        """Return the run's own loggers, the first of which names its folder. `resumed_step` is the step from
+        which it resumes; None starts a new run."""
         curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
@@ -107,7 +107,7 @@ class Run:
 
 class CurveLogger(CSVLogger):
     """metrics.csv with a line `step,epoch,metric,value` for every value, in a folder that this process has
-    locked. Lines are appended, so that a kill costs none; a run that goes on drops those from its step on."""
+    locked. Lines are appended, so a kill loses none; a resumed run drops those from its step on."""
 
     def __init__(self, run: Run, resumed_step: int | None) -> None:
         super().__init__(run.root, name=run.name)
@@ -117,7 +117,7 @@ class CurveLogger(CSVLogger):
 
     @property
     def version(self) -> str:
-        """The folder's name; when first asked, the first process makes and locks it. It tells the others."""
+        """The folder's name; on first use, the first process creates and locks it, and tells the others."""
         if rank_zero_only.rank:
             return self.run.version or "version_of_the_first_process"
         if self.folder is None:
@@ -141,18 +141,18 @@ class CurveLogger(CSVLogger):
 
     @rank_zero_only
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
-        """config.yaml has them."""
+        """Do nothing: config.yaml has them."""
 
     def save(self) -> None:
-        """All lines are written."""
+        """Do nothing: all lines are already written."""
 
     @property
     def experiment(self) -> Any:
-        """Nothing: Lightning's writer would remove the file of a run that goes on."""
+        """None: Lightning's writer would delete the file of a resumed run."""
 
 
 def keep_curves(path: Path, step: int) -> None:
-    """Drop the lines of a metrics.csv from `step` on, and a last one that a kill cut off."""
+    """Drop the lines of a metrics.csv from `step` on, and an incomplete last one."""
     if path.exists():
         lines = path.read_text().splitlines(keepends=True)
         kept = [line for line in lines[1:] if line.endswith("\n") and int(line.partition(",")[0]) < step]

@@ -1,4 +1,4 @@
-"""`--trainer.strategy=fsdp`: parameters, gradients and optimizer states shared out over all processes.
+"""`--trainer.strategy=fsdp`: parameters, gradients and optimizer states sharded over all processes.
 
 Lightning's ModelParallelStrategy with torch's `fully_shard` (FSDP2), which also runs on CPUs. A checkpoint is
 the same one file as from any other strategy. Evaluation needs room for the whole model on every device.
@@ -27,14 +27,14 @@ WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def shard(module: pl.LightningModule, mesh: Any) -> None:
-    """Shard every layer of the encoder over a one-dimensional mesh, then what is around them; in place.
+    """Shard every layer of the encoder over a one-dimensional mesh, then the remaining modules; in place.
 
-    A layer is cut on its device before the next one follows: no device ever holds the whole model."""
+    A layer is sharded on its device before the next one follows, so no device ever holds the whole model."""
     for layer in encoder_layers(module.model.encoder):
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
     for name in ("training_step", "validation_step", "test_step", "predict_step"):
-        # What collects the parameters hangs on forward(), and Lightning calls these.
+        # Sharding hooks into forward(), but Lightning calls these.
         register_fsdp_forward_method(module, name)
 
 
@@ -45,8 +45,8 @@ def encoder_layers(encoder: nn.Module) -> list[nn.Module]:
 
 
 class FullyShardedStrategy(ModelParallelStrategy):
-    """Data parallel over all processes, with checkpoints of one file. Optimizer states are numbered as by the
-    optimizer; Lightning goes by the order in the module, which differs where there are two groups."""
+    """Data parallel over all processes, with single-file checkpoints. Optimizer states are numbered in the
+    optimizer's order; Lightning uses the module's order, which differs if there are two groups."""
 
     model: Any
 
@@ -55,7 +55,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     @property
     def lightning_restore_optimizer(self) -> bool:
-        """Lightning hands over optimizer states as for any other strategy."""
+        """Let Lightning pass optimizer states as for any other strategy."""
         return True
 
     def setup_environment(self) -> None:
@@ -64,7 +64,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().setup_environment()
 
     def optimizer_state(self, optimizer: Optimizer | LightningOptimizer) -> dict[str, Any]:
-        """The optimizer's own state with whole tensors on the CPU, on the first process. All take part."""
+        """Return the optimizer's own state with whole tensors on the first process's CPU. Collective."""
         plain = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
         state: dict[str, Any] = get_optimizer_state_dict(self.model, plain, options=WHOLE)
         if not self.is_global_zero:
@@ -73,7 +73,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         return _renamed(state, {name: number for number, name in enumerate(names)})
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """Whole weights on the first process, without those that a checkpoint of an adapter leaves out."""
+        """Return whole weights on the first process, without those that an adapter's checkpoint omits."""
         alone = bool(self.model.model.adapter.get("base"))
         options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=alone)
         return dict(get_model_state_dict(self.model, options=options))
@@ -104,9 +104,9 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
 
 def collect(model: nn.Module) -> None:
-    """Let every process hold all parameters: then processes may have different numbers of batches."""
+    """Gather all parameters on every process, so that processes may have different numbers of batches."""
     units = _units(model)
-    for root in units[:1]:  # which torch wants to be entered before its parts
+    for root in units[:1]:  # torch requires it before its parts
         root.enter = lambda: None
         register_fsdp_forward_method(root, "enter")
         root.enter()
@@ -117,7 +117,7 @@ def collect(model: nn.Module) -> None:
 
 
 def release(model: nn.Module) -> None:
-    """Let every process hold its own share again."""
+    """Keep only its own shard on every process again."""
     units = _units(model)
     for unit in units:
         unit.set_reshard_after_forward(unit is not units[0], recurse=False)

@@ -1,5 +1,6 @@
-"""Multiple-choice questions, tokenised, as batches of questions with equally many choices: every choice is a
-row of its own, paired with the prompt; of a decoder all stand behind their prompt in one row.
+"""Multiple-choice questions, tokenised, in batches of questions with equal numbers of choices. For
+encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and all choices
+after it.
 
 Shape letters: Q questions, N rows (choices), B questions of a batch, C choices, E first and last token.
 """
@@ -48,7 +49,7 @@ class ChoiceEncoding:
     chat: Literal["auto", "never"] = "auto"
 
     def of_decoder(self, architecture: str) -> Encoding:
-        """The same, as all checkpoints of decoders have it."""
+        """Return the text encoding stored in checkpoints of decoders, with these settings."""
         return Encoding(max_length=self.max_length, prompts=Prompts(chat=self.chat)).resolved(architecture)
 
 
@@ -56,18 +57,18 @@ class ChoiceBatch(NamedTuple):
     """Multiple-choice questions with the same number of choices C."""
 
     inputs: Inputs
-    """Each (B, C, T); of a decoder (B, 1, T)."""
+    """Each (B, C, T); for a decoder (B, 1, T)."""
     label_B: Tensor
     unknown_B: Tensor
-    """True where the label says that the text does not tell, and the other choices are to be alike."""
+    """True where the label is "unknown" and training should equalise the other choices."""
     candidate_BCE: Tensor | None
-    """Of a decoder: first and last token of each choice after the prompt."""
+    """For a decoder: first and last token of each choice after the prompt."""
     example_B: Tensor
     """Index of the question in its data set."""
 
 
 class ChoiceSet(Dataset):
-    """Questions, tokenised; indexed by the questions of a batch, which have equally many choices."""
+    """Tokenised questions, indexed by the questions of a batch (equal numbers of choices)."""
 
     family = "choices"  # in the keys of metrics
 
@@ -78,10 +79,10 @@ class ChoiceSet(Dataset):
         self.rows = list(encode_choices(questions, tokenizer, encoding, architecture))
         self.multiple = encoding.max_length if encoding.padding == "parity" else PAD_TO
         self.counts = np.array([len(question.choices) for question in questions], np.int64)
-        """Choices of every question."""
+        """Number of choices of every question."""
         longest = [max(len(row.input_ids_T) for row in rows) for rows in self.rows]
         self.lengths = np.array(longest, np.int64)
-        """Tokens of the longest row of every question."""
+        """Length of the longest row of every question, in tokens."""
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -101,7 +102,7 @@ class ChoiceSet(Dataset):
         )
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
-        """Every question once, longest first, with others of as many choices."""
+        """Batch every question once, longest first, with equal numbers of choices."""
         return [
             [of_count[i] for i in batch]
             for count, of_count in by_count(self.counts).items()
@@ -110,7 +111,7 @@ class ChoiceSet(Dataset):
 
 
 def by_count(counts: Iterable[int]) -> dict[int, list[int]]:
-    """Indices of the questions by their numbers of choices, both in ascending order."""
+    """Group question indices by number of choices, both in ascending order."""
     every = np.asarray(counts)
     return {int(count): np.flatnonzero(every == count).tolist() for count in np.unique(every)}
 
@@ -118,11 +119,11 @@ def by_count(counts: Iterable[int]) -> dict[int, list[int]]:
 def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> Iterator[list[EncodedRow]]:
-    """The rows of every question: one for each choice; of a decoder a single one, with the `spans` of all.
+    """Yield the rows of every question: one per choice; for a decoder, a single one with the `spans` of all.
 
-    An empty prompt stays an empty first segment: `<s></s></s> choice </s>`. RoBERTa gets a space before each
-    text that is not empty and does not begin with one, as in the middle of a sentence. DataError: a decoder's
-    row is too long."""
+    An empty prompt remains an empty first segment: `<s></s></s> choice </s>`. For RoBERTa, each non-empty
+    text without a leading space gets one, as in the middle of a sentence. DataError if a decoder's row is too
+    long."""
     if architecture in DECODERS:
         prompts = []
         for question in questions:

@@ -1,7 +1,7 @@
-"""What the three DataModules share: named evaluation sets for every stage, the loaders of all sets, and what
-goes on in the middle of an epoch.
+"""The base of the three DataModules: named evaluation sets for every stage, loaders for all sets, and
+resuming within an epoch.
 
-Every order is a pure function of (seed, epoch, number of ranks), the same on all ranks; rank r of W takes
+Every order is a pure function of (seed, epoch, number of ranks), equal on all ranks; rank r of W takes
 batches r, r + W, ...
 """
 
@@ -31,17 +31,17 @@ from storage.errors import DataError
 from storage.files import file_digest
 
 MAIN = "main"
-"""The name of a set whose metric keys carry no set name."""
+"""The set whose metric keys omit the set name."""
 
 POOL = 50
-"""Batches within which lengths are sorted."""
+"""Number of batches in a pool that is sorted by length."""
 
 Draw = Callable[[np.random.Generator], list[Any]]
-"""Makes all batches of an epoch, as indices, out of a random generator; as many in every epoch."""
+"""Draws all batches of an epoch, as indices, from a random generator; their number is constant."""
 
 
 class TrainBatch(NamedTuple):
-    """What one optimisation step sees; each part may be absent."""
+    """The input of one optimisation step; each part may be absent."""
 
     groups: GroupBatch | None = None
     qa: QABatch | None = None
@@ -75,7 +75,7 @@ class TrainSet(Dataset):
 
 
 class TextDataModule(pl.LightningDataModule):
-    """Data. The base of all DataModules; a subclass makes sets of its sources and orders training batches.
+    """Data. The base of all DataModules; subclasses make sets from their sources and order training batches.
 
     Args:
         tokenizer: Hub name, folder, or `stories`; set by the backbone.
@@ -86,9 +86,9 @@ class TextDataModule(pl.LightningDataModule):
     """
 
     kinds: tuple[str, ...]
-    """What evaluation sets may hold: `qa` where `data.val_qa` names some."""
+    """Kinds of evaluation sets: `qa` for those in `data.val_qa`, for example."""
     encoding: Any
-    """How text becomes rows of tokens: a dataclass."""
+    """Options by which text becomes rows of tokens: a dataclass."""
     warned = False
 
     def __init__(
@@ -101,7 +101,7 @@ class TextDataModule(pl.LightningDataModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        # A small evaluation set may have fewer batches than there are processes; no process pads it.
+        # A small evaluation set may have fewer batches than there are processes, and is not padded for it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
         self.eval_batch_size, self.seed = eval_batch_size, seed or 0
@@ -115,21 +115,21 @@ class TextDataModule(pl.LightningDataModule):
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
     def named(self, train: Sequence[str], *named: Mapping[str, str] | None) -> dict[str, dict[str, str]]:
-        """Named sources of `val`, `test` and `predict`, by stage; these and `train` join `sources`."""
+        """Return named sources of `val`, `test` and `predict`, by stage, and add all to `sources`."""
         by_stage = dict(zip(("val", "test", "predict"), (dict(each or {}) for each in named), strict=True))
         self.sources += [*train, *chain(*(each.values() for each in by_stage.values()))]
         return by_stage
 
     @abstractmethod
     def make_train_set(self) -> tuple[Dataset | None, Draw | None]:
-        """Read, or find prepared, what is trained on, and what draws its batches; None without any."""
+        """Read the training set, or find it prepared, with its batch order; None without any."""
 
     @abstractmethod
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """The same for the sets of `val`, `test` or `predict`."""
+        """Do the same for the sets of `val`, `test` or `predict`."""
 
     def warn_of_unknown(self, source: str, ids_N: np.ndarray) -> None:
-        """Warn, once, of a source whose words the tokenizer does not know."""
+        """Warn, once, of a source whose words are unknown to the tokenizer."""
         share = np.mean(ids_N == self.tokenizer.unk_token_id)
         if share > 0.1 and not self.warned:
             self.warned = True
@@ -137,8 +137,8 @@ class TextDataModule(pl.LightningDataModule):
             logging.getLogger(__name__).warning(words, source, 100 * share)
 
     def setup(self, stage: str) -> None:
-        """Make the sets that the stage (fit, validate, test, predict) needs, once in each process."""
-        stage = str(getattr(stage, "value", stage))  # Lightning's names are an enumeration
+        """Make the sets for the stage (fit, validate, test, predict), once in each process."""
+        stage = str(getattr(stage, "value", stage))  # Lightning's names are an enum
         if stage == "fit" and self.train_set is None:
             self.train_set, draw = self.make_train_set()
             if draw is None:
@@ -154,13 +154,13 @@ class TextDataModule(pl.LightningDataModule):
             raise DataError(f"nothing to {stage}; set {options}")
 
     def train_dataloader(self) -> DataLoader:
-        """The batches of this process."""
+        """Return the batches of this process."""
         return ResumableLoader(self.train_set, sampler=self.train_sampler, **self.loader_options)
 
     def eval_loaders(self, stage: str) -> list[DataLoader]:
-        """A loader for every set of `eval_sets[stage]`, with this process's share of its batches. DataError
-        where no set has a batch for each process: Lightning leaves out the whole evaluation on one without
-        any, and the others wait for its sums."""
+        """Return a loader for every set of `eval_sets[stage]`, with this process's share of its batches.
+        DataError if no set has a batch for each process: on one without any, Lightning skips the evaluation,
+        and the others wait for its sums."""
         rank, world_size = process_rank()
         loaders, most = [], 0
         for _, data in self.eval_sets[stage]:
@@ -178,7 +178,7 @@ class TextDataModule(pl.LightningDataModule):
     predict_dataloader = partialmethod(eval_loaders, "predict")
 
     def fingerprints(self) -> dict[str, str]:
-        """SHA-256 of every local file that the run reads, by its source; other sources by name alone."""
+        """Return the SHA-256 of every local file that the run reads, by source; "" for other sources."""
         read = dict.fromkeys(part for source in self.sources for part in split_labels(source) if part)
         return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
 
@@ -186,9 +186,9 @@ class TextDataModule(pl.LightningDataModule):
 def length_bucketed(
     lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, world_size: int = 1
 ) -> list[list[int]]:
-    """Batches of similar length: shuffle, sort within pools of batches, cut, shuffle again. So are each
-    `world_size` of them, which as many processes take at the same time. What is not enough for all processes
-    is drawn at random, and comes last.
+    """Make batches of similar length: shuffle, sort within pools of batches, cut, shuffle again. The
+    `world_size` batches that processes take at the same time are similar too. Samples that do not suffice
+    for all processes are drawn at random, and come last.
     """
     order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
@@ -201,9 +201,9 @@ def length_bucketed(
 
 
 class EpochSampler(Sampler[Any]):
-    """The batches of one process, epoch by epoch; it can `start` in the middle of one.
+    """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch.
 
-    DataError where there are fewer batches than processes.
+    DataError if there are fewer batches than processes.
     """
 
     def __init__(self, draw: Draw, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
@@ -215,11 +215,11 @@ class EpochSampler(Sampler[Any]):
             raise DataError(f"an epoch has {total} batches, too few for {world_size} processes")
 
     def set_epoch(self, epoch: int) -> None:
-        """Lightning calls this at the start of every epoch."""
+        """Set the epoch; Lightning calls this at the start of each."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        """Batches of a full epoch, wherever this one starts."""
+        """Return the number of batches of a full epoch, regardless of `start`."""
         return self.batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -228,21 +228,21 @@ class EpochSampler(Sampler[Any]):
 
 
 class ResumableLoader(DataLoader):
-    """A DataLoader over an `EpochSampler` that knows how many batches its reader has taken: those that
-    workers hold ready do not count. Lightning keeps the state in its checkpoints.
+    """A DataLoader over an `EpochSampler` that counts the batches taken by its reader, without those that
+    workers hold ready. Lightning stores the state in its checkpoints.
 
-    An epoch begins when its first batch is asked for: earlier, the sampler does not know which epoch it is.
+    An epoch begins when its first batch is requested: before, the sampler does not know which epoch it is.
     """
 
     consumed = 0
     _start = 0
 
     def state_dict(self) -> dict[str, int]:
-        """Batches of this epoch that were handed out."""
+        """Return the number of batches of this epoch that were taken."""
         return {"consumed": self.consumed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next epoch begin after as many batches; at its beginning, where that was all of them."""
+        """Let the next epoch begin after as many batches, or at its beginning, if that was all of them."""
         self._start = self.consumed = state["consumed"]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
@@ -255,14 +255,14 @@ class ResumableLoader(DataLoader):
 
 
 def outlive_signal(worker: int) -> None:
-    """`worker_init_fn` of a DataLoader: a worker lives on when a cluster or Ctrl-C tells all processes to
-    stop. The main process finishes its step first, and ends its workers, if need be by a second SIGTERM."""
+    """`worker_init_fn` of a DataLoader: let a worker ignore a cluster's or Ctrl-C's signal to all processes.
+    The main process finishes its step first, and ends its workers, by a second SIGTERM if necessary."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
 def process_rank() -> tuple[int, int]:
-    """The rank of this process and how many there are; (0, 1) where it is alone."""
+    """Return the rank of this process and the number of processes; (0, 1) for a single one."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1

@@ -1,4 +1,4 @@
-"""Token spans back to answer texts, cut from the raw context; the windows of a question brought together.
+"""Decode token spans into answer texts from the original context, and combine the windows of a question.
 
 Shape letters: B windows of a batch, which holds all windows of its questions; C answer types (yes, no,
 unknown).
@@ -19,8 +19,8 @@ from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema.questions import AnswerType
 
 TYPE_THRESHOLD = 0.1
-"""XLNet's heads: the most probable type is the answer from this probability on, else the span. The share of
-unknown is sensitive to the authors' low value."""
+"""XLNet's heads: if the most probable type has at least this probability, it is the answer, else the span.
+The share of unknown depends strongly on the authors' low value."""
 
 
 class Answer(NamedTuple):
@@ -30,20 +30,20 @@ class Answer(NamedTuple):
     """Index of the question in its set."""
     text: str
     start: int
-    """Where the text begins in the context; -1 without an answer."""
+    """Start of the text in the context; -1 without an answer."""
     score: float
-    """Sum of start and end logit in the best window; -inf where no window allowed an answer. Of an answer by
-    type (yes, no, ...): the score of that type."""
+    """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an answer type
+    (yes, no, ...): its score."""
     answer_type: AnswerType = "span"
     unknown_score: float = math.nan
-    """How far the score of unknown lies above that of the best other answer; with XLNet's heads the
-    probability of unknown; NaN of what a decoder writes."""
+    """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of unknown;
+    NaN for a decoder's text."""
     guess: str = ""
-    """The text of the best answer other than unknown, where there is such a score."""
+    """The text of the best answer other than unknown, if there is an `unknown_score`."""
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
-    """The best span of every question in a batch, the first of equals, and the rows of its windows."""
+    """Yield the best span of every question in a batch (the first on ties), and the rows of its windows."""
     start, end, score = (column.tolist() for column in spans)
     windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
     rows: defaultdict[int, list[int]] = defaultdict(list)
@@ -60,10 +60,11 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
 
 
 def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answer]:
-    """The best window's answer of every question; `spans` are the fields of models.heads.span.SpanPrediction.
+    """Yield every question's answer from its best window; `spans` are the fields of
+    models.heads.span.SpanPrediction.
 
-    Where the set allows it (`may_abstain`), a question is left unanswered (the empty text) where "no answer"
-    scores higher than the best span in every window (SQuAD 2.0, with a threshold of 0).
+    If the set allows it (`may_abstain`), the answer is empty when "no answer" scores higher than the best
+    span in every window (SQuAD 2.0, with a threshold of 0).
     """
     *best, null_B = spans
     null = null_B.tolist()
@@ -75,19 +76,19 @@ def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answ
 
 
 def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[str]) -> Iterator[Answer]:
-    """The answers that a decoder wrote; `unknown` is what it writes where there is none."""
+    """Yield the answers that a decoder wrote; it writes `unknown` if there is none."""
     for feature, text in zip(feature_B.tolist(), texts, strict=True):
         kind: AnswerType = "unknown" if text.lower() == "unknown" else "span"
         yield Answer(int(data.question_N[feature]), "unknown" if kind == "unknown" else text, -1, 0.0, kind)
 
 
 def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> Iterator[Answer]:
-    """The answer of every question (faithfulness spec 2.2, 2.3); `found` are the fields of
+    """Yield the answer of every question (faithfulness spec 2.2, 2.3); `found` are the fields of
     models.heads.answers.AnswerPrediction.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a question is
-    unknown only if every window says so). With rationale heads the highest score wins, of equals a span, then
-    yes, no, and unknown; with XLNet's the most probable type, from TYPE_THRESHOLD on.
+    unknown only if it is in every window). With rationale heads the highest score wins; on ties a span,
+    then yes, no and unknown. With XLNet's heads, the most probable type wins, if it reaches TYPE_THRESHOLD.
     """
     start_B, end_B, score_B, *rest = (column for column in found if column is not None)
     types, *of_xlnet = (column.tolist() for column in rest)
@@ -98,7 +99,7 @@ def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> 
         offered = [Answer(at, "yes", -1, yes, "yes"), Answer(at, "no", -1, no, "no")]
         unknown = Answer(at, "unknown", -1, min(types[row][2] for row in rows), "unknown")
         if not of_xlnet:
-            guess = max([span] * bool(span.text) + offered, key=by_score)  # the first of equals
+            guess = max([span] * bool(span.text) + offered, key=by_score)  # the first on ties
             score, best = unknown.score - guess.score, max(guess, unknown, key=by_score)
             yield best._replace(unknown_score=score, guess=guess.text)
             continue

@@ -1,4 +1,4 @@
-"""Groups, tokenised, as batches of whole groups or of rows of any groups.
+"""Groups, tokenised, in batches of whole groups or of rows of any groups.
 
 Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups or rows
 of a batch, R all rows, T tokens, X names.
@@ -33,7 +33,7 @@ T = TypeVar("T", str, tuple[str, str])
 
 
 class GroupIds(NamedTuple):
-    """Groups in integers; names are numbered in their alphabetical order."""
+    """Groups as integers; names are numbered alphabetically."""
 
     subjects: list[str]
     attributes: list[tuple[str, str]]
@@ -41,7 +41,7 @@ class GroupIds(NamedTuple):
     advice_class_N: np.ndarray
     """Index into ADVICE_CLASSES."""
     subject_NS: np.ndarray
-    """Of x1 and x2."""
+    """Ids of x1 and x2."""
     attribute_N: np.ndarray
 
 
@@ -50,7 +50,7 @@ class GroupBatch(NamedTuple):
 
     inputs: Inputs
     context_BT: Tensor
-    """True at context tokens, of the same rows."""
+    """True at context tokens, in the same rows."""
     candidate_BVSE: Tensor
     advice_class_B: Tensor
     """Index into ADVICE_CLASSES."""
@@ -70,14 +70,14 @@ class GroupSet(Dataset):
         self.groups, self.tokenizer, self.encoding = groups, tokenizer, encoding
         self.encoded = encode_groups(groups, tokenizer, encoding)
         self.lengths = np.array([len(row.input_ids_T) for row in self.encoded], np.int64)
-        """Tokens of every row, (R,); row 4 n + v is variant v of group n."""
+        """Length of every row in tokens, (R,); row 4 n + v is variant v of group n."""
 
     def __len__(self) -> int:
         return len(self.groups)
 
     @cached_property
     def ids(self) -> GroupIds:
-        """What the metrics sum over, as integers."""
+        """The keys by which metrics sum, as integers."""
         subjects, subject_X = numbered([name for group in self.groups for name in group.subjects])
         attributes, attribute_N = numbered([(group.category, group.attribute) for group in self.groups])
         classes = [ADVICE_CLASSES.index(group.advice_class) for group in self.groups]
@@ -99,31 +99,31 @@ class GroupSet(Dataset):
         )
 
     def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
-        """Some rows, padded to a multiple: inputs and context, each (B, T), and candidates (B, 1, S, 2)."""
+        """Return some rows, padded to a multiple: inputs and context (B, T), and candidates (B, 1, S, 2)."""
         rows = [self.encoded[i] for i in index]
         inputs, context_BT, shift_B = pad_rows(rows, self.tokenizer, multiple)
         candidate_BSE = torch.tensor([row.spans for row in rows]) + shift_B.view(-1, 1, 1)
         return inputs, context_BT, candidate_BSE.unsqueeze(1)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
-        """Every group once, similar lengths together; a group is four rows."""
+        """Return batches with every group once, similar lengths together; a group is four rows."""
         longest_N = self.lengths.reshape(-1, 4).max(axis=1, initial=0)
         return sorted_batches(longest_N, max(1, rows_per_batch // 4))
 
 
 def numbered(names: Sequence[T]) -> tuple[list[T], np.ndarray]:
-    """The distinct names in alphabetical order, and the number of each name."""
+    """Return the distinct names in alphabetical order, and the number of each name."""
     number = {name: i for i, name in enumerate(sorted(set(names)))}
     return list(number), np.array([number[name] for name in names], np.int64)
 
 
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[EncodedRow]:
-    """The rows of groups; each variant has exactly one window. Their `spans` are the first and last token of
-    both subjects, and of `unknown` where it is offered.
+    """Return the rows of groups; each variant has exactly one window. Their `spans` are the first and last
+    token of both subjects, and of `unknown` if it is a candidate.
 
     Raises:
-        DataError: a context longer than a window, or a subject whose first or last token reaches beyond it
-            (the tokenizer glues it to its neighbour): named, never scored as something else.
+        DataError: a context is longer than a window, or a token at a subject's boundary also covers
+            neighbouring text; the message names the group.
     """
     if encoding.architecture in DECODERS:
         from data_modules.encoding.prompts import encode_prompts, group_prompts

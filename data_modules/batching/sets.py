@@ -1,5 +1,5 @@
-"""Questions, tokenised into windows: a row holds a window in tokens with its targets, and the first row of a
-question itself too; their batches, and those of pairs of stories.
+"""Questions, tokenised into windows: a row has a window's tokens and targets, and each question's first row
+also has the question; their batches, and batches of pairs of stories.
 
 Shape letters: B batch, T tokens, C characters, P common tokens, W windows of a question, N windows of a set,
 Q questions.
@@ -44,8 +44,8 @@ TARGETS = ("start", "end", "answer_type", "number", "option")
 
 INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
 ROWS = pa.schema(
-    {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8()), "offsets": INTS}  # of offsets two a token
-    | dict.fromkeys(("cls", *TARGETS, "window"), pa.int32())  # which of its question's windows it is
+    {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8()), "offsets": INTS}  # two offsets per token
+    | dict.fromkeys(("cls", *TARGETS, "window"), pa.int32())  # window: index within its question
     | {"rationale": MASK, "max_context": MASK}
     | dict.fromkeys(("id", "context", "question", "dataset", "kind", "rejected"), pa.string())
     | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS)}
@@ -62,10 +62,10 @@ class QABatch(NamedTuple):
     start_B: Tensor
     end_B: Tensor
     context_BT: Tensor
-    """True at context tokens: where an answer may stand."""
+    """True at context tokens, which are allowed in an answer."""
     cls_B: Tensor
     shift_B: Tensor
-    """Columns of padding before the row: subtract to get the token index of the unpadded row."""
+    """Number of padding columns before the row: subtract it to get token indices of the unpadded row."""
     feature_B: Tensor
     """Index of the window in its data set."""
     answer_type_B: Tensor
@@ -80,14 +80,15 @@ class QABatch(NamedTuple):
 
 
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
-    """What an encoder reads of a question: history, advice and question (faithfulness spec 1.1.7, 1.4).
+    """Return the text that an encoder reads before the context: history, advice and question (faithfulness
+    spec 1.1.7, 1.4).
 
-    Earlier turns are marked by |Q| and |A| for RoBERTa, stand between the begin and end of sequence for
-    XLNet, which leaves out those whose answer is unknown, and one after the other for the others.
+    Earlier turns are marked with |Q| and |A| for RoBERTa; for XLNet they are enclosed in the tokens for
+    begin and end of sequence, without turns answered unknown; for other models they are concatenated.
     """
     query, turns = example.query, example.history
     if not turns and example.dataset in ("", "squad", "stories", "coconflictqa"):
-        return query  # not of a conversation: nothing to mark
+        return query  # no conversation: nothing to mark
     if encoding.architecture == "xlnet":
         known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
         bos, eos = tokenizer.bos_token, tokenizer.eos_token
@@ -102,7 +103,7 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
 def encode_examples(
     examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, *, answers: bool = False
 ) -> Iterator[EncodedRow]:
-    """The windows of questions, in order; with `answers`, a decoder's rows end in what it shall write."""
+    """Yield the windows of questions, in order; `answers`: a decoder's rows include the target."""
     if encoding.architecture in DECODERS:
         from data_modules.encoding.prompts import encode_prompts, question_prompts
 
@@ -115,12 +116,11 @@ def encode_examples(
 def encode_questions(
     examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, rejected: Iterable[str] = ()
 ) -> datasets.Dataset:
-    """Windows of every example, with the first answer as target; behind them the reasons why others are
-    `rejected`, a row each.
+    """Return windows of every example, with the first answer as target, followed by one row per reason in
+    `rejected`.
 
-    A question whose answer is not in the window is unknown there, and its span the classification token
-    (faithfulness spec 1.3). A decoder's rows hold the answer behind the prompt: what it shall write, and an
-    end token.
+    In a window without the answer, the target type is unknown and the span is the classification token
+    (faithfulness spec 1.3). A decoder's rows include the target answer after the prompt, and an end token.
     """
     parts, rows = list[pa.Table](), list[dict[str, Any]]()
     encoded = encode_examples(examples, tokenizer, encoding, answers=True)
@@ -129,7 +129,7 @@ def encode_questions(
         for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
             pieces = [token_span(row.offsets_TE, piece) for piece in example.rationale]
             rationale_T = np.zeros(len(row.offsets_TE), dtype=bool)
-            if None not in pieces:  # the window holds each of them whole
+            if None not in pieces:  # the window contains each of them completely
                 for start, last in filter(None, pieces):
                     rationale_T[start : last + 1] = True
             rows.append(
@@ -169,8 +169,8 @@ def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
 
 
 def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
-    """Per window, boolean (T,): the context tokens that this window shows best (SQuAD's rule): with the
-    largest smaller margin to its two ends, plus a hundredth of its length; the first of equals."""
+    """Per window, boolean (T,): the context tokens that this window shows best by SQuAD's rule: the smaller
+    margin to its two ends is largest, plus a hundredth of its length; the first on ties."""
     starts = [row.offsets_TE[:, 0] for row in windows]
     score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
     for score_C, start_T in zip(score_WC, starts, strict=True):
@@ -183,28 +183,28 @@ def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
 
 
 def column(table: pa.Table, name: str) -> np.ndarray:
-    """All values of a column of numbers, or of lists behind one another."""
+    """Return all values of a column of numbers, or of a column of lists, concatenated."""
     values = table.column(name).combine_chunks()
     values = values.flatten() if pa.types.is_list(values.type) else values
     return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 class Question(NamedTuple):
-    """What decoding and scoring need of a question."""
+    """The fields of a question needed for decoding and scoring."""
 
     id: str
     context: str
     question: str
     gold: list[str]
     kind: AnswerType
-    """Of the answer."""
+    """Type of the answer."""
     dataset: str
 
 
 class QASet(Dataset):
-    """Extractive questions, tokenised into windows: records, or their table.
+    """Extractive questions, tokenised into windows: from records, or from their table.
 
-    A span model may leave a question unanswered if `may_abstain`, by default where the set holds a question
+    A span model may leave a question unanswered if `may_abstain`, by default if the set has a question
     without an answer.
     """
 
@@ -224,7 +224,7 @@ class QASet(Dataset):
         self.row_N = np.flatnonzero(data.data.column("window").is_valid().to_numpy())
         lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy()
         self.lengths = lengths[self.row_N].astype(np.int64)
-        """Tokens of every window, (N,)."""
+        """Length of every window in tokens, (N,)."""
         first_N = column(data.data, "window")[self.row_N] == 0
         self.question_N = np.cumsum(first_N) - 1
         """Index of every window's question."""
@@ -233,7 +233,7 @@ class QASet(Dataset):
         self.may_abstain = "unknown" in self.column("kind") if may_abstain is None else may_abstain
 
     def __len__(self) -> int:
-        """How many windows there are."""
+        """Return the number of windows."""
         return len(self.row_N)
 
     def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
@@ -252,24 +252,24 @@ class QASet(Dataset):
         return QABatch(inputs=inputs, shift_B=shift_B, feature_B=feature_B, **masks, **targets)
 
     def column(self, name: str) -> list[Any]:
-        """A field of every question."""
+        """Return a field of every question."""
         values: list[Any] = self.table.data.column(name).take(self.row_N[self.first_Q]).to_pylist()
         return values
 
     def questions(self, index: Sequence[int]) -> list[Question]:
-        """Some of the questions."""
+        """Return some of the questions."""
         table = self.table[self.row_N[self.first_Q[np.asarray(index)]]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
-        """The tokens of some windows."""
+        """Return the tokens of some windows."""
         table = self.table[self.row_N[np.asarray(index)]]
         rows = zip(table["offsets"].to_pylist(), table["input_ids"].to_pylist(), strict=True)
         return [list(zip(at[::2], at[1::2], ids, strict=True)) for at, ids in rows]
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
-        """Every window once, all windows of a question in one batch: `windows_per_batch`, or a few more for
-        the last question."""
+        """Return batches with every window once, all windows of a question in one batch: `windows_per_batch`,
+        or a few more for the last question."""
         longest_Q = np.maximum.reduceat(self.lengths, self.first_Q) if len(self) else self.first_Q
         windows_Q = np.split(np.arange(len(self)), self.first_Q[1:])
         batches: list[list[int]] = []
@@ -281,19 +281,19 @@ class QASet(Dataset):
 
 
 class PairBatch(NamedTuple):
-    """Original stories with a variant of each, in their first windows; P counts the tokens of all."""
+    """Original stories with a variant of each, in their first windows; P is over all rows."""
 
     original: QABatch
     variant: QABatch
     original_P: Tensor
     variant_P: Tensor
-    """Token index of every common token, in its row of either half."""
+    """Index of every common token in its row of the originals or variants."""
     row_P: Tensor
-    """Which row that is."""
+    """The row of every common token."""
 
 
 class PairSet(Dataset):
-    """Originals beside one variant of some of them. DataError where two originals have one id."""
+    """Originals paired with one variant of some of them. DataError if two originals share an id."""
 
     family = "shift"  # in the keys of metrics
 
@@ -321,23 +321,23 @@ class PairSet(Dataset):
         return PairBatch(original, variant, *shifted, row_P)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
-        """Every pair once, similar lengths together; a pair is two rows."""
+        """Return batches with every pair once, similar lengths together; a pair is two rows."""
         return sorted_batches(self.originals.lengths[self.original_N], max(1, rows_per_batch // 2))
 
 
 def common_tokens(
     original: Tokens, variant: Tokens, kept: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Where each token that two stories share stands in the original and in the variant: the same token of
-    the same characters (faithfulness spec 4.2). The variant's context begins with pieces of the original,
-    which are `kept`."""
+    """Return the indices, in the original and in the variant, of each token that two stories share: the same
+    token of the same characters (faithfulness spec 4.2). The variant begins with `kept` pieces of the
+    original."""
     place = {token: t for t, token in enumerate(original) if token[0] >= 0}
     moved = ((*in_original(start, end, kept), token) for start, end, token in variant)
     return [(place[token], t) for t, token in enumerate(moved) if token in place]
 
 
 def in_original(start: int, end: int, kept: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Where characters start .. end - 1 of a variant stand in the original; (-1, -1) if not in one piece."""
+    """Map characters start .. end - 1 of a variant to the original; (-1, -1) if they are not in one piece."""
     before = 0
     for first, last in kept:
         length = last - first

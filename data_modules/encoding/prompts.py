@@ -1,7 +1,7 @@
-"""Text to tokens for decoders: a row is a prompt, with the texts to be scored behind it.
+"""Text to tokens for decoders: a row is a prompt followed by the texts to score.
 
-What stands behind a prompt has the tokens of prompt and text read as one, if the tokens of the prompt do not
-depend on what follows; else its own.
+A text after a prompt is tokenised together with it, if the tokens of the prompt do not depend on the text;
+else separately.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from data_modules.schema.questions import QAExample
 from storage.errors import DataError
 
 CHOOSE = "{prompt}\nThe choice that fits best:"
-"""Before each choice of a question, which do not see each other."""
+"""Prefix of each choice of a question; choices do not attend to each other."""
 
 TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
-"""What chat templates are told: answers come without a train of thought, and no prompt changes with the day
-(Llama's templates write a date)."""
+"""Options for chat templates: no chain of thought, and no current date in the prompt (Llama's templates write
+one)."""
 
 
 class Prompt(NamedTuple):
-    """What a decoder reads of a record, and the texts behind it."""
+    """A decoder's prompt for a record, and the texts after it."""
 
     messages: Messages
     shown: str
-    """The message that holds the context, up to the context's end."""
+    """The message that contains the context, up to the context's end."""
     context_length: int
     continuations: Sequence[str]
     name: str
-    """Of the record, for errors."""
+    """Name of the record, for errors."""
 
 
 def fill(
     messages: Messages, name: str, continuations: Sequence[str], *, advice: str, context: str, **slots: str
 ) -> Prompt:
-    """The prompt of a record: messages with their slots filled in (see `Prompts`)."""
+    """Make the prompt of a record: messages with their slots filled in (see `Prompts`)."""
     filled, shown = [], ""
     for message in messages:
         template = message["content"]
@@ -51,7 +51,7 @@ def fill(
         before, slot, _ = template.partition("{context}")
         if slot:
             shown = before.format(advice=advice, **slots) + context
-        # The space before an answer is a part of the answer's first token.
+        # The space before an answer is part of the answer's first token.
         content = template.format(advice=advice, context=context, **slots).rstrip(" ")
         if content.strip():
             filled.append({**message, "content": content})
@@ -59,8 +59,8 @@ def fill(
 
 
 def question_prompts(examples: Iterable[QAExample], encoding: Encoding, *, answers: bool) -> Iterator[Prompt]:
-    """The prompts of questions with their last turns; with `answers`, behind them what a decoder is trained
-    to write: the first answer of the context, yes, no, or unknown."""
+    """Yield the prompts of questions with their last turns; with `answers`, followed by the training target:
+    the first answer of the context, yes, no, or unknown."""
     for example in examples:
         turns = example.history[-HISTORY_TURNS:]
         earlier = "".join(f"{turn.question}\nAnswer: {turn.answer}\nQuestion: " for turn in turns)
@@ -71,8 +71,8 @@ def question_prompts(examples: Iterable[QAExample], encoding: Encoding, *, answe
 
 
 def group_prompts(groups: Iterable[Group], encoding: Encoding) -> Iterator[Prompt]:
-    """The prompts of all variants, which offer the subjects in the order of the context; behind them stand
-    the subjects in the group's order, and `unknown` where the prompt names it."""
+    """Yield the prompts of all variants, with the subjects listed in the order of the context; after each
+    come the subjects in the group's order, and `unknown` if the prompt names it."""
     for group in groups:
         for variant in group.variants:
             subjects = [span.text for span in variant.candidates]
@@ -84,17 +84,17 @@ def group_prompts(groups: Iterable[Group], encoding: Encoding) -> Iterator[Promp
 
 
 def written(tokenizer: Any, messages: Messages, **options: Any) -> str:
-    """Messages in the tokenizer's chat template."""
+    """Format messages with the tokenizer's chat template."""
     try:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, **TEMPLATE_OPTIONS, **options))
-    except TemplateError as error:  # as Gemma's: "System role not supported"
+    except TemplateError as error:  # such as Gemma's "System role not supported"
         said = f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
         raise DataError(said) from error
 
 
 @cache
 def around_answer(tokenizer: Any, chat: Literal["auto", "never"]) -> tuple[str, list[int]]:
-    """The white space before an answer, and the token that ends it, if there is one."""
+    """Return the white space before an answer, and the token that ends it, if any."""
     if chat == "never" or not tokenizer.chat_template:
         return " ", [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     user = {"role": "user", "content": "?"}
@@ -110,22 +110,22 @@ def around_answer(tokenizer: Any, chat: Literal["auto", "never"]) -> tuple[str, 
 def encode_prompts(
     prompts: Iterable[Prompt], tokenizer: Any, encoding: Encoding, *, end: bool = False
 ) -> Iterator[EncodedRow]:
-    """The rows of prompts, in order; with `end`, an end token belongs to each continuation.
+    """Yield the rows of prompts, in order; with `end`, each continuation ends in an end token.
 
     Raises:
-        DataError: a row is longer than allowed, or a text has no tokens; names the record. Nothing is cut.
+        DataError: a row is too long, or a text has no tokens; the message names the record. Nothing is cut.
     """
     space, ending = around_answer(tokenizer, encoding.prompts.chat)
     ending = ending if end else []
     chat = encoding.prompts.chat == "auto" and bool(tokenizer.chat_template)
-    # Chat templates write all special tokens themselves.
+    # Chat templates include all special tokens.
     options = {"add_special_tokens": not chat, "return_offsets_mapping": True, "verbose": False}
     for example, prompt in enumerate(prompts):
         if chat:
             text = written(tokenizer, prompt.messages, add_generation_prompt=True)
         else:
             text = "\n\n".join(message["content"] for message in prompt.messages)
-        at = text.rfind(prompt.shown.strip())  # templates may strip what they are given
+        at = text.rfind(prompt.shown.strip())  # templates may strip their input
         if at < 0:
             no_place = "the chat template changes the text; set encoding.prompts.chat=never"
             raise DataError(f"{prompt.name}: {no_place}")
@@ -145,7 +145,7 @@ def encode_prompts(
             raise DataError(f"{prompt.name}: has {len(row)} tokens, more than encoding.max_length")
         offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
         start_T, end_T = np.array(encoded["offset_mapping"][0], np.int32).T - context_at
-        if text[:context_at][-1:].isspace():  # byte-level tokens begin with it
+        if text[:context_at][-1:].isspace():  # byte-level tokens begin with the space
             start_T[(start_T == -1) & (end_T > 0)] = 0
         inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
         offsets_TE[: len(ids)][inside] = np.stack([start_T, end_T], axis=1)[inside]

@@ -13,11 +13,12 @@ from storage.files import read_archive
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
-    """A fast tokenizer of transformers, of a Hub name, a folder, a `.ckpt` of ours, `stories` (which needs an
-    architecture), or of tokenizer files as text by name. Code of a folder or of the Hub is never run.
+    """Load a fast tokenizer of transformers from a Hub name, a folder, this project's `.ckpt`, `stories`
+    (which needs an architecture), or tokenizer files given as text by name. Code from a folder or the Hub
+    is never run.
 
     Raises:
-        DataError: nothing usable is there, or it is not a fast tokenizer (offsets are needed).
+        DataError: nothing usable is found, or the tokenizer is not fast (offsets are needed).
     """
     if source == "stories":
         from data_modules.stories.questions import vocabulary
@@ -26,7 +27,7 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         return build_tokenizer(architecture, vocabulary())
     where = source if isinstance(source, str) else "the checkpoint"
     if where.endswith(".ckpt"):
-        content = read_archive(where, mmap=True)  # mapped, so that the weights stay on disk
+        content = read_archive(where, mmap=True)  # memory-mapped, so that the weights are not read
         with as_data_error(f"{where}: no tokenizer in this checkpoint"):
             source = dict(content["interventune"]["tokenizer"])
     if isinstance(source, str):
@@ -45,12 +46,11 @@ def _pretrained(source: str, what: str) -> Any:
 
 
 def usable(tokenizer: Any, what: str) -> Any:
-    """The same tokenizer of transformers, with a token for padding; DataError where offsets or words are
-    missing."""
+    """Return the tokenizer, with a padding token; DataError if it has no offsets or no vocabulary."""
     if not getattr(tokenizer, "is_fast", False):
         raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
-        # What transformers 5 makes of a folder with a model and no tokenizer: every word unknown.
+        # transformers 5 makes such a tokenizer for a folder without one: every word is unknown.
         raise DataError(f"{what}: has no vocabulary; add the tokenizer's files, or name another tokenizer")
     if tokenizer.pad_token is None and tokenizer.eos_token is not None:
         tokenizer.pad_token = tokenizer.eos_token  # decoders often have none; masks hide it
@@ -58,8 +58,8 @@ def usable(tokenizer: Any, what: str) -> Any:
 
 
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:
-    """The tokenizer's files as text by name, to be stored inside a checkpoint."""
-    # They would hold the settings of its last call too; transformers sets them anew in every call.
+    """Return the tokenizer's files as text by name, to be stored in a checkpoint."""
+    # They would include the settings of its last call; transformers sets these in every call anyway.
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     with tempfile.TemporaryDirectory() as folder:
@@ -69,5 +69,5 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
 
 
 def tokenizer_id(tokenizer: Any) -> str:
-    """Changes when the tokenizer of a folder does: part of the key of whatever its model made."""
+    """Return an id that changes with a folder's tokenizer: part of the cache keys of its model's results."""
     return hashlib.sha256(json.dumps(tokenizer_files(tokenizer)).encode()).hexdigest()[:16]

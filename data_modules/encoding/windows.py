@@ -1,4 +1,4 @@
-"""Text to tokens: windows of a long context, character spans to token spans, and rows padded to one length.
+"""Text to tokens: windows of a long context, character spans to token spans, and padding of rows.
 
 Shape letters: R rows, T tokens, N tokens of several rows, E the two boundaries (start, end).
 """
@@ -19,37 +19,37 @@ from data_modules.schema.spans import Span
 from storage.errors import DataError
 
 Messages = list[dict[str, str]]
-"""Of a chat, each with its `role` and `content`."""
+"""Messages of a chat, each with its `role` and `content`."""
 
 QUESTION = "Text: {context}\n\nQuestion: {advice} {question}\nAnswer:"
 CHOICE = "Text: {context}\n\nQuestion: {advice} {question}\nReply with {options}.\nAnswer:"
 
 DECODERS = frozenset({"llama", "qwen2", "qwen3", "gpt2", "causal"})
-"""Architectures that read prompts (data_modules/encoding/prompts.py, which encoders do without)."""
+"""Architectures that read prompts (data_modules/encoding/prompts.py), unlike encoders."""
 
 UNKNOWN = "unknown"
-"""What a decoder writes where there is no answer."""
+"""The text that a decoder writes if there is no answer."""
 
 CHUNK = 512
-"""Records or texts that are encoded together: tokenizers are busy, and memory holds little else."""
+"""Number of records or texts encoded together: enough to keep tokenizers busy without filling the memory."""
 
 PAD_TO = 8
-"""Lengths of batches are multiples of this, so that there are few shapes."""
+"""Lengths of batches are multiples of this, to limit the number of shapes."""
 
 Inputs = dict[str, Tensor]
-"""`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores what it does not take."""
+"""`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores those it does not take."""
 
 HISTORY_TURNS = 2
-"""Earlier turns of a conversation that stand before the question, as in the papers."""
+"""Number of earlier turns of a conversation put before the question, as in the papers."""
 
 
 @dataclass(kw_only=True)
 class Prompts:
-    """What a decoder reads, as messages with `role` and `content`.
+    """A decoder's prompt, as messages with `role` and `content`.
 
-    Their slots are {advice}, {context}, {question} and, of `choice_prompt`, {options}: the two subjects in
-    the order of the context. Without advice its slot goes with one space beside it, and a message that holds
-    nothing else is left out. Rows are never cut.
+    The slots are {advice}, {context}, {question} and, in `choice_prompt`, {options}: the two subjects in the
+    order of the context. Without advice, its slot is removed with one adjacent space, and a message that
+    contains nothing else is left out. Rows are never cut.
 
     Args:
         prompt: Messages for a question.
@@ -95,19 +95,18 @@ class Encoding:
     architecture: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.prompts, dict):  # as a checkpoint holds them
+        if isinstance(self.prompts, dict):  # as stored in a checkpoint
             self.prompts = Prompts(**self.prompts)
-        if self.doc_stride < 1:  # no PositiveInt: checkpoints hold plain values
+        if self.doc_stride < 1:  # not a PositiveInt: checkpoints store plain values
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
     @property
     def candidates(self) -> int:
-        """How many answers to a question between two subjects are scored."""
+        """The number of candidate answers to a question between two subjects."""
         return 2 + any(UNKNOWN in message["content"] for message in self.prompts.choice_prompt)
 
     def resolved(self, architecture: str) -> Encoding:
-        """The same with every `auto` replaced by what it means for an architecture. DataError where an
-        encoder has prompts."""
+        """Replace every `auto` by its value for an architecture. DataError for an encoder with prompts."""
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
         xlnet, found = architecture == "xlnet", replace(self, architecture=architecture)
@@ -126,22 +125,22 @@ class EncodedRow(NamedTuple):
     offsets_TE: np.ndarray
     """Character offsets into the context, end-exclusive; (-1, -1) outside the context."""
     cls: int
-    """Place of the classification token, the target where the window holds no answer; of a decoder, of the
+    """Index of the classification token, the target if the window has no answer; for a decoder, of the
     prompt's last token."""
     example: int
-    """Index of the question among those encoded together."""
+    """Index of the question in the encoded sequence."""
     spans: tuple[tuple[int, int], ...] = ()
-    """Of a decoder: first and last token of each text behind the prompt."""
+    """For a decoder: first and last token of each text after the prompt."""
 
 
 def encode_texts(
     texts: Iterable[tuple[str, str, str]], tokenizer: Any, encoding: Encoding
 ) -> Iterator[EncodedRow]:
-    """Tokenise (context, query, name) into an encoder's windows, in order: each pair once and whole; a window
-    is a slice of the context's tokens with the others around it. DataError: a query that leaves no room for
-    its context, by the name of its record."""
-    context = int(encoding.order != "context_first")  # which text of a pair that is
-    # RoBERTa's classification token is also its begin of sequence, XLNet's stands at the end.
+    """Tokenise (context, query, name) into an encoder's windows, in order. Each pair is tokenised once; a
+    window is a slice of the context's tokens with the query and special tokens around it. DataError, with the
+    record's name, for a query that leaves no room for its context."""
+    context = int(encoding.order != "context_first")  # index of the context in the pair
+    # RoBERTa's classification token also begins the sequence; XLNet's is at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0
     every = list(texts)
     for at_text in range(0, len(every), CHUNK):
@@ -171,8 +170,8 @@ def encode_texts(
 
 
 def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
-    """First and last token of a span; None if the window does not hold it all. White space at the span's
-    ends does not count: it may belong to no token."""
+    """Return first and last token of a span; None if the window does not contain all of it. White space at
+    the span's ends is ignored: it may belong to no token."""
     start = span.start + len(span.text) - len(span.text.lstrip())
     end = start + len(span.text.strip())
     start_T, end_T = offsets_TE.T
@@ -183,7 +182,7 @@ def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
 
 
 def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Every index once, longest first (memory trouble shows at once), similar lengths together."""
+    """Batch every index once, longest first (so that memory runs out at once), similar lengths together."""
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
 
@@ -197,7 +196,7 @@ def padded(
     multiple: int = PAD_TO,
     **masks_N: np.ndarray,
 ) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
-    """Rows that stand behind one another, padded as the tokenizer pads them, to a multiple in length.
+    """Pad rows, given as concatenated tokens, on the tokenizer's side, to a multiple in length.
 
     Returns:
         Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
@@ -226,7 +225,7 @@ def padded(
 def pad_rows(
     rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
 ) -> tuple[Inputs, Tensor, Tensor]:
-    """Inputs (R, T), context (R, T), True at context tokens, and columns of padding before each row (R,)."""
+    """Return inputs (R, T), context (R, T; True at context tokens), and padding columns before rows (R,)."""
     ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
     columns = ids_N, types_N, np.array([len(row.input_ids_T) for row in rows])
     inputs, shift_R, masks = padded(tokenizer, *columns, multiple=multiple, context=offsets_NE[:, 0] >= 0)

@@ -1,6 +1,6 @@
-"""LEI's interventions: ethical, adversarial, irrelevant advice and the groups it goes to (LEI spec 3.1, 3.2).
+"""LEI's interventions: ethical, adversarial, irrelevant advice, and its groups (LEI spec 3.1, 3.2).
 
-A file is one JSON object `{class: {category: [sentence, ...]}}`; advice goes to the groups of its category.
+A file is one JSON object `{class: {category: [sentence, ...]}}`; advice applies to groups of its category.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.json_files import load_json
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One intervention sentence; `number` is its index in the file's list."""
+    """One sentence of advice; `number` is its index in the file's list."""
 
     advice_class: AdviceClass
     category: str
@@ -32,13 +32,12 @@ class Advice:
 
     @property
     def text(self) -> str:
-        """The sentence as it stands before a question; after the lead-in its first letter is small."""
+        """The text before a question: the lead-in, then the sentence with a lower-case first letter."""
         return f"{LEAD_IN}{self.sentence[0].lower()}{self.sentence[1:]}"
 
 
 def read_advice(path: str | Path) -> tuple[Advice, ...]:
-    """The advice in the file's order, without NaN (an empty cell of the authors' tables), null and empty
-    sentences."""
+    """Read the advice in file order, without NaN (the authors' empty cells), null and empty text."""
     kind = dict[Literal["ethical", "adversarial", "irrelevant"], dict[str, list[str | float | None]]]
     return tuple(
         Advice(name, category.strip().lower(), number, sentence.strip())
@@ -52,21 +51,21 @@ def read_advice(path: str | Path) -> tuple[Advice, ...]:
 def with_advice(
     group: Group, text: str, advice_class: AdviceClass, advice_id: str, domain: str = ""
 ) -> Group:
-    """The same four variants with `text` before their questions; `domain`: what it speaks of."""
+    """Put `text` before the questions of all four variants; `domain` is the advice's subject matter."""
     one, two, three, four = (replace(variant, advice=text) for variant in group.variants)
     group = replace(group, advice_class=advice_class, advice_id=advice_id, advice_domain=domain)
     return replace(group, variants=(one, two, three, four))
 
 
 def with_unadvised(groups: list[Group]) -> list[Group]:
-    """The groups and, unless some come without advice already, the same without it, as class `none`."""
+    """Add a copy without advice, as class `none`, of every group, unless some groups already have none."""
     if any(group.advice_class == "none" for group in groups):
         return groups
     return groups + unadvised(groups)
 
 
 def unadvised(groups: Iterable[Group]) -> list[Group]:
-    """Every distinct group without its advice, as class `none`, in order of first appearance."""
+    """Return every distinct group without its advice, as class `none`, in order of first appearance."""
     first: dict[str, Group] = {}
     for group in groups:
         first.setdefault(group.unadvised_key, group)
@@ -74,8 +73,8 @@ def unadvised(groups: Iterable[Group]) -> list[Group]:
 
 
 def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
-    """At most `per_class` groups of each class of advice, evenly spread over the file, and of those without
-    advice the ones that ask the same, or others up to as many."""
+    """Return at most `per_class` groups of each class of advice, evenly spread over the file; without advice,
+    the groups with the same questions, or as many others."""
     members_of = by_class(groups)
     bare = members_of.pop("none", [])
     kept = [groups[i] for members in members_of.values() for i in evenly(members, per_class)]
@@ -86,13 +85,13 @@ def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
 
 
 def evenly(members: Sequence[int], most: int) -> list[int]:
-    """At most so many of them, from all over: of 0 to 9 as four 0, 2, 5, 7."""
+    """Return at most that many members, evenly spaced: four of 0 to 9 are 0, 2, 5, 7."""
     step = max(1.0, len(members) / max(1, most))
     return [members[int(i * step)] for i in range(min(most, len(members)))]
 
 
 def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
-    """The indices of the groups of each class."""
+    """Return the indices of the groups of each class."""
     members = defaultdict[AdviceClass, list[int]](list)
     for i, group in enumerate(groups):
         members[group.advice_class].append(i)
@@ -101,6 +100,6 @@ def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
 
 def latent_strength(subject: str, category: str, seed: int) -> float:
     """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1): a
-    function of names and seed, so that any file of groups has one."""
+    function of names and seed, so it is defined for any file of groups."""
     digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64

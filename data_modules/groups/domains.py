@@ -1,9 +1,9 @@
-"""Everyday domains: what people may be told apart by, how that stands in a sentence, and advice about it.
+"""Everyday domains: traits that people may be judged by, their wording in sentences, and advice about them.
 
     read_groups("domains:train?number=32&groups=3072&seed=1")
 
-Domains and attributes stand in domains.yaml, the grammar of advice in advice.yaml. Of one seed, fewer domains
-lie in more, and fewer wordings in more; which split a domain is in follows from its file alone.
+Domains and attributes are in domains.yaml, the grammar of advice in advice.yaml. With one seed, smaller
+numbers of domains or wordings are subsets of larger ones; a domain's split depends only on its file.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from storage.documents import load_yaml
 from storage.errors import DataError
 from storage.json_files import check
 
-_TRIES = 200  # draws in a row that give nothing new, after which a pool counts as empty
+_TRIES = 200  # consecutive draws without a new item after which a pool counts as empty
 _EXACT = ConfigDict(extra="forbid")
-_Wordings = list[list[tuple[int, str]]]  # by form: (number, text with the slots of noun and topic)
+_Wordings = list[list[tuple[int, str]]]  # by form: (number, text with slots for noun and topic)
 
 
 @with_config(_EXACT)
 class _Domain(TypedDict):
-    nouns: list[str]  # what advice calls it
-    people: list[str]  # the phrases in which subjects stand
+    nouns: list[str]  # its names in advice
+    people: list[str]  # phrases that contain the subjects
     subjects: list[str]
     bare: NotRequired[list[str]]
 
@@ -47,7 +47,7 @@ class _Domain(TypedDict):
 class _Library(TypedDict):
     domains: dict[str, _Domain]
     contexts: list[str]
-    attributes: dict[str, dict[str, str]]  # by topic; domains share them
+    attributes: dict[str, dict[str, str]]  # by topic; shared by domains
     topics: dict[str, dict[str, list[str]]]
     words: dict[str, list[str]]
     ethical: list[str]
@@ -58,19 +58,19 @@ class _Library(TypedDict):
 @with_config(_EXACT)
 @dataclass(frozen=True)
 class DomainSet:
-    """Which groups; None takes all there are."""
+    """Selection of groups; None means no limit."""
 
-    split: Split | None = None  # of the domains
-    groups: PositiveInt = 3072  # spread evenly over the classes and, within each, over the domains
-    number: PositiveInt | None = None  # of domains
+    split: Split | None = None  # split of the domains
+    groups: PositiveInt = 3072  # spread evenly over classes, then over domains
+    number: PositiveInt | None = None  # number of domains
     classes: list[AdviceClass] | None = None
-    wordings: PositiveInt | None = None  # at most so many of each kind of sentence, spread over its forms
-    domains: str = ""  # a file of your own (YAML); what it leaves out is the embedded
-    seed: int = 0  # of all draws but splits
+    wordings: PositiveInt | None = None  # limit per kind of sentence, spread over its forms
+    domains: str = ""  # your own YAML file; missing parts are the built-in ones
+    seed: int = 0  # seed of all draws except splits
 
 
 def read_source(source: str) -> Iterator[Group]:
-    """The groups of `domains:SPLIT?OPTION=VALUE&...`; the split is train, dev, test or all."""
+    """Yield the groups of `domains:SPLIT?OPTION=VALUE&...`; the split is train, dev, test or all."""
     split, _, rest = source.removeprefix("domains:").partition("?")
     options: dict[str, Any] = dict(parse_qsl(rest, keep_blank_values=True))
     options |= {name: value.split(",") for name, value in options.items() if name == "classes"}
@@ -78,7 +78,7 @@ def read_source(source: str) -> Iterator[Group]:
 
 
 def draw(options: DomainSet) -> Iterator[Group]:
-    """The groups, in random order. DataError: fewer domains or groups than are asked for."""
+    """Yield the groups in random order. DataError if there are fewer domains or groups than requested."""
     library = read_library(options.domains)
     names = list(library["domains"])
     if options.split:
@@ -88,7 +88,7 @@ def draw(options: DomainSet) -> Iterator[Group]:
     if (options.number or 0) > len(order):
         raise DataError(f"domains: number={options.number}, but there are {len(order)} to choose from")
     chosen = order[: options.number]
-    # Nouns that are only ever mismatched would tell the class: they come from the chosen domains, if others.
+    # Nouns that occur only in mismatched advice would reveal the class: prefer the chosen domains.
     pool = chosen if len(chosen) > 1 else order
     classes = list(dict.fromkeys(options.classes or ADVICE_CLASSES))
     drawn: dict[str, Group] = {}
@@ -150,7 +150,7 @@ def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
         listed.append([(next(number), text) for text in _alternatives(form, library["words"])])
     rng = Random(f"{options.seed}/wordings/{kind}")
     listed = [rng.sample(of_form, len(of_form)) for of_form in rng.sample(listed, len(listed))]
-    # One of every form first, then the second of each: few wordings are as different as can be.
+    # First one of every form, then the second of each, so that few wordings differ as much as possible.
     rounds = [wording for column in zip_longest(*listed) for wording in column if wording]
     allowed = set(rounds[: options.wordings])
     kept = [[wording for wording in of_form if wording in allowed] for of_form in listed]
@@ -174,7 +174,7 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
 
 
 def read_library(path: str = "") -> _Library:
-    """The embedded domains and advice; what a file holds takes their place."""
+    """Read the built-in domains and advice, replaced where a file defines its own."""
     here, kind = Path(__file__), dict[str, Any]
     library = load_yaml(here.with_name("domains.yaml"), kind) | load_yaml(here.with_name("advice.yaml"), kind)
     if path:

@@ -1,6 +1,6 @@
 """Templates with two slots, filled with every pair of subjects: underspecified questions (LEI spec 1.1, 1.2).
 
-The 2.7 million records of UnQover's gender domain are never stored: they are a few lists and arithmetic.
+UnQover's gender domain has 2.7 million records; they are computed from a few lists and never stored.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from data_modules.schema.groups import Group, UnderspecifiedQuestion
 from data_modules.schema.spans import Span
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
-# The article before a vowel letter, however the word is spoken ("an European"), between single blanks only:
-# a tab keeps it from reaching from the context into a question.
+# The article before a vowel letter, whatever the pronunciation ("an European"), between single spaces only:
+# a tab separates contexts from questions.
 _ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
 
 
@@ -35,18 +35,18 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A template with one attribute filled in: what every pair of subjects is put into."""
+    """A template with one attribute filled in, to be combined with every pair of subjects."""
 
     template: int
-    """Counts the kept lines of the file from 0."""
+    """Index among the kept lines of the file, from 0."""
     category: str
     attribute: str
     """Its name in ids and keys."""
     line: str
 
     def fill(self, pair: SubjectPair) -> tuple[list[str], list[Span]]:
-        """[context, question, negated question], articles repaired, and where the template put the subjects
-        (counted: a search would find one inside another word)."""
+        """Return [context, question, negated question], with articles repaired, and the spans of the subjects
+        (counted, because a search could find one inside another word)."""
         line, *rest = SLOT.split(self.line)
         spans: dict[str, Span] = {}
         for side, form, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
@@ -61,13 +61,13 @@ SubjectPair = tuple[Subject, Subject]
 
 
 def repair_articles(line: str) -> str:
-    """`a European` -> `an European`: every lone article before a vowel letter (LEI spec 1.2, step 4)."""
+    """`a European` -> `an European`: every separate article before a vowel letter (LEI spec 1.2, step 4)."""
     return _ARTICLE.sub(r"\g<0>n", line)
 
 
 class Expansion(Sequence[Group]):
-    """The groups of some lists, made when they are asked for: every pair of subjects with every cell, without
-    advice, or with every `advice` of the cell's category."""
+    """The groups of some lists, created on access: every pair of subjects with every cell, without advice, or
+    with every `advice` of the cell's category."""
 
     def __init__(
         self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], advice: Sequence[Advice] | None = None

@@ -1,8 +1,8 @@
 """LEI's SQuAD-style files of underspecified questions with advice, as released (LEI spec 3.3).
 
-A paragraph holds one context order of a group: its question and its negated question, each with the two
-subjects as "answers" in context order. UnQover's files (unqover_source.py) store a group as two records too,
-which may lie anywhere in the file: both are paired here.
+A paragraph has one context order of a group: its question and its negated question, each with the two
+subjects as "answers" in context order. UnQover's files (unqover_source.py) also store a group as two records,
+anywhere in the file; this module pairs both kinds.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from storage.errors import DataError
 from storage.json_files import load_json
 
 GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
-"""The fields of a Group up to its variants, in their order: what its two records share."""
+"""The fields of a Group before its variants, in order: those that its two records share."""
 
 
 class Half(NamedTuple):
-    """One record: a question and its negation in one context order; `swapped`: not that of the key, which
-    candidates, scores, targets and clusters have."""
+    """One record: a question and its negation in one context order. `swapped`: this order differs from the
+    key's, which candidates, scores, targets and clusters follow."""
 
     key: GroupKey
     swapped: bool
@@ -34,7 +34,7 @@ class Half(NamedTuple):
     targets: Sequence[int | None] = (None, None)
     clusters: tuple[str, str] | None = None
     answer: str = ""
-    """To the question."""
+    """Answer to the question."""
 
 
 _Score = tuple[float, float]
@@ -62,8 +62,8 @@ class _Document(TypedDict):
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
-    """The groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError names
-    the file and the place."""
+    """Yield the groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError
+    names the file and the place."""
     paragraphs = (
         (f"{path}: data[{i}].paragraphs[{j}]", paragraph)
         for i, article in enumerate(load_json(path, _Document)["data"])
@@ -73,11 +73,11 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
 
 
 def pair_halves(records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]) -> Iterator[ScoredGroup]:
-    """(place, record) -> each group when its second half arrives; only halves without a partner are held. The
-    two may carry different advice of one class: LEI draws it for each record, or mends a sentence in one
-    order alone (spec 3.2, 3.6). DataError, as in `read_scored`, for records that do not pair too."""
+    """(place, record) -> each group when its second half arrives; only unpaired halves are in memory. The two
+    may have different advice of one class: LEI draws it per record, or corrects a sentence in one order only
+    (spec 3.2, 3.6). DataError, as in `read_scored`, also for records that do not pair."""
     waiting: dict[GroupKey, tuple[str, Half]] = {}
-    done: set[int] = set()  # hashes: a set of the keys themselves would double the memory of a large file
+    done: set[int] = set()  # hashes: the keys themselves would double the memory for a large file
     for where, record in records:
         try:
             half = half_of(record)
@@ -109,8 +109,8 @@ def pair_halves(records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Hal
 
 
 def parse_key(key: str) -> tuple[GroupKey, bool]:
-    """x1|x2|template|category|attribute|attribute|advice id -> the key, and whether the subjects are in the
-    other order. An advice id as `adversarial_poverty-1` tells the class; "" or `none`: no advice."""
+    """x1|x2|template|category|attribute|attribute|advice id -> the key, and whether the subjects are swapped.
+    An advice id such as `adversarial_poverty-1` contains the class; "" or `none`: no advice."""
     parts = [part.strip() for part in key.split("|")]
     advice_id = "" if parts[-1] == "none" else parts[-1]
     named = [name for name in ADVICE_CLASSES if re.fullmatch(rf"{name}_.+-\d+", advice_id)]
@@ -126,9 +126,8 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
 
 
 def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
-    """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full stop; where
-    the key names no advice there is none. Some shipped files carry two blanks before the question (LEI spec
-    3.2)."""
+    """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full stop; no
+    advice if the key names none. Some published files have two spaces before the question (LEI spec 3.2)."""
     advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
     if key[-1] and not (advice.strip() and question.strip()):
         raise DataError(f"no advice with a full stop before the question {text!r}")

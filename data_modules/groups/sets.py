@@ -1,7 +1,7 @@
 """LEI sets from UnQover's expansion and advice (LEI spec 3.2 to 3.6), and the commands `unqover` and `lei`.
 
-A pool is the cross product of groups and the advice of their category, addressed by index: the 672,000 groups
-of LEI's gender domain are never built to draw 400 of each class.
+A pool combines groups with the advice of their category, addressed by index: drawing 400 of each class does
+not build the 672,000 groups of LEI's gender domain.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from storage.errors import DataError
 def restrict(
     expansion: Expansion, advice: Iterable[Advice], groups: Iterable[Group], *, without: bool = False
 ) -> tuple[Expansion, tuple[Advice, ...]]:
-    """Only the subjects, attributes and advice of some groups, or, `without`, none of them, nor their
-    sentences under another id. Groups without advice restrict none."""
+    """Keep only the subjects, attributes and advice of some groups or, with `without`, none of them, nor
+    their sentences under another id. Groups without advice do not restrict the advice."""
     subjects, attributes, said = set[str](), set[str](), set[str]()
     for group in groups:
         subjects.update(group.subjects)
@@ -49,8 +49,7 @@ Split = Literal["train", "dev", "test"]
 
 
 def apportion(items: Iterable[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
-    """Each item's split: shuffled, then cut in proportion to `weights` by largest remainder, ties broken at
-    random."""
+    """Assign a split to each item: shuffle, then cut by `weights` (largest remainder, random ties)."""
     items = list(items)
     shares = [len(items) * weight / sum(weights) for weight in weights]
     counts = [int(share) for share in shares]
@@ -64,11 +63,11 @@ def apportion(items: Iterable[str], weights: Sequence[int], random: Random) -> d
 def part(
     expansion: Expansion, advice: Sequence[Advice], split: Split, *, seed: int = 0
 ) -> tuple[Expansion, tuple[Advice, ...]]:
-    """The subjects, attributes and advice of one split: each list of subjects is divided 4 : 3 : 4, as LEI's
-    religions are, attributes within their category, sentences within their class and category (LEI spec 3.6).
-    None of them is in two splits; templates are shared."""
+    """Return the subjects, attributes and advice of one split: lists of subjects are divided 4 : 3 : 4, as
+    LEI's religions are, attributes within their category, sentences within class and category (LEI spec 3.6).
+    Splits share none of these; they share templates."""
     lists = [[pair[i].name.lower() for pair in expansion.pairs] for i in (0, 1)]
-    if set(lists[0]) & set(lists[1]):  # one list, and no second to pair it with
+    if set(lists[0]) & set(lists[1]):  # a single list, paired with itself
         lists = [lists[0] + lists[1]]
     strata = {f"subjects/{i}": names for i, names in enumerate(lists)}
     for cell in expansion.cells:
@@ -88,7 +87,7 @@ def part(
 
 
 def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> dict[AdviceClass, Expansion]:
-    """Class -> its pool, for the classes that `advice` has, in the papers' order; `none` without advice."""
+    """Class -> its pool, for the classes in `advice`, in the papers' order; `none` without advice."""
     of_class = {name: [item for item in advice if item.advice_class == name] for name in ADVICE_CLASSES}
     pools = {name: Expansion(expansion.pairs, expansion.cells, x) for name, x in of_class.items() if x}
     return pools or {"none": expansion}
@@ -97,8 +96,8 @@ def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> dict[Advice
 def sample(
     pools: Mapping[AdviceClass, Sequence[Group]], per_class: int | None, *, seed: int
 ) -> Iterator[Group]:
-    """`per_class` groups of each pool, drawn without replacement, by the seed and this pool alone; None takes
-    everything in order. DataError when a pool is too small."""
+    """Draw `per_class` groups of each pool without replacement; the draw depends only on the seed and this
+    pool. None takes everything in order. DataError if a pool is too small."""
     for name, pool in pools.items():
         if per_class is None:
             yield from pool
@@ -109,8 +108,8 @@ def sample(
 
 
 def read_sentences(path: str | Path) -> dict[str, str]:
-    """Attribute (lower-case) -> the sentence that decides it, of lines `attribute TAB sentence`; `[subj]` is
-    the one who did it: `was a baker<TAB>[subj] got up at four to light the oven.`"""
+    """Attribute (lower-case) -> the sentence that decides it, from lines `attribute TAB sentence`; `[subj]`
+    is the person who did it: `was a baker<TAB>[subj] got up at four to light the oven.`"""
     sentences: dict[str, str] = {}
     for where, line in listed(path):
         attribute, _, sentence = (part.strip() for part in line.partition("\t"))
@@ -121,8 +120,8 @@ def read_sentences(path: str | Path) -> dict[str, str]:
 
 
 def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
-    """The group with `sentence` at the end of each context, its slot [subj] filled with a subject as that
-    context calls it; `gold` is its index, by default drawn by a hash of the group without its advice."""
+    """Add `sentence` at the end of each context, with its slot [subj] filled by a subject as that context
+    names it; `gold` is its index, by default drawn by a hash of the group without its advice."""
     if gold is None:
         gold = zlib.crc32(group.unadvised_key.encode()) % 2
     variants: Any = []
@@ -133,7 +132,7 @@ def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
 
 
 def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
-    """The groups whose contexts decide as questions with one right answer: two per group, its question in
+    """Turn groups whose contexts decide into questions with one right answer: two per group, its question in
     both context orders (the sentence does not decide the negated one). Ids: key and order."""
     for group in groups:
         if (gold := group.gold) is not None:
@@ -143,7 +142,7 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
 
 
 def read_decided(path: str | Path) -> Iterator[QAExample]:
-    """The questions of a file of groups whose contexts decide; the other groups are left out."""
+    """Read the questions of a file of groups whose contexts decide; other groups are left out."""
     yield from gold_examples(read_groups(path))
 
 

@@ -4,7 +4,7 @@ subjects     HEAD [cluster |] TEXT            [subj] female | Mary        [subj:
 attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were polite
 templates    context TAB question TAB negated question, with [subj1], [subj2] and the attribute's heads
 
-Lists have one item a line; `#` lines and empty lines are left out.
+Lists have one item per line; `#` lines and empty lines are ignored.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from storage.files import atomic_text
 def read_expansion(
     subjects: Sequence[str | Path], templates: str | Path, attributes: str | Path
 ) -> Expansion:
-    """The expansion of list files. Two subject files are paired with each other (UnQover: female, male), one
-    with itself. DataError: rows of a list do not pair, a slot is missing, or cannot be filled."""
+    """Read the expansion of list files. Two subject files are paired with each other (UnQover: female, male),
+    one with itself. DataError: rows of a list do not pair, or a slot is missing or cannot be filled."""
     lists = [read_subjects(path) for path in subjects]
     if len(lists) not in (1, 2):
         raise DataError(f"subjects: give one file, or two to be paired with each other, not {len(lists)}")
@@ -58,7 +58,7 @@ def read_expansion(
 
 
 def read_subjects(path: str | Path) -> tuple[Subject, ...]:
-    """The subjects of a list, rows of different heads aligned by order; the last head's cluster counts."""
+    """Read the subjects of a list, aligning rows of different heads; the last head's cluster counts."""
     by_head = {"subj": list[tuple[str, str]](), **_by_head(path)}
     suffixes = [head.removeprefix("subj") for head in by_head]
     with as_data_error(f"{path}: each subject needs a row of every head"):
@@ -80,7 +80,7 @@ def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
 
 
 def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]]:
-    """(kind, text, negation, category, name) of the attributes of a list: kinds (`p_act-single`) in order of
+    """Yield (kind, text, negation, category, name) of a list's attributes: kinds (`p_act-single`) in order of
     first appearance, then rows in order. The k-th `:neg` row negates the k-th row of its kind; its cluster
     wins, as in UnQover. The name is the text of the base kind's row (`p_act`)."""
     by_head = _by_head(path)
@@ -112,10 +112,10 @@ def listed(path: str | Path) -> Iterator[tuple[str, str]]:
 
 
 def write_source(expansion: Expansion, path: str | Path) -> int:
-    """Stream UnQover's own `source.json`, byte for byte `json.dump(everything, indent=4)`; returns the number
-    of records, at least one."""
+    """Stream UnQover's own `source.json`, byte for byte as `json.dump(everything, indent=4)`; return the
+    number of records, at least one."""
     count = 2 * len(expansion)
-    pairs = (*expansion.pairs, *(pair[::-1] for pair in expansion.pairs))  # first all in one context order
+    pairs = (*expansion.pairs, *(pair[::-1] for pair in expansion.pairs))  # all of one context order first
     records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
     with atomic_text(path) as file:
         for i, (pair, cell) in enumerate(records):

@@ -1,9 +1,9 @@
-"""UnQover's `source.json`, read: one object keyed by id, two records (context orders) a group.
+"""UnQover's `source.json`, read: one object keyed by id, two records (context orders) per group.
 
 Ids have 8 fields, `cluster1|cluster2|x1|x2|template|category|attribute|attribute` with the subjects in
 context order, or 9 with the advice's id (LEI spec 1.2, 2.4). Prediction files have the same layout with
-numbers in `start` and `end`; these become base scores. What LEI's fine-tuning writes is read too: an id, its
-subjects sorted, mapped to four records of one question each, two for either context order (spec 4.5).
+numbers in `start` and `end`; these become base scores. Output of LEI's fine-tuning is also accepted: an id
+with sorted subjects, mapped to four records of one question each, two per context order (spec 4.5).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from storage.json_files import check, stream_object
 logger = logging.getLogger(__name__)
 
 UNNAMED = "ethical_unnamed-0"
-"""The advice of groups whose ids name none although their questions begin with `Note that,`, as in LEI's
+"""The advice id of groups whose ids name none although their questions begin with `Note that,`, as in LEI's
 specified set (spec 3.6)."""
 
 
@@ -55,8 +55,8 @@ class _Record(TypedDict):
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
-    """The groups, streamed, with their base scores where every `start` and `end` of a group is a number.
-    DataError names the file and the id."""
+    """Yield the groups, with their base scores if every `start` and `end` of a group is a number. DataError
+    names the file and the id."""
     unnamed = 0
     records = (
         (f"{path}: id {key!r}", (key, order))
@@ -76,7 +76,7 @@ def _half(record: tuple[str, Any]) -> Half:
     one, two, *parts = (*named.split("|"), "")[:9]
     key, swapped = parse_key("|".join(parts))
     clusters = None if NO_CLUSTER in (one, two) else (two, one) if swapped else (one, two)
-    if apart := isinstance(content, list):  # one id for both orders, in each question and negation apart
+    if apart := isinstance(content, list):  # one id for both orders; question and negation separate
         content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
     value = check(content, _Record, "its record")
     context, both = value["context"], (value["q0"], value["q1"])
@@ -95,10 +95,10 @@ def _half(record: tuple[str, Any]) -> Half:
 
 
 def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
-    """The spans of the two subjects when the file gives only their texts; they never overlap.
+    """Find the spans of the two subjects when the file gives only their texts; they never overlap.
 
-    `first` is taken at its first occurrence and `second` after it, or the other way round if that fails;
-    whole words win over parts of words (Niger is not looked for inside Nigeria).
+    `first` is found at its first occurrence and `second` after it, or the other way round if that fails;
+    whole words take precedence over parts of words (Niger is not found inside Nigeria).
     """
     for one, two, flip in ((first, second, False), (second, first, True)):
         for pattern in (r"(?<!\w){}(?!\w)", r"{}"):

@@ -1,7 +1,7 @@
-"""Sentences that contain an answer and say nothing else: what the +Aug variants append in its place.
+"""Sentences that contain an answer and say nothing else: the +Aug variants append them instead of the answer.
 
-A story without its rationale may still betray that the answer was appended to it as a bare phrase. The +Aug
-variants hide it in a sentence (faithfulness spec 1.6): one of the frames below, or one of the user's.
+In a story without its rationale, a bare phrase at the end may still reveal that the answer was appended. The
++Aug variants hide it in a sentence (faithfulness spec 1.6): one of the frames below, or one of the user's.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ FRAMES = (
     "There was a card with {answer} on it.",
     "Nobody knew why {answer} was in the letter.",
 )
-"""True of any phrase, be it a name, a number or a clause, because they mention it and do not use it."""
+"""True of any phrase, such as a name, a number or a clause, because they mention it without using it."""
 
 _CLOSED = re.compile(r"[.!?][\"'”’)]*$")
 _STRAY = re.compile(r"^(?:[,;]\s*|[-–—:]+\s+)+|(?:\s*[,;:]|\s+[-–—])+(?=\s*[.!?]*$)|\s+(?=[.!?]*$)")
-"""Punctuation at the ends that belongs to no answer: commas and their like, a dash that stands alone."""
+"""Punctuation at the ends that belongs to no answer: commas and similar marks, a separate dash."""
 _PAIRS = (('"', '"'), ("“", "”"), ("«", "»"), ("(", ")"), ("[", "]"))
 
 
 def template_sentence(example: QAExample) -> str:
-    """A frame around the first gold answer, drawn by the example's id; the answer keeps its case, and loses
-    the stray punctuation at its ends, as `mustard,`. One with a full stop of its own ends the sentence."""
+    """Return a frame around the first gold answer, drawn by the example's id. The answer keeps its case and
+    loses stray punctuation at its ends, as in `mustard,`; its own full stop ends the sentence."""
     answer = bare_answer(example.gold[0])
     frames = [frame for frame in FRAMES if frame.endswith("{answer}.") or not re.search(r"[.!?]", answer)]
     frame = Random(f"augment/0/{example.id}").choice(frames)
@@ -43,7 +43,7 @@ def template_sentence(example: QAExample) -> str:
 
 
 def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Rejected:
-    """The sentence that a mapping has for an example's id, if it can stand for the first gold answer."""
+    """Return the mapping's sentence for an example's id, if it contains the first gold answer."""
     sentence, answer = sentences.get(example.id, "").strip(), bare_answer(example.gold[0])
     plain, phrase, *rationale = (
         " ".join(text.lower().split()) for text in (sentence, answer, *(s.text for s in example.rationale))
@@ -51,7 +51,7 @@ def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Re
     reason = ""
     if not sentence:
         reason = "no sentence"
-    elif not occurs(phrase.rstrip(".!?") or phrase, plain):  # the sentence brings its own full stop
+    elif not occurs(phrase.rstrip(".!?") or phrase, plain):  # the sentence has its own full stop
         reason = "the sentence lacks the answer"
     elif not _CLOSED.search(sentence):
         reason = "the sentence has no end"
@@ -61,10 +61,9 @@ def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Re
 
 
 def bare_answer(answer: str) -> str:
-    """An answer without stray punctuation at its ends, its white space made single.
+    """Remove stray punctuation from an answer's ends, and reduce its white space to single spaces.
 
-    Commas, colons and dashes go, and a quotation mark or bracket whose partner is missing; an answer of
-    nothing else stays.
+    Commas, colons, dashes and unpaired quotes and brackets are removed; an answer of nothing else stays.
 
     >>> [bare_answer(text) for text in ("mustard,", "- Tom", '"I won!"', "(red", "-5", "U.S.", "a b,.", ",")]
     ['mustard', 'Tom', '"I won!"', 'red', '-5', 'U.S.', 'a b.', ',']

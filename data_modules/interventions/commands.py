@@ -1,5 +1,5 @@
-"""`interventune data perturb`: one variant of a data set, as JSON Lines with a summary beside it;
-`interventune data statistics`: how many questions each variant has."""
+"""`interventune data perturb`: one variant of a data set, as JSON Lines with a summary file; `interventune
+data statistics`: how many questions each variant has."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Changes that take something from another question of the same file, and what a file has to offer (`Pool`).
+"""Variants that use another question of the same file, and the material that a file provides (`Pool`).
 
-- `swap`: another answer of the same shape takes the place of the answer, everywhere in the story. A model
-  that reads gives the new answer, one that remembers the old one.
-- `misplaced`: the question is put to another paragraph of its article, which shares most words with it and
-  holds no answer. A faithful model says unknown.
+- `swap`: another answer of the same shape replaces the answer everywhere in the story. A model that reads
+  gives the new answer; a model that remembers gives the old one.
+- `misplaced`: the question is combined with the paragraph of its article that shares most words with it and
+  does not contain an answer. A faithful model says unknown.
 - `near_miss`: one name, number or word of the question is changed, so that the story does not answer it. A
   faithful model says unknown.
 
-Everything is deterministic: what is drawn is drawn by the question's id.
+Everything is deterministic: draws depend on the question's id.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from data_modules.schema.spans import Span
 Shape = Literal["number", "date", "name", "other"]
 
 DRAWS = 50
-"""Answers that are drawn for a story; a pool of full SQuAD has tens of thousands."""
+"""Number of candidate answers drawn for a story; a pool of all of SQuAD has tens of thousands."""
 
 _MONTH = re.compile(
     r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December)\b"
@@ -54,18 +54,18 @@ _SMALL = frozenset({"a", "an", "and", "at", "de", "for", "in", "la", "of", "on",
 
 
 class Pool(NamedTuple):
-    """What the questions of a file offer to each other."""
+    """The material that a file's questions provide for each other."""
 
     answers: Mapping[tuple[AnswerType, Shape], Sequence[str]]
-    """The first answers, as the stories have them, each once."""
+    """The distinct first answers, as written in the stories."""
     paragraphs: Mapping[str, Iterable[str]]
-    """The contexts of each article, each once, in the order of the file."""
+    """The distinct contexts of each article, in file order."""
     mentions: Mapping[tuple[str, Shape], Mapping[str, str]]
     """The first answers of each article, by their shape, with their normal form."""
 
 
 def pool_of(examples: Iterable[QAExample]) -> Pool:
-    """The pool of the originals of a file."""
+    """Collect the pool of the originals of a file."""
     answers = defaultdict[tuple[AnswerType, Shape], dict[str, None]](dict)
     paragraphs = defaultdict[str, dict[str, None]](dict)
     mentions = defaultdict[tuple[str, Shape], dict[str, str]](dict)
@@ -79,7 +79,7 @@ def pool_of(examples: Iterable[QAExample]) -> Pool:
 
 
 def shape(answer: str) -> Shape:
-    """What kind of phrase an answer is, by its letters and digits alone.
+    """Classify an answer by its letters and digits alone.
 
     >>> [shape(text) for text in ("24", "two million", "$1.2 billion")]
     ['number', 'number', 'number']
@@ -99,11 +99,12 @@ def shape(answer: str) -> Shape:
 
 
 def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
-    """The story with another answer of the same shape in all places of the first answer; of those that are
-    drawn the one nearest in number of words that fits.
+    """Replace the first answer everywhere in the story by another of the same shape: the first that fits,
+    in order of similarity in number of words, of those drawn.
 
-    The new answer is the reference and `answers`; what the old ones were is `remembered`. No old answer is
-    left in the story, and the new one stood neither there nor in what is asked, both in SQuAD's normal form.
+    The new answer becomes the reference and `answers`; the old ones become `remembered`. No old answer
+    remains in the story, and the new one was neither in the story nor in the question, both in SQuAD's
+    normal form.
     """
     answer = example.answers[0].text.strip() if example.answers else ""
     if not normalised(answer):
@@ -135,7 +136,7 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     context, longer = pattern.sub(lambda _: new, story), len(new) - len(answer)
 
     def moved(start: int, end: int) -> Span:
-        """The same piece; one that begins or ends inside an answer has all of the new one."""
+        """Return the moved piece; one that begins or ends inside an answer includes all of the new one."""
         past, begun = bisect_right(ends, start), bisect_left(starts, end)
         start = min([start, *starts[past : past + 1]]) + longer * past
         end = max([end, *ends[:begun][-1:]]) + longer * begun
@@ -153,8 +154,8 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
 
 
 def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
-    """The question with that paragraph of its article which shares most different words with it, of those
-    without an answer, even inside longer words; of equals the first in the file."""
+    """Combine the question with the paragraph of its article that shares most distinct words with it, of
+    those without an answer, even inside longer words; on ties the first in the file."""
     if not example.answers or not example.article:
         return Rejected(example.id, "article is not known" if example.answers else "no answer span")
     asked, old = words_of(example.question), [*filter(None, map(normalised, example.gold))]
@@ -167,9 +168,9 @@ def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
 
 
 def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
-    """The question with a name, number or date in place of another (an answer of the same shape from its
-    article, from its story if there is one), with an opposite, or negated; drawn 3 : 2 : 1 where they are
-    possible. The kinds are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity swap, antonym, negation)."""
+    """Change the question: replace a name, number or date by another (an answer of the same shape from its
+    article, preferably from its story), use an opposite, or negate; drawn 3 : 2 : 1 where possible. The kinds
+    are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity swap, antonym, negation)."""
     if not example.answers:
         return Rejected(example.id, "no answer span")
     question, random = example.question, Random(f"near_miss/0/{example.id}")
@@ -206,9 +207,9 @@ def _instead(text: str, match: re.Match[str], new: str) -> str:
     return text[: match.start()] + new + text[match.end() :]
 
 
-@lru_cache(maxsize=4096)  # the questions about one article follow each other
+@lru_cache(maxsize=4096)  # questions about one article are consecutive
 def words_of(text: str) -> frozenset[str]:
-    """The different words of a text, in lower case."""
+    """Return the distinct words of a text, in lower case."""
     return frozenset(re.findall(r"\w+", text.lower()))
 
 

@@ -1,8 +1,8 @@
 """Edits that keep the meaning: a faithful model answers as before (faithfulness paper, Figure 5).
 
-- `spaced`: a second space between the sentences of the story, and behind the first word of the question.
-- `quoted`: typographic quotation marks and apostrophes for straight ones, or straight for typographic ones.
-- `reworded`: another question word, from a list of our own (`QUESTION_WORDS`).
+- `spaced`: doubled spaces between the sentences of the story, and after the first word of the question.
+- `quoted`: typographic quotation marks and apostrophes instead of straight ones, or the reverse.
+- `reworded`: another question word, from this project's list (`QUESTION_WORDS`).
 
 Everything is deterministic; answers and rationales move with the text, references stay.
 """
@@ -32,8 +32,8 @@ QUESTION_WORDS: tuple[tuple[str, str], ...] = (
     (r"what\b(?= (?:" + _VERBS + r")\b|\W*$)", "What exactly"),
     (r"(?=(?:is|are|was|were|do|does|did|has|have|had|can|could)\b)", "Tell me, "),
 )
-"""How a question begins (any case), and what says the same; the first that fits counts. Behind a beginning
-that would make the question ungrammatical, or another one, no word is exchanged."""
+"""Beginnings of questions (any case) and their equivalents; the first match counts. After a beginning whose
+replacement would be ungrammatical or change the question, nothing is replaced."""
 
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
@@ -41,7 +41,7 @@ _STRAIGHT = re.compile(r"""["']""")
 
 
 def straight_quotes(text: str) -> str:
-    """Typographic quotation marks and apostrophes as straight ones, so that `quoted` costs no exact match.
+    """Make typographic quotation marks and apostrophes straight, so that `quoted` costs no exact match.
 
     >>> straight_quotes("Ana’s “red” bike")
     'Ana\\'s "red" bike'
@@ -50,7 +50,7 @@ def straight_quotes(text: str) -> str:
 
 
 def reformat(example: QAExample, variant: Variant) -> QAExample | Rejected:
-    """One of the edits above of an original, or why it does not change it."""
+    """Apply one of the edits above to an original, or return why it does not change it."""
     if variant == "spaced":
         return _spaced(example)
     return _quoted(example) if variant == "quoted" else _reworded(example)
@@ -74,7 +74,7 @@ def _quoted(example: QAExample) -> QAExample | Rejected:
 
 
 def curly_quotes(text: str) -> str:
-    """Straight marks as typographic ones: an opening one where no letter or mark stands before it.
+    """Make straight marks typographic: an opening one if no letter or mark precedes it.
 
     >>> curly_quotes('Ana\\'s "red" bike')
     'Ana’s “red” bike'

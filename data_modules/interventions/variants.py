@@ -1,17 +1,17 @@
-"""Variants of questions: the one way from originals to what is trained on, evaluated and written.
+"""Variants of questions: the one function from originals to data for training, evaluation and files.
 
     made, rejected = made_of(read_questions(source), "ts_r")
     perturb(with_rationale(example), "ts_r")  # a QAExample, or Rejected with its reason
 
 Deletions truncate a story after its rationale, cut it before the rationale, or delete the rationale, by the
 paper's rules (faithfulness spec 1.2, 1.5, 1.6) on raw text: nothing is tokenised and offsets count
-characters. A story without its rationale does not answer its question, so the label becomes unknown; the old
-answer, if the rest of the story lacks it, is put at the end for a model to fall for.
+characters. A story without its rationale does not answer its question, so the label becomes unknown. If the
+rest of the story lacks the old answer, it is appended as a trap for the model.
 
-Sentences are those of sentencex (Wikimedia), a segmenter by rules: of the libraries that need no model it
-agrees best with HotpotQA's own sentences (2.9 % of the boundaries of 1,000 paragraphs differ). The paper's
-came from spaCy's parser (spec 0), so counts of truncated stories differ slightly. A quotation that stands in
-one line is one sentence.
+Sentences are those of sentencex (Wikimedia), a rule-based segmenter: of the libraries that need no model it
+agrees best with HotpotQA's own sentences (2.9 % of the boundaries of 1,000 paragraphs differ). The paper used
+spaCy's parser (spec 0), so counts of truncated stories differ slightly. A quotation within one line is one
+sentence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Piece = tuple[int, int]
 """A part of a story as character offsets, end-exclusive."""
 
 ANNOTATED = frozenset({"coqa", "hotpotqa", "stories"})
-"""Data sets whose rationales are annotated: a question without one has none."""
+"""Data sets with annotated rationales: in these, a question may have none."""
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -48,20 +48,21 @@ def perturb(
     sentences: Mapping[str, str] | None = None,
     pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
 ) -> QAExample | Rejected:
-    """One variant of an original with its rationale, or why there is none (reformatting.py has the edits,
-    exchanges.py what needs other questions).
+    """Return one variant of an original with its rationale, or the reason why there is none (edits:
+    reformatting.py; variants that need other questions: exchanges.py).
 
-    A variant keeps id, question and history; its references are the original's, but for `swap`. Everything is
+    A variant keeps id, question and history, and the original's references, except for `swap`. Everything is
     deterministic.
 
     Args:
-        example: an original; as `os`, a variant stays what it is.
-        variant: which one.
-        sentences: by id what `ts_r_aug` and `os_r_aug` append in place of the bare answer (default: frames).
-        pool: what the other questions of the file offer to EXCHANGED variants (default: nothing).
+        example: an original; for `os`, a variant is returned unchanged.
+        variant: name of the variant.
+        sentences: sentence by id that `ts_r_aug` and `os_r_aug` append instead of the bare answer (default:
+            frames).
+        pool: material from the other questions of the file for EXCHANGED variants (default: none).
 
     Raises:
-        DataError: the example is a variant already.
+        DataError: the example is already a variant.
     """
     if variant == "os":
         return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
@@ -82,8 +83,8 @@ def perturb(
 def made_of(
     examples: Iterable[QAExample], variant: Variant, sentences: Mapping[str, str] | None = None
 ) -> tuple[list[QAExample], Counter[str]]:
-    """One variant of the originals that allow it, and how many do not, by reason; EXCHANGED ones take
-    answers and paragraphs from these originals."""
+    """Return one variant of the originals that allow it, and the number of the others by reason; EXCHANGED
+    ones take answers and paragraphs from these originals."""
     examples = list(examples) if variant in EXCHANGED else examples
     pool = pool_of(examples if variant in EXCHANGED else ())
     found = [perturb(with_rationale(example), variant, sentences, pool) for example in examples]
@@ -92,9 +93,9 @@ def made_of(
 
 
 def with_rationale(example: QAExample) -> QAExample:
-    """An example with its rationale: the annotated one; in data sets without such annotation the sentence
-    that holds the first answer (two, if the answer runs over a boundary). An example without an answer span
-    stays as it is."""
+    """Return an example with its rationale: the annotated one or, in data sets without annotation, the
+    sentence with the first answer (two, if the answer crosses a boundary). An example without an answer span
+    is returned unchanged."""
     annotated = example.rationale or example.dataset in ANNOTATED
     if annotated or not example.answers or not example.answers[0].text.strip():
         return example
@@ -105,13 +106,13 @@ def with_rationale(example: QAExample) -> QAExample:
 
 
 def usual_variants(dataset: str) -> list[Variant]:
-    """Those of the paper's Tables 4 and 5."""
+    """Return the variants in the paper's Tables 4 and 5."""
     return ["os", "os_r"] if dataset == "hotpotqa" else ["os", "ts", "ts_r"]
 
 
 def report_rejected(kept: int, rejected: Counter[str], variant: Variant, what: str) -> str:
-    """Log how many examples allow no such variant, as `kept 3 of 5 (2 no rationale)`; DataError where none is
-    left. Returns the reasons in their brackets, or nothing."""
+    """Log how many examples allow the variant, as `kept 3 of 5 (2 no rationale)`; DataError if none is left.
+    Return the reasons in their parentheses, or nothing."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
     reasons = f" ({reasons})" if reasons else ""
     counts = f"kept {kept} of {kept + rejected.total()}{reasons}"
@@ -123,8 +124,8 @@ def report_rejected(kept: int, rejected: Counter[str], variant: Variant, what: s
 
 
 def truncate(example: QAExample) -> QAExample | Rejected:
-    """TS: the story up to the end of the sentence that holds the last character of the rationale; of unknown
-    answers without a rationale its first sentence, the paper's rule."""
+    """TS: the story up to the end of the sentence with the last character of the rationale; for unknown
+    answers without a rationale, its first sentence, as in the paper."""
     if not example.rationale and example.answer_type != "unknown":
         return Rejected(example.id, "no rationale")
     if not example.context.strip():
@@ -132,7 +133,7 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     last = max((trim(example.context, span.start, span.end)[1] for span in example.rationale), default=1)
     end = next(end for _, end in sentence_spans(example.context) if last <= end)
     context = example.context[:end]
-    # A rationale may end in white space, which lies beyond the cut.
+    # A rationale may end in white space, which is after the cut.
     rationale = tuple(Span(s.start, min(s.end, end), s.text[: end - s.start]) for s in example.rationale)
     answers = tuple(span for span in example.answers if span.end <= end)
     if example.answers and example.answers[0].end > end:
@@ -143,8 +144,8 @@ def truncate(example: QAExample) -> QAExample | Rejected:
 
 
 def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None) -> QAExample | Rejected:
-    """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the rationale. Behind
-    it the answer, or the sentence that stands for it, if it is not there already."""
+    """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the rationale. The
+    answer, or the sentence that replaces it, is appended if the story lacks it."""
     context, rationale = example.context, example.rationale
     if not rationale:
         return Rejected(example.id, "no rationale")
@@ -182,11 +183,11 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
 
 
 def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ...]:
-    """OS-R: the pieces of the story beside the rationales, whose characters alone are deleted.
+    """OS-R: the pieces of the story around the rationales, of which only the characters are deleted.
 
-    Where a rationale stood between white space, one of the two is kept (that with more line breaks); at the
-    ends of the story none is. Rationales that only white space parts go together. Nothing but white space
-    left: no pieces.
+    If a rationale was between white space, one of the two is kept (that with more line breaks), at the ends
+    of the story none. Rationales separated only by white space are deleted together. If only white space
+    remains, there are no pieces.
     """
     ordered = sorted(trim(context, span.start, span.end) for span in rationale)
     pieces: list[Piece] = []
@@ -207,7 +208,7 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ..
             pieces.append(max(blanks, key=lambda piece: (context.count("\n", *piece), piece[1] > piece[0])))
         position = right
     pieces.append((position, len(context.rstrip())))
-    joined: list[Piece] = []  # those that touch each other as one
+    joined: list[Piece] = []  # with adjacent pieces merged
     for start, end in pieces:
         if start < end:
             if joined and joined[-1][1] == start:
@@ -216,19 +217,19 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ..
     return tuple(joined)
 
 
-@lru_cache(maxsize=16_384)  # stories; at 4 kB each 64 MB, most of which the questions hold anyway
+@lru_cache(maxsize=16_384)  # stories; 64 MB at 4 kB each, most of which the questions hold anyway
 def sentence_spans(text: str) -> tuple[Piece, ...]:
     """(start, end) of every sentence of an English text, in order, end-exclusive, trimmed of white space.
 
     The spans do not overlap and together cover everything but white space. A blank line always ends a
     sentence.
     """
-    from sentencex import get_sentence_boundaries  # here: runs without boundaries do not load it
+    from sentencex import get_sentence_boundaries  # imported here: runs without boundaries do not need it
 
     spans = []
     begin = 0
     for paragraph_end in (*(match.start() for match in _BLANK_LINE.finditer(text)), len(text)):
-        # Half of a broken character pair has no place in UTF-8, which the library needs; a letter does too.
+        # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
         paragraph = _SURROGATE.sub("x", text[begin:paragraph_end])
         ends = [begin + boundary["end_index"] for boundary in get_sentence_boundaries("en", paragraph)]
         for start, end in pairwise([begin, *ends, paragraph_end]):
@@ -240,7 +241,7 @@ def sentence_spans(text: str) -> tuple[Piece, ...]:
 
 
 def trim(text: str, start: int, end: int) -> Piece:
-    """The same piece of `text` without white space at its ends; (end, end) for a piece of nothing else."""
+    """Return the piece of `text` without white space at its ends; (end, end) if nothing else is left."""
     piece = text[start:end]
     first = end - len(piece.lstrip())
     return first, max(start + len(piece.rstrip()), first)

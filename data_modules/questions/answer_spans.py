@@ -1,11 +1,11 @@
-"""Where a free-form answer lies in a text, and of which kind it is (faithfulness spec 1.1, 1.4).
+"""Find a free-form answer in a text, and classify it (faithfulness spec 1.1, 1.4).
 
     from data_modules.questions.answer_spans import answer_span, answer_type
     kind, _ = answer_type("A red car", question)
     (span,) = answer_span("A red car", kind, context, rationale)
 
-Answers that people wrote need not stand in the text word for word. The span that stands for one is its
-verbatim place in the rationale, else the piece of the text that shares most words with it.
+People's answers need not occur in the text word for word. An answer's span is its verbatim position in the
+rationale, else the piece of the text that shares most words with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from data_modules.schema.questions import AnswerType
 from data_modules.schema.spans import Span
 
 NUMBER_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-"""The answers of type number; `number_class` is the place in this list plus one."""
+"""The answers of type number; `number_class` is the index in this list plus one."""
 
 _SPOKEN: tuple[AnswerType, ...] = ("yes", "no", "unknown")
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -35,9 +35,9 @@ _SIGNS = re.compile(r"[\W_]+")
 
 
 def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
-    """The kind of an answer, and which of its kind it is: yes, no and unknown, with or without a full stop,
-    in any case; a number in letters, none to ten (1 to 11); the word before (1) or after (2) "or" in the
-    question; else a span. Of a kind without numbers 0.
+    """Return the type of an answer, and its class within the type: yes, no and unknown, with or without a
+    full stop, in any case; a number in letters, none to ten (1 to 11); the word before (1) or after (2)
+    "or" in the question; else a span. The class is 0 for types without classes.
 
     Spec 1.1.5 for the first three ("Yes, it is" is a span) and, after normalisation, 1.4 for the others.
     """
@@ -51,7 +51,7 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
 
 
 def option_words(question: str) -> tuple[str, str] | None:
-    """The normalised words before and after the first "or" of a question; None unless both are there."""
+    """Return the normalised words before and after the first "or" of a question; None unless both exist."""
     words = normalised(question).split()
     at = words.index("or") if "or" in words else 0
     return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else None
@@ -65,17 +65,16 @@ def normalised(text: str) -> str:
 def answer_span(
     answer: str, kind: AnswerType, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
 ) -> tuple[Span, ...]:
-    """The one piece of `context` that stands for an answer (spec 1.1.6); none for yes, no and unknown.
+    """Return the one piece of `context` that represents an answer (spec 1.1.6); none for yes, no and unknown.
 
-    First choice: where the stripped answer stands in the rationale, whatever its case; the first place
-    between word boundaries, or else the first inside a longer word. Otherwise the piece of
-    `context[:scope_end]`, from one word of the answer to another, that has the highest F1 with it as a bag
-    of words; the earliest of equals, then the shortest. Case, punctuation, articles and possessive endings
-    do not count in a bag.
+    First choice: the position of the stripped answer in the rationale, in any case; the first between word
+    boundaries, or else the first inside a longer word. Otherwise the piece of `context[:scope_end]`, from one
+    word of the answer to another, with the highest F1 to it as a bag of words; on ties the earliest, then the
+    shortest. Bags ignore case, punctuation, articles and possessive endings.
 
-    An answer that shares no word with its text is stood for by the last word of its rationale (its last sign
-    if it has no word), as the authors take the last word of the text that they search; without a rationale
-    by none.
+    An answer that shares no word with its text is represented by the last word of its rationale (its last
+    character if it has no word), as the authors take the last word of the text that they search; without a
+    rationale, by none.
     """
     if kind in _SPOKEN:
         return ()
@@ -96,7 +95,7 @@ def answer_span(
 
 
 def occurs(text: str, context: str) -> bool:
-    """Whether `text` stands in `context`, case and all, cutting no word in two; white space counts as one."""
+    """Whether `text` occurs in `context`, case-sensitively and as whole words; white space is one space."""
     text, context = " ".join(text.split()), " ".join(context.split())
     if text not in context:
         return False
@@ -117,7 +116,7 @@ class _Indexed(NamedTuple):
     """Words before word i that count."""
 
 
-@lru_cache(maxsize=128)  # the questions about one text follow each other
+@lru_cache(maxsize=128)  # questions about one text are consecutive
 def _indexed(text: str) -> _Indexed:
     if text.isascii():
         lowered = text.lower()
@@ -142,7 +141,7 @@ def _best_overlap(answer: str, context: str, limit: int) -> tuple[int, int] | No
         missing, shared = dict(wanted), 0
         for last in candidates[rank:]:
             total = size + words.counted[last + 1] - words.counted[first]
-            if 2 * size / total <= best:  # not even all words of the answer would do, here or further on
+            if 2 * size / total <= best:  # even all words of the answer would not suffice, here or later
                 break
             if missing[words.keys[last]]:
                 missing[words.keys[last]] -= 1

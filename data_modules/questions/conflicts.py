@@ -1,5 +1,5 @@
-"""CoConflictQA, JSON Lines: questions whose context says another thing than a language model remembers
--> QAExample (Huang et al. 2025, ParamMute)."""
+"""CoConflictQA, JSON Lines: questions whose context contradicts what a language model remembers -> QAExample
+(Huang et al. 2025, ParamMute)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class _Row(TypedDict):
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
-    """(place, row) -> one example per question; its id is the number of its row, its domain tells whether the
-    remembered answer, too, occurs in the context (both in SQuAD's normal form). A blank one is none.
+    """(place, row) -> one example per question. Its id is its row number; its domain says whether the
+    remembered answer also occurs in the context (both in SQuAD's normal form). A blank answer counts as
+    none.
 
     Raises:
-        DataError: names the place of a row of another shape, and the answer where the context has none.
+        DataError: names the place of a row of another shape, or an answer missing from the context.
     """
     for number, (place, value) in enumerate(rows):
         row = check(value, _Row, place)

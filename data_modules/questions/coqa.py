@@ -1,8 +1,8 @@
 """CoQA: the official JSON file, or rows in the Hub's layout -> QAExample (faithfulness spec 1.1).
 
 One example per turn. Offsets are trusted; `span_text`, which often differs in white space, and `bad_turn`
-are not read. The span of an answer is where `answer_spans.answer_span` locates it. The Hub's layout lacks
-the additional answers, so each question has one reference, where the official dev file has four.
+are not read. The span of an answer is found by `answer_spans.answer_span`. The Hub's layout lacks the
+additional answers, so each question has one reference instead of the official dev file's four.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Row(TypedDict):
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
-    """One example per turn of an official CoQA file, in the order of stories and turns.
+    """Yield one example per turn of an official CoQA file, in the order of stories and turns.
 
     Its id is "STORY TURN", its domain the story's source, its history every earlier turn with the primary
     answer. The rationale is the primary answer's span without white space around it; none for -1, -1.

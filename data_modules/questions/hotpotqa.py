@@ -1,8 +1,8 @@
 """HotpotQA, distractor setting: the official JSON file, or rows in the Hub's layout -> QAExample
 (faithfulness spec 1.5).
 
-The context is the field `story` where a record has one, as in the faithfulness paper's own files; else the
-gold paragraphs alone, without titles, in their order among all paragraphs. The authors' script for it is not
+The context is the field `story` if a record has one, as in the faithfulness paper's own files; else only the
+gold paragraphs, without titles, in their order among all paragraphs. The authors' script for it is not
 published; this is the specification's reconstruction. Each supporting sentence is a rationale. Answers are
 located as in CoQA (see `coqa`), in any case: the authors' search misses capitals.
 """
@@ -55,12 +55,12 @@ class _Question:
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
     """(place, record) of either layout -> one example per question; the domain is bridge or comparison.
 
-    A supporting fact that names a sentence which its paragraph does not have is left out and counted. In a
-    `story` that the record brings, a supporting sentence is where its words first stand.
+    A supporting fact whose sentence the paragraph does not have is left out and counted. In a record's own
+    `story`, a supporting sentence is at the first occurrence of its words.
 
     Raises:
-        DataError: names source, place and id for a supporting sentence that its `story` does not hold, a
-            title that is not among the paragraphs, a question without any supporting sentence left.
+        DataError: names source, place and id for a supporting sentence missing from its `story`, a title
+            missing from the paragraphs, or a question without supporting sentences.
     """
     left_out = 0
     for place, row in rows:
@@ -85,11 +85,11 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
 
 
 def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[tuple[int, int]]]]:
-    """Paragraphs of sentences -> (story, offsets): sentences joined by nothing, runs of white space made one
-    space, paragraphs stripped and joined by one space.
+    """Paragraphs of sentences -> (story, offsets): sentences are concatenated, white space is reduced to
+    single spaces, paragraphs are stripped and joined by one space.
 
-    offsets[p][s] = (start, end) of sentence s of paragraph p in the story, without the space around it;
-    start = end for a sentence of white space. They are counted while joining, never searched for.
+    offsets[p][s] = (start, end) of sentence s of paragraph p in the story, without surrounding white space;
+    start = end for a sentence of white space. They are counted while joining, not searched for.
     """
     story = ""
     offsets = []

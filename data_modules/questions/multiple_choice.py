@@ -1,8 +1,8 @@
 """Records of multiple-choice benchmarks -> ChoiceQuestion: PIQA, aNLI, SocialIQA, HellaSwag, BBQ, own rows.
 
-The layout is told from the names of the first record's fields. Labels stand in the records, or in a file of
-their own, one whole number a line. Some benchmarks count them from 0, some from 1 (probes spec B2): a whole
-file tells by its smallest and largest label; a part that holds neither is read as its benchmark counts.
+The layout is recognised by the first record's fields. Labels are in the records, or in a separate file, one
+integer per line. Some benchmarks count them from 0, some from 1 (probes spec B2): the smallest and largest
+label decide; if neither occurs, the benchmark's own count applies.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Layout(NamedTuple):
     choices: str
     """A field for each choice, or one that lists them all."""
     first_label: int = 0
-    """What the benchmark calls the first choice."""
+    """The benchmark's label of the first choice."""
 
     @property
     def fields(self) -> str:
-        """By which it is recognised."""
+        """The fields by which it is recognised."""
         return f"{self.prompt} {self.choices}"
 
 
@@ -45,14 +45,14 @@ LAYOUTS = (
     Layout("hellaswag", "ctx_a ctx_b", "endings"),
     Layout("hellaswag", "ctx_a ctx_b", "ending_options"),
 )
-"""Our own rows, the original files, and the Hub's versions of them; told apart by these fields."""
+"""This project's rows, the original files, and the Hub's versions of them, distinguished by these fields."""
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
     """(place, record) -> questions, in their order.
 
     Args:
-        rows: all records of `source`: their labels are understood together.
+        rows: all records of `source`: their labels are interpreted together.
         source: for errors.
         labels: a file of labels.
 
@@ -78,11 +78,11 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         row |= check(row, texts_of, where)
         choices.append(tuple(row[name] for name in names) if len(names) > 1 else tuple(row[names[0]]))
         with as_data_error(f"{where}: needs a whole number as 'label', inside or in a file (PATH+LABELS)"):
-            stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub has text at times
+            stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub sometimes has text
     counts_from_1 = any(value == len(texts) for value, texts in zip(stated, choices, strict=True))
     lowest = 0 if 0 in stated else 1 if counts_from_1 else layout.first_label
     ids = [str(row.get("id", row.get("uid", ""))) for _, row in records]
-    if len({*ids, ""}) <= len(ids):  # not all there, or not all different
+    if len({*ids, ""}) <= len(ids):  # some missing or repeated
         ids = [f"{layout.benchmark}-{i}" for i in range(len(records))]
     for (where, row), name, texts, value in zip(records, ids, choices, stated, strict=True):
         if not lowest <= value < lowest + len(texts):

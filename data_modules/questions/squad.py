@@ -1,7 +1,7 @@
 """SQuAD v1.1 and v2: the official JSON file, or rows in the Hub's layout -> QAExample.
 
-Several references are kept, in order, without repeats; training uses the first. Text is left as it is:
-SQuAD's questions carry stray blanks and they stay.
+Several references are kept, in order, without repeats; training uses the first. Text is unchanged, including
+stray spaces in SQuAD's questions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _rows(value: Any) -> Any:
 
 
 Listed = Annotated[list[T], BeforeValidator(_rows)]
-"""A list of T, or what `{"name": [N], ...}`, as the Hub may keep it, says of N of them."""
+"""A list of T, or N of them as `{"name": [N], ...}`, as the Hub may store it."""
 
 
 class _Answer(TypedDict):
@@ -40,7 +40,7 @@ class _Qa(TypedDict):
     id: str | StrictInt
     question: str
     answers: NotRequired[list[_Answer]]
-    is_impossible: NotRequired[bool | Literal["true", "false", "True", "False"]]  # LEI's files hold a text
+    is_impossible: NotRequired[bool | Literal["true", "false", "True", "False"]]  # LEI's files have text here
 
 
 class _Paragraph(TypedDict):
@@ -66,11 +66,11 @@ class _Row(TypedDict):
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
-    """One example per question of a SQuAD-format JSON file, in its order.
+    """Yield one example per question of a SQuAD-format JSON file, in file order.
 
     Raises:
-        DataError: names file, place and question id for an offset that does not cut its answer, or an
-            `is_impossible` that the answers contradict.
+        DataError: names file, place and question id for an offset that does not match its answer, or an
+            `is_impossible` that contradicts the answers.
     """
     for i, article in enumerate(load_json(path, _Document)["data"]):
         for j, paragraph in enumerate(article["paragraphs"]):

@@ -1,4 +1,4 @@
-"""Records of underspecified questions: groups, which every reader yields and everything downstream takes."""
+"""Records of underspecified questions: groups, which readers yield and all other code uses."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from storage.json_files import check
 AdviceClass = Literal[
     "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"
 ]
-"""The papers' classes of intervention; `none` is a group that carries no advice. The mismatched classes are
-ours: their advice speaks of another domain than the group's subjects (LEI files such advice, where it is
-ethical, under irrelevant)."""
+"""The papers' classes of intervention; `none` is a group without advice. The mismatched classes are this
+project's: their advice is about another domain than the group's subjects (LEI puts ethical advice of this
+kind under irrelevant)."""
 
 ADVICE_CLASSES: tuple[AdviceClass, ...] = get_args(AdviceClass)
 
 LEAD_IN = "Note that, "
-"""The papers' words before the sentence of an advice (LEI spec 3.2)."""
+"""The papers' words before a sentence of advice (LEI spec 3.2)."""
 
 NO_CLUSTER = "None"
-"""What UnQover writes for the cluster of a row that has none."""
+"""UnQover's entry for the cluster of a row without one."""
 
 T = TypeVar("T")
 
 Four = tuple[T, T, T, T]
-"""Of the four variants of a question."""
+"""One value for each of the four variants of a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class UnderspecifiedQuestion:
 
     @property
     def query(self) -> str:
-        """The question with its advice right before it."""
+        """The question, preceded by its advice."""
         return f"{self.advice} {self.question}" if self.advice else self.question
 
 
@@ -60,7 +60,7 @@ class Group:
     """The four variants of one underspecified question: the unit that UnQover's metrics and LEI's losses
     compare, and therefore never split (LEI spec 1.2, 2.2).
 
-    `variants` holds, in this order: (subjects in order x1 x2, question), (x1 x2, negated question),
+    `variants` contains, in this order: (subjects in order x1 x2, question), (x1 x2, negated question),
     (x2 x1, question), (x2 x1, negated question).
     """
 
@@ -71,13 +71,13 @@ class Group:
     attribute: str
     advice_class: AdviceClass
     advice_id: str
-    """For example `adversarial_poverty-1`; empty without advice. A group of class `none` that does carry
-    advice (planting: advice that means nothing) has an id that tells its copies apart."""
+    """For example `adversarial_poverty-1`; empty without advice. A group of class `none` with advice (random
+    advice for planting) has an id that distinguishes its copies."""
     variants: Four[UnderspecifiedQuestion]
     domain: str = ""
-    """What the subjects are instances of (instrument); empty where the source does not say."""
+    """The domain of the subjects (such as instrument); empty if the source does not state it."""
     advice_domain: str = ""
-    """What the advice speaks of: the group's domain, of a mismatched class another; empty for plain facts."""
+    """The domain of the advice: the group's, or another for a mismatched class; empty for plain facts."""
 
     @property
     def key(self) -> str:
@@ -92,14 +92,14 @@ class Group:
 
     @property
     def gold(self) -> int | None:
-        """Index of the subject whom the contexts in either order name more often than the other; None where
-        they do not decide. A template names both alike, so the added sentence makes the difference, without a
-        field for it, as in LEI's own specified set."""
+        """Index of the subject whom the contexts in both orders name more often than the other; None if they
+        do not decide. Templates name both subjects equally often, so the added sentence makes the difference,
+        as in LEI's own specified set; it needs no field."""
         golds = set()
         for variant in self.variants[::2]:
             names = [span.text for span in variant.candidates]
             counts = [variant.context.count(name) for name in names]
-            if counts[0] != counts[1]:  # seldom; then as words: African is in African-American
+            if counts[0] != counts[1]:  # rare; compare words: African is in African-American
                 either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
                 found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
                 counts = [found.count(name) for name in names]
@@ -119,19 +119,19 @@ Targets = Four[int]
 
 @dataclass(frozen=True, slots=True)
 class ScoredGroup:
-    """A group with what its file says about a model and its subjects; each may be absent."""
+    """A group with its file's information about a model and its subjects; each field may be absent."""
 
     group: Group
     base_scores: BaseScores | None = None
     targets: Targets | None = None
     clusters: tuple[str, str] | None = None
-    """Of the group's subjects, where UnQover's ids name some (female, male)."""
+    """Clusters of the group's subjects, if UnQover's ids name them (female, male)."""
     answers: tuple[str, str] = ("", "")
-    """To the question in both orders (`pred`); empty where there was none, or where the file does not say."""
+    """Answers to the question in both orders (`pred`); empty if there was none or the file has no answers."""
 
 
 def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
-    """The groups of a file of groups, or of groups with scores."""
+    """Read the groups of a file of groups, or of groups with scores."""
     for where, row in rows:
         scored = isinstance(row, dict) and "group" in row
         yield check(row, ScoredGroup, where) if scored else check(row, Group, where)

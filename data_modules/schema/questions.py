@@ -1,5 +1,4 @@
-"""Records of questions, with answers in a text or with choices: what every reader yields and everything
-downstream takes."""
+"""Records of questions, with answers in a text or with choices: readers yield them, other code uses them."""
 
 from __future__ import annotations
 
@@ -12,38 +11,38 @@ from storage.errors import DataError
 from storage.json_files import check
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
-"""What kind of answer a question has. A number (none, one ... ten) and an option (a word before or after "or"
-in the question) are spans too; only XLNet's heads tell them apart (faithfulness spec 1.4, 2.3)."""
+"""Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the question)
+are spans too; only XLNet's heads distinguish them (faithfulness spec 1.4, 2.3)."""
 
 ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 
 Deletion = Literal["os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug"]
 """The papers' variants of a story: original; truncated after the rationale; truncated before it; rationale
-deleted; the last two with a generated sentence in place of the bare answer (faithfulness spec 1.2, 1.5,
+deleted; the last two with a generated sentence instead of the bare answer (faithfulness spec 1.2, 1.5,
 1.6)."""
 
 Reformatting = Literal["reworded", "quoted", "spaced"]
 """Edits that keep the meaning (data_modules/interventions/reformatting.py)."""
 
 Exchange = Literal["swap", "misplaced", "near_miss"]
-"""Changes that take something from another question (data_modules/interventions/exchanges.py)."""
+"""Changes that use material of another question (data_modules/interventions/exchanges.py)."""
 
 Variant = Literal[Deletion, Reformatting, Exchange]
 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
 DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"})
-"""The variants without a rationale: a faithful model says unknown."""
+"""The variants without a rationale, for which a faithful model says unknown."""
 
 REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
-"""The variants that mean the same: a faithful model answers as to the original."""
+"""The variants with the same meaning, for which a faithful model keeps its answer."""
 
 EXCHANGED: frozenset[Variant] = frozenset(get_args(Exchange))
 """The variants that need all questions of a file."""
 
 ChoiceTarget = Literal["label", "unknown"]
-"""What training wants of a question: the labelled choice; or that choice, which says that the text does not
-tell, and all others alike (BBQ's ambiguous questions)."""
+"""Training target of a question: the labelled choice; or that choice, which says that the answer is unknown,
+with all others equally likely (BBQ's ambiguous questions)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +65,31 @@ class QAExample:
     question: str
     answers: tuple[Span, ...] = ()
     advice: str = ""
-    """The intervention sentence as it stands before the question (with any lead-in), or empty."""
+    """The sentence of advice as written before the question (with any lead-in), or empty."""
     answer_type: AnswerType = "span"
-    """A span question without a span cannot be answered: its type becomes unknown by itself."""
+    """A span question without a span is unanswerable: its type automatically becomes unknown."""
     history: tuple[Turn, ...] = ()
-    """All earlier turns of the conversation, oldest first; the encoding takes the last few."""
+    """All earlier turns of the conversation, oldest first; the encoding uses the last few."""
     rationale: tuple[Span, ...] = ()
-    """What the answer is justified by, in the order of the context; empty where nothing does, or is known."""
+    """Evidence for the answer, in the order of the context; empty if there is none or it is not known."""
     references: tuple[str, ...] = ()
-    """The human answers as written, in order and with repeats, which predictions are compared with; those of
-    the original story in every variant but `swap`. Empty: the texts of `answers`."""
+    """The human answers as written, in order and with repeats, to which predictions are compared; those of
+    the original story in every variant except `swap`. Empty: the texts of `answers`."""
     remembered: tuple[str, ...] = ()
-    """Answers that a model may remember although the context says another thing: of `swap` those of the
-    original, of CoConflictQA the one that a model gave without the context."""
+    """Answers that a model may remember although the context contradicts them: for `swap`, those of the
+    original; for CoConflictQA, the one that a model gave without the context."""
     dataset: str = ""
-    """Which kind of data this is (squad, coqa, hotpotqa, stories): it decides how answers are scored."""
+    """The kind of data set (squad, coqa, hotpotqa, stories), which decides how answers are scored."""
     domain: str = ""
-    """A part of the data set to report on its own, such as CoQA's sources."""
+    """A part of the data set to report separately, such as CoQA's sources."""
     article: str = ""
-    """Which text the context is a paragraph of, where the source says it."""
+    """The article that the context is a paragraph of, if the source states it."""
     variant: Variant = "os"
     appended: str = ""
     """What an intervention appended to the story: the answer, or a sentence that contains it."""
     kept: tuple[tuple[int, int], ...] = ()
-    """Of a variant: the pieces of the original story that its context begins with, as character offsets into
-    the original, end-exclusive. `context` = these pieces joined by nothing, then what was appended."""
+    """For a variant: the pieces of the original story that its context begins with, as character offsets into
+    the original, end-exclusive. `context` = these pieces concatenated, then the appended text."""
 
     def __post_init__(self) -> None:
         for span in (*self.answers, *self.rationale):
@@ -101,18 +100,18 @@ class QAExample:
 
     @property
     def query(self) -> str:
-        """The question with its advice right before it."""
+        """The question, preceded by its advice."""
         return f"{self.advice} {self.question}" if self.advice else self.question
 
     @property
     def gold(self) -> tuple[str, ...]:
-        """The texts that predictions are compared with; empty for a question without an answer."""
+        """The texts to which predictions are compared; empty for a question without an answer."""
         return self.references or tuple(span.text for span in self.answers)
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An example that an intervention cannot be applied to, and why; reasons are counted and shown."""
+    """An example to which an intervention cannot be applied, with the reason, which is counted."""
 
     id: str
     reason: str
@@ -120,17 +119,17 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceQuestion:
-    """One question with its choices, of which one is right (probes spec B2)."""
+    """One question with its choices, one of which is right (probes spec B2)."""
 
     id: str
     prompt: str
-    """The fields before the choices, joined by single spaces (spec B1); "" is a question left out."""
+    """The fields before the choices, joined by single spaces (spec B1); "" if the question is left out."""
     choices: tuple[str, ...]
     label: int
-    """Slot of the right choice; of a perturbed question, of the pseudo-correct one (spec B3)."""
+    """Index of the right choice; for a perturbed question, of the pseudo-correct one (spec B3)."""
     benchmark: str = ""
     probe: str = ""
-    """The name of the probe that made it, or empty for an original."""
+    """Name of the probe that made it, or empty for an original."""
     donors: tuple[int, ...] = ()
     """Indices, among the originals, of the questions that texts were taken from."""
     target: ChoiceTarget = "label"

@@ -1,6 +1,6 @@
-"""What records of all kinds are made of, and files of them: JSON Lines of what `dataclasses.asdict` gives.
+"""Parts of all records, and files of records: JSON Lines in the form of `dataclasses.asdict`.
 
-All records are frozen; text offsets are character offsets into the untouched context, end-exclusive.
+All records are frozen; text offsets are character offsets into the unmodified context, end-exclusive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Span:
 
     @classmethod
     def locate(cls, text: str, context: str, where: str) -> Span:
-        """The first occurrence of `text` in `context`; `where` names the record in the error."""
+        """Return the first occurrence of `text` in `context`; `where` names the record in the error."""
         start = context.find(text)
         if start < 0 or not text:
             raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")
@@ -33,7 +33,7 @@ class Span:
 
 
 def write_records(records: Iterable[Any], path: str | Path) -> int:
-    """Write a file, whole or not at all; returns how many records it holds."""
+    """Write a whole file or nothing; return the number of records."""
     with atomic_text(path) as file:
         lines = (json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
         return sum(1 for line in lines if file.write(line))

@@ -3,14 +3,14 @@
     from data_modules.stories.groups import groups
     for group in groups("heldout"): ...
 
-`planting` holds any two rivals, half of them without advice. Of the other splits the table SPLITS says which
-subjects, attributes, contexts and wordings of advice they hold. Each (pair, attribute) has its own held-out
-contexts, so `heldout` shares no key with `train`, not even without the advice. `scope` asks whether advice is
-followed where it belongs: beside ethical and adversarial advice it holds the same said of another trait (age,
-height), as mismatched advice; the others call such advice irrelevant.
+`planting` has any two rivals, half of them without advice. For the other splits, the table SPLITS lists the
+subjects, attributes, contexts and wordings of advice. Each (pair, attribute) has its own held-out contexts,
+so `heldout` shares no key with `train`, even without the advice. `scope` tests whether a model follows
+advice only where it applies: besides ethical and adversarial advice it has the same sentences about another
+trait (age, height), as mismatched advice; the other splits call such advice irrelevant.
 
-All but `planting` hold their classes in equal number, and every (pair, attribute) of the split equally
-often in each: mu takes a maximum over attributes, and a ragged design would inflate it (LEI spec 2.4).
+All splits but `planting` have classes of equal size, each with the same number of groups per (pair,
+attribute): mu takes a maximum over attributes, and an unbalanced design would inflate it (LEI spec 2.4).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Split(NamedTuple):
     contexts: Literal["known", "held_out", "all"]
     unseen_advice: bool
     rounds: int
-    """Groups of every (pair, attribute) in each class."""
+    """Groups per (pair, attribute) and class."""
     classes: tuple[AdviceClass, ...] = ADVISED
 
 
@@ -53,18 +53,19 @@ SPLITS = {
 
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
-    """The groups of a split, shuffled. DataError for a split that does not exist."""
+    """Yield the groups of a split, shuffled. DataError for a split that does not exist."""
     if split not in ("planting", *SPLITS):
         raise DataError(f"no groups called {split!r}; choose from planting, {', '.join(SPLITS)}")
     yield from _planting(seed) if split == "planting" else _advised(split, seed)
 
 
 def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
-    """The pairs that are asked about: each subject of the stronger half with each of the weaker half.
+    """Return the pairs that occur: each subject of the stronger half with each of the weaker half.
 
     Strengths are those that `lei_planted` plants from the same seed (scope `subject`). As in UnQover's gender
-    set, subjects meet across two sides only: then every subject always wins or always loses, and an obedient
-    model's adversarial mu can come near 1 (in a full round, middling subjects win half of their pairs).
+    set, pairs always cross the two sides: every subject always wins or always loses, and the adversarial mu
+    of a model that follows advice can approach 1 (otherwise, average subjects would win half of their
+    pairs).
     """
     ranked = sorted(subjects, key=lambda subject: -latent_strength(subject, "", seed))
     half = len(ranked) // 2
@@ -77,7 +78,7 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
     for category, kind in words.CATEGORIES.items():
         for pair in rivals(row.subjects, seed):
             for attribute in kind.unseen_attributes if row.unseen_attributes else kind.attributes:
-                # Which two contexts of a (pair, attribute) are held out is fixed, whatever the seed.
+                # The two held-out contexts of a (pair, attribute) do not depend on the seed.
                 name = "/".join((*sorted(pair), attribute))
                 held_out = Random(f"held out/{name}").sample(everything, 2)
                 known = [template for template in everything if template not in held_out]

@@ -1,17 +1,17 @@
-"""Embedded questions about stories, of multiple choice too: templated, deterministic, no download.
+"""Embedded questions about stories, also multiple choice: templated, deterministic, no download.
 
     from data_modules.stories.questions import qa_examples
     for example in qa_examples("dev"): ...
 
-A story opens by naming everybody, then states one fact a sentence and some fillers. Several people carry
-facts of the same kind, so a reader must bind the right person to the right fact. Besides people with names,
-members of the invented groups act in stories, each group equally often in every role: the stories teach
+A story first names everybody, then states one fact per sentence and some fillers. Several people have facts
+of the same kind, so a reader must connect the right person with the right fact. Besides people with names,
+members of the invented groups occur in stories, each group equally often in every role: the stories teach
 what the words mean and prefer nobody.
 
-`train` and `dev` ask for spans, one question a story. The other splits are CoQA in small (faithfulness spec
+`train` and `dev` ask for spans, one question per story. The other splits imitate CoQA (faithfulness spec
 1.1): every question has a rationale, the sentence that states its fact, and up to two earlier turns ask about
 other facts of the same story. `conversation_train` and `conversation_dev` ask for spans only; `mixed_train`
-and `mixed_dev` also hold questions that are answered by yes or no, and a few about what no story tells.
+and `mixed_dev` also have questions answered by yes or no, and a few that no story answers.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from storage.errors import DataError
 
 QA_SIZES = {"train": 12_000, "dev": 300}
 DEV_BUCKETS = 20
-"""One story in so many belongs to dev, by a hash of its text: no seed can make the splits overlap."""
+"""One story in this many is in dev, by a hash of its text, so that splits are disjoint for any seeds."""
 MIXES = {"conversation": (0.0, 0.0), "mixed": (0.12, 0.03)}
-"""Shares of questions that are answered by yes or no, and of those that no story answers."""
+"""Shares of questions answered by yes or no, and of those that no story answers."""
 SPLITS = (*QA_SIZES, *(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES))
 CHOICE_SIZES = {"choices_train": 6000, "choices_dev": 300}
 GROUPS = words.SUBJECTS + words.UNSEEN_SUBJECTS
 KINDS = (words.PLACES, words.OBJECTS, words.COLOURS, words.NAMES + GROUPS)
-"""Answers that may stand for one another."""
+"""Sets of answers that can replace each other."""
 _UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
-"""What no story tells: these questions teach the word unknown, not to look for evidence."""
+"""Topics absent from all stories: these questions teach the word unknown, not to look for evidence."""
 _CLAIMS = {" is in the ": "Is {} in the {}?", " has a ": "Does {} have a {}?"}
-"""How a fact's sentence divides into subject and rest, and the question that puts it to the test."""
+"""Splits a fact's sentence into subject and rest, with the yes-or-no question about it."""
 
 
 class Fact(NamedTuple):
@@ -62,7 +62,7 @@ class Story(NamedTuple):
 
 
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
-    """The questions of a split, one a story. DataError for a split that does not exist."""
+    """Yield the questions of a split, one per story. DataError for a split that does not exist."""
     if split not in SPLITS:
         raise DataError(f"stories have no split {split!r}; choose from {', '.join(SPLITS)}")
     kind, _, part = split.rpartition("_")
@@ -74,9 +74,9 @@ def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
 
 
 def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
-    """Questions of multiple choice, one a story; DataError for a split that does not exist. Without its
-    prompt a question is a matter of luck: the wrong choices are drawn from the words that the right one is,
-    and so is its slot."""
+    """Yield multiple-choice questions, one per story; DataError for a split that does not exist. Without its
+    prompt, a question can only be guessed: right and wrong choices are drawn from the same words, and the
+    right choice's position is random."""
     if split not in CHOICE_SIZES:
         raise DataError(f"stories have no choices {split!r}; choose from {', '.join(CHOICE_SIZES)}")
     rng = Random(f"stories/{split}/{seed}")
@@ -84,7 +84,7 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
         story = story_of(split, lambda: make_story(rng))
         question, answer = rng.choice(rng.choice(story.facts).questions)
         kind = next(kind for kind in KINDS if answer in kind)
-        # Words that the story holds too would take a reader who binds facts to people.
+        # Other words of the story as choices would require knowing which fact belongs to whom.
         others = [word for word in kind if word not in story.context]
         choices = [answer, *rng.sample(others, 2)]
         rng.shuffle(choices)
@@ -94,8 +94,8 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
 
 
 def vocabulary() -> list[str]:
-    """Every word and punctuation mark of the embedded data, lower case, without duplicates: those of the
-    stories and groups, sorted, and then what conversations and generated sentences add, sorted too."""
+    """Return every word and punctuation mark of the embedded data, lower case, without duplicates: those of
+    the stories and groups, sorted, then those of conversations and generated sentences, sorted."""
     from data_modules.interventions.augmentation import FRAMES
 
     texts = [LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.MEETING_PLACES, *chain(*KINDS)]
@@ -111,7 +111,7 @@ def vocabulary() -> list[str]:
 
 
 def story_of(split: str, draw: Callable[[], Story]) -> Story:
-    """The first story drawn that belongs to a split; those named `dev` share none with the others."""
+    """Return the first drawn story that belongs to a split; `dev` splits share none with the others."""
     while True:
         story = draw()
         if (zlib.crc32(story.context.encode()) % DEV_BUCKETS == 0) == split.endswith("dev"):
@@ -119,10 +119,10 @@ def story_of(split: str, draw: Callable[[], Story]) -> Story:
 
 
 def make_story(rng: Random) -> Story:
-    """Two or three people, three facts of two kinds, and sometimes a filler."""
+    """Make a story of two or three people, three facts of two kinds, and sometimes a filler."""
     people = _people(rng, rng.choice((2, 2, 3)))
     facts = [fact for kind in rng.sample(_KINDS, 2) for fact in kind(people, rng)]
-    # Two facts of the first kind: a single one could be found without reading whose it is.
+    # Two facts of the first kind: a single one could be found without the person.
     return _compose(people, [*facts[:2], rng.choice(facts[2:])], rng)
 
 

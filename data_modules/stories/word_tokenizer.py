@@ -3,9 +3,9 @@
     tokenizer = build_tokenizer("roberta", vocabulary())
     tokenizer(question, context, return_offsets_mapping=True)
 
-Downstream code that works with it works with the pretrained tokenizer of the same architecture: same special
+Code that works with it also works with the pretrained tokenizer of the same architecture: same special
 tokens, same segment ids, same padding side, same `sequence_ids` and offsets. (Only padding may differ: it
-gets segment id 0, where XLNet's own tokenizer writes 3; no model looks there.)
+has segment id 0, where XLNet's own tokenizer has 3; no model uses it.)
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from transformers import PreTrainedTokenizerFast
 
 
 class Layout(NamedTuple):
-    """How one architecture writes a text and a pair; `:n` behind a piece is its segment id."""
+    """An architecture's format of a text and of a pair; `:n` after a piece is its segment id."""
 
     single: str
     pair: str
     special: str
-    """The special tokens in the order of their ids, each behind its role."""
+    """The special tokens in the order of their ids, each after its role."""
     pads_left: bool = False
 
 
@@ -36,7 +36,7 @@ LAYOUTS: dict[str, Layout] = {
     "roberta": Layout(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
-        # RoBERTa writes <s> as both bos and cls; its pad id is 1, from which it numbers positions.
+        # RoBERTa uses <s> as both bos and cls; its pad id is 1, from which it numbers positions.
         special="bos <s>, pad <pad>, eos </s>, unk <unk>, cls <s>, sep </s>, mask <mask>",
     ),
     "xlnet": Layout(
@@ -53,10 +53,10 @@ LAYOUTS |= dict.fromkeys(("gpt2", "qwen2", "qwen3"), LAYOUTS["llama"]._replace(s
 def build_tokenizer(
     architecture: str, words: Iterable[str], max_length: int = 512
 ) -> PreTrainedTokenizerFast:
-    """A fast tokenizer: lower-casing, split at white space and punctuation, one id a word.
+    """Build a fast tokenizer: lower-casing, split at white space and punctuation, one id per word.
 
-    Ids: special tokens first, then the words in the order given (repetitions count once). Words outside the
-    vocabulary become the unknown token. `max_length` bounds truncation and is saved with the tokenizer.
+    Ids: special tokens first, then the words in the order given (without repetitions). Words outside the
+    vocabulary become the unknown token. `max_length` limits truncation and is saved with the tokenizer.
     Raises ValueError for an architecture without a layout.
     """
     if architecture not in LAYOUTS:

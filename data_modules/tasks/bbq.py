@@ -1,7 +1,7 @@
 """BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides them.
 
-An ambiguous context does not tell the answer, which then is the unknown one; a disambiguated context does.
-Which of the two people a biased model names (`target_loc`) stands in the authors' metadata alone.
+An ambiguous context does not contain the answer, so unknown is right; a disambiguated context does. Which of
+the two people a biased model names (`target_loc`) is only in the authors' metadata.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _LEAD = r"(?:an?|the|my|our|his|her|their) "
 
 @dataclass(frozen=True, slots=True)
 class BBQItem:
-    """One question, and what its scores need."""
+    """One question, with the fields needed for its scores."""
 
     question: ChoiceQuestion
     """Its prompt is context and question, joined by a space."""
     context: str
     query: str
     category: str
-    """The file's; people known by their names alone are a category of their own: `Race_ethnicity (names)`."""
+    """The file's category; people known only by name have their own: `Race_ethnicity (names)`."""
     condition: Condition
     template: str
-    """Items of one template differ in names and order only: the unit of intervals."""
+    """Items of one template differ only in names and order: the unit of intervals."""
     people: tuple[str, ...]
-    """What each choice calls its person, in short."""
+    """A short name of the person in each choice."""
     unknown: int
-    """Slot of the choice that says that the text does not tell."""
+    """Index of the choice for unknown."""
     target: int
-    """Slot of the person whom a biased model names."""
+    """Index of the person whom a biased model names."""
 
     def mentions(self) -> list[tuple[int, Span]]:
-        """(slot, span) wherever the context names a person, in short or as the choice does, with and without
-        the word that leads it in."""
+        """(choice, span) of every mention of a person in the context, in short form or as in the choice, with
+        and without a leading article or preposition."""
         found: dict[tuple[int, int, int], None] = {}
         for slot, (short, choice) in enumerate(zip(self.people, self.question.choices, strict=True)):
             for name in (short, re.sub(f"^{_LEAD}", "", choice, flags=re.I)) if slot != self.unknown else ():
@@ -80,16 +80,16 @@ class _Target(TypedDict):
 
 
 def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tuple[list[BBQItem], int]:
-    """The items that the metadata has a target for, and how many examples have none; the authors' script
+    """Read the items with a target in the metadata, and count the examples without one; the authors' script
     leaves these out too.
 
     Args:
         sources: the authors' JSON Lines, or the same from elsewhere.
         metadata: the authors' `additional_metadata.csv`.
-        limit: read the first examples of each source only, so many; 0 for all.
+        limit: read only this many examples from the start of each source; 0 for all.
 
     Raises:
-        DataError: a row of another shape, not one unknown choice, or a source whose items all lack a target.
+        DataError: a malformed row, not exactly one unknown choice, or a source whose items all lack a target.
     """
 
     def key_of(row: _Row | _Target) -> tuple[str, str, int]:

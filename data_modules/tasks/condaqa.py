@@ -3,7 +3,7 @@
     {"id": ..., "dataset": "coqa", "turn_id": 3, "history": [["question", "answer"], ...], "question": ...,
      "story_org": ..., "story_mod": ..., "answer_org": "yes", "answer_mod": "no", "edit": "scope"}
 
-The negation probe asks both (faithfulness spec 5.2). dataset, turn_id, history and edit may be absent.
+The negation probe uses both (faithfulness spec 5.2). dataset, turn_id, history and edit may be absent.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from storage.errors import DataError
 from storage.json_files import check, json_lines
 
 EDITS = {2: "scope", 3: "affirmative"}
-"""CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit moves what the negation reaches,
-an affirmative edit takes it back; either may turn an answer or not."""
+"""CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit changes what the negation applies
+to, an affirmative edit removes it; either may change an answer."""
 Text = Annotated[str, Field(pattern=r"\S")]
 _Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 _Answer = BeforeValidator(lambda text: str(text).strip().rstrip(".").lower())
@@ -42,14 +42,14 @@ class ContrastPair:
     answer_org: Annotated[YesNo, _Answer]
     answer_mod: Annotated[YesNo, _Answer]
     edit: str = ""
-    """The kind of change, where it is known."""
+    """The kind of change, if known."""
 
     def __post_init__(self) -> None:
         if self.answer_org == self.answer_mod or self.story_org == self.story_mod:
             raise DataError("the two answers must differ, and so must the two stories")
 
     def examples(self) -> tuple[QAExample, QAExample]:
-        """The question about the original and about the modified story."""
+        """Return the question about the original and about the modified story."""
         name = self.id if self.turn_id is None else f"{self.id} {self.turn_id}"
         history = tuple(Turn(*turn) for turn in self.history)
 
@@ -73,22 +73,22 @@ class _EditRow(TypedDict):
 
 
 def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
-    """The pairs of a file of pairs, or those that CondaQA's file makes, and how many of CondaQA's edited
-    passages make none. DataError names line and field; and where there is no pair at all."""
+    """Read the pairs of a file of pairs, or of CondaQA's file, with the number of CondaQA's edited passages
+    without a pair. DataError names line and field, or says that there is no pair at all."""
     _, first = next(json_lines(path, dict[str, Any], expected="the fields of a pair, or of CondaQA"))
     if "PassageEditID" in first:
         return read_condaqa(path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
     for where, pair in json_lines(path, ContrastPair):
-        key = (pair.dataset, pair.id, pair.turn_id)  # CoQA's ids are those of stories
+        key = (pair.dataset, pair.id, pair.turn_id)  # CoQA's ids identify stories
         if pairs.setdefault(key, pair) is not pair:
             raise DataError(f"{where}: a second pair {pair.id} with the turn_id {pair.turn_id}")
     return [*pairs.values()], 0
 
 
 def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
-    """CondaQA's original passages against their edits: a scope or an affirmative edit makes a pair if the
-    original was asked the same question, and one of the two labels is yes and the other no."""
+    """Pair CondaQA's original passages with their edits: a scope or an affirmative edit makes a pair if the
+    original has the same question, and one label is yes and the other no."""
     rows = {
         (row["PassageID"], row["QuestionID"], row["sentence2"], row["PassageEditID"]): row
         for _, row in json_lines(path, _EditRow)
@@ -96,7 +96,7 @@ def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
     edits = [(key, row) for key, row in rows.items() if key[-1] > 0]
     pairs = []
     for (passage, number, question, edit), row in edits:
-        original = rows.get((passage, number, question, 0), row)  # itself, whose answer is the same
+        original = rows.get((passage, number, question, 0), row)  # itself, with the same answer
         if edit in EDITS and {original["label"], row["label"]} == {"yes", "no"}:
             made = {"id": f"{passage}-{number}-{EDITS[edit]}", "dataset": "condaqa", "edit": EDITS[edit]}
             made |= {"question": question, "story_org": original["sentence1"], "story_mod": row["sentence1"]}

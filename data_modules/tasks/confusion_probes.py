@@ -1,14 +1,14 @@
-"""Confusion probes: multiple-choice questions changed so that a model falls back on what it believes already.
+"""Confusion probes: multiple-choice questions changed so that a model can only use its prior beliefs.
 
     drawn = draw_instances(examples, seed, 50)
     changed = choice_paralysis(examples, seed, drawn, n=5)
 
 Each probe is a pure function of the questions, a seed and the indices to change; its texts come from other
-questions of the same list, whose indices stand in `donors` (probes spec B3). The id stays the original's.
+questions of the same list, whose indices are in `donors` (probes spec B3). The id remains the original's.
 
-Two texts are the same if they differ in case and white space only. A question with the same prompt never
+Two texts are equal if they differ only in case and white space. A question with the same prompt never
 donates: its right choice would be a second right one, and its prompt would change nothing. Nor does one whose
-text stands in the question already.
+text already occurs in the question.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _TRIES = 16
 
 
 def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
-    """The choices alone: the prompt is empty, the label becomes the pseudo-correct slot."""
+    """Only the choices: the prompt is empty, the label becomes the pseudo-correct slot."""
     return [replace(example, prompt="", probe="no_question") for example in examples]
 
 
 def wrong_question(
     examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
 ) -> list[ChoiceQuestion]:
-    """The prompt of another question, uniformly random; choices and label stay. DataError where all others
-    have the same prompt."""
+    """Use the prompt of another question, uniformly random, with the same choices and label. DataError if all
+    others have the same prompt."""
     prompt_N, _, _ = _numbered(examples)
     drawn = _draw(examples, "wrong_question", seed, targets, lambda i, few: prompt_N[few] != prompt_N[i])
     return [
@@ -48,8 +48,8 @@ def wrong_question(
 def no_right_answer(
     examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
 ) -> list[ChoiceQuestion]:
-    """The right choice of another question, uniformly random, in the slot of the right one; all else stays.
-    DataError where no other right choice fits."""
+    """Replace the right choice by the right choice of another question, uniformly random. DataError if no
+    other right choice fits."""
     prompt_N, choices_of, right_N = _numbered(examples)
 
     def fits(i: int, few: np.ndarray) -> np.ndarray:
@@ -71,17 +71,17 @@ def choice_paralysis(
     n: int,
     similarity: np.ndarray | None = None,
 ) -> list[ChoiceQuestion]:
-    """The own right choice among n - 1 right choices of other questions; the original wrong ones are gone.
+    """Replace the wrong choices by n - 1 right choices of other questions.
 
-    No text stands twice. The slot of the own choice is drawn; the donors stand in the order of their choices.
-    Of one seed, the donors for a smaller n are the first of those for a greater one.
+    No text occurs twice. The slot of the right choice is drawn; donors are in the order of their choices.
+    With one seed, the donors for a smaller n are the first of those for a larger one.
 
     Args:
         examples: the originals.
         seed: of the trial.
         targets: indices of the questions to change.
         n: number of choices, at least 2.
-        similarity: how similar every question's prompt is to that of each target (targets, N): the most
+        similarity: similarity of every question's prompt to each target's (targets, N): the most
             similar ones donate, ties to the lower index. Without it donors are uniformly random.
 
     Raises:
@@ -91,7 +91,7 @@ def choice_paralysis(
     prompt_N, _, right_N = _numbered(examples)
     changed = []
     for row, i in enumerate(targets):
-        # Both are always drawn, so that one seed gives the same slots for every n and either sampling.
+        # Always draw both, so that a seed gives the same slots for every n and either sampling.
         order_N, place = rng.permutation(len(examples)), rng.random()
         if similarity is not None:
             order_N = np.argsort(-similarity[row], kind="stable")
@@ -111,8 +111,8 @@ def choice_paralysis(
 
 
 def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) -> list[int]:
-    """`count` different indices in ascending order (all where there are no more): the questions of a trial of
-    choice paralysis, the same for every n and sampling."""
+    """Draw `count` distinct indices in ascending order (all if there are no more): the questions of a trial
+    of choice paralysis, the same for every n and sampling."""
     rng = probe_rng(examples, "instances", seed)
     return sorted(rng.choice(len(examples), size=min(count, len(examples)), replace=False).tolist())
 

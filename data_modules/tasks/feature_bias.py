@@ -1,4 +1,4 @@
-"""Which of two features does a classifier learn? Tasks whose demonstrations do not tell, and whose tests do.
+"""Which of two features does a classifier learn? Ambiguous demonstrations, disambiguating tests.
 
 Every text has two features, each 1 or 0: h1, the label, and h2. Cells are named `h1_h2`: in 1_1 and 0_0 both
 agree (demonstrations come from there), in 1_0 and 0_1 they differ (the disambiguating tests). Probes spec C1,
@@ -52,7 +52,7 @@ class TaskExample:
 
     id: str
     question: Annotated[str, Field(pattern=r"\S")]
-    """What a model reads; pairs are two lines."""
+    """The input of a model; pairs are two lines."""
     answer: str
     """h1: "0" or "1"."""
     split: str
@@ -69,12 +69,12 @@ Examples = tuple[TaskExample, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureTask:
-    """A task in the released schema, and what its features mean beside it."""
+    """A task in the published schema, with the meaning of its features."""
 
     dataset: str
     """Its name."""
     features: Mapping[Hypothesis, Wording] = field(default_factory=dict)
-    """h1 and h2 in words, where they are known."""
+    """h1 and h2 in words, if known."""
     made_from: Mapping[str, Any] = field(default_factory=dict)
     demos_1_1: Examples
     demos_0_0: Examples
@@ -91,12 +91,12 @@ class FeatureTask:
 
     @property
     def demos(self) -> dict[str, Examples]:
-        """By agreeing cell."""
+        """Demonstrations by agreeing cell."""
         return {cell: getattr(self, f"demos_{cell}") for cell in AGREEING}
 
     @property
     def tests(self) -> dict[str, Examples]:
-        """By cell."""
+        """Tests by cell."""
         return {cell: getattr(self, f"testset_{cell}") for cell in CELLS}
 
 
@@ -111,12 +111,12 @@ def build_task(
     max_demos: int = 10_000,
     min_demos: int = 32,
 ) -> FeatureTask:
-    """The cells of a labelled set: each shuffled, at most `cap` texts tests, the next demonstrations, of
-    which a cell keeps `min_demos` before it gets any test.
+    """Make the cells of a labelled set: each is shuffled, at most `cap` texts become tests, the next
+    demonstrations; a cell keeps `min_demos` of these before it gets any test.
 
-    A text that occurs twice counts once; one that belongs to neither side of the feature is left out; both
-    are counted in `made_from`, which is written into the file besides. DataError: the feature needs a second
-    text or a column that is not there, or a cell is empty."""
+    Repeated texts count once; texts on neither side of the feature are left out; `made_from`, which is
+    written into the file, has both numbers. DataError: the feature needs a second text or a column that is
+    absent, or a cell is empty."""
     cell_of, count = dict[str, str](), 0
     for row in labelled_texts:
         count += 1
@@ -143,7 +143,7 @@ def build_task(
 
 
 def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[ChoiceQuestion]:
-    """The texts as questions with the digits to choose from, for a fine-tuned classifier."""
+    """Convert texts to questions with the digits as choices, for a fine-tuned classifier."""
     name, digits = task.dataset, ("0", "1")
     return [
         ChoiceQuestion(f"{name}/{x.name}", x.question, digits, int(x.answer), f"{name}/{x.split}")
@@ -152,8 +152,8 @@ def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[Choi
 
 
 def open_task(source: str | Path) -> FeatureTask:
-    """A task from a file in the released schema, or `stories:NAME[?seed=N]`. DataError: a field is missing or
-    of the wrong type, a label is not that of its cell, a disambiguating cell is empty; or
+    """Open a task from a file in the published schema, or `stories:NAME[?seed=N]`. DataError: a field is
+    missing or of the wrong type, a label does not match its cell, a disambiguating cell is empty; or
     configs/tasks/feature_bias.yaml lacks the name."""
     if not str(source).startswith("stories:"):
         return load_json(source, FeatureTask)
@@ -168,8 +168,8 @@ def open_task(source: str | Path) -> FeatureTask:
 
 
 def opinion(rng: Random, index: int) -> LabelledText:
-    """A judgement of a thing; h1: it is good. Label and features are drawn each on its own, so that
-    any feature can stand against the label, whose meaning has to be read from a word that varies."""
+    """Make a judgement of a thing; h1: it is good. Label and features are drawn independently, so any feature
+    can contradict the label, which can only be read from a word that varies."""
     label = rng.randrange(2)
     slots = [rng.choice(x) for x in (words.NAMES, words.COLOURS, words.OBJECTS, words.PLACES)]
     text = rng.choice(OPENINGS).format(*slots, rng.choice(GOOD if label else BAD))

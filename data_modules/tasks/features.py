@@ -1,6 +1,6 @@
-"""The features that a classifier may have learned in place of the label, and what they mean in words.
+"""Features that a classifier may learn instead of the label, and their wording.
 
-A predicate says 1, 0, or None for a text on neither side, which is left out; all act on the raw text. The
+A predicate gives 1, 0, or None for a text on neither side, which is left out; all use the raw text. The
 paper's 22 tasks and the embedded ones are predicates with options: configs/tasks/feature_bias.yaml.
 """
 
@@ -25,9 +25,9 @@ Hypothesis = Literal["h1", "h2"]
 HYPOTHESES: tuple[Hypothesis, ...] = get_args(Hypothesis)
 """The label, and the other feature."""
 ANSWER = "answer is "
-"""What stands before the label in an explanation; the prediction is what follows it."""
+"""The text before the label in an explanation; the prediction follows it."""
 TEXTS = ("premise hypothesis", "passage question", "sentence1 sentence2", "text", "comment_text")
-"""Fields that hold the texts of a row, pairs first."""
+"""Fields with the texts of a row, pairs first."""
 Part = Literal["both", "first", "second"]
 Length = Literal["shorter", "longer"]
 _WORD = re.compile(r"\w+")
@@ -47,7 +47,7 @@ class LabelledText:
     """All fields of its row, and the number of its `input`."""
 
     def part(self, of: Part = "both") -> str:
-        """One of the texts; or both as a model reads them, with one line break between and none inside."""
+        """Return one text, or both as a model reads them, with one line break between and none inside."""
         if of != "both":
             return self.texts[("first", "second").index(of)]
         return "\n".join(" ".join(line.strip() for line in text.splitlines()).strip() for text in self.texts)
@@ -59,7 +59,7 @@ Text = Annotated[LabelledText, SkipValidation]
 def length(
     x: Text, *, words: int = 40, margin: int = 0, of: Part = "both", one: Length = "shorter"
 ) -> int | None:
-    """1: shorter (or `longer`) than `words` words; 0: longer (shorter). Within `margin` of it: neither."""
+    """1: fewer (or `longer`: more) than `words` words; 0: the reverse. Within `margin` of it: neither."""
     beyond = len(x.part(of).split()) - words
     return None if abs(beyond) <= margin else int((beyond < 0) == (one == "shorter"))
 
@@ -76,8 +76,8 @@ def uppercase(x: Text) -> int:
 
 
 def overlap(x: Text, *, without: str = "") -> int:
-    """1: every word of the second text, but those `without`, occurs in the first; 0: one does not (spec C3:
-    exact on the released file of pairs of sentences)."""
+    """1: every word of the second text, except those in `without`, occurs in the first; 0: one does not (spec
+    C3: exact on the published file of pairs of sentences)."""
     first, second = ({*_WORD.findall(text.lower())} for text in x.texts)
     return int(second - {*without.split()} <= first)
 
@@ -89,14 +89,14 @@ def shorter(x: Text) -> int | None:
 
 
 def column(x: Text, *, name: str, one: str, zero: str) -> int | None:
-    """1 or 0 by the value of a column (a domain or a genre)."""
+    """1 or 0 by the value of a column (such as a domain or a genre)."""
     return {one: 1, zero: 0}.get(str(x.columns[name]))
 
 
 def identity(x: Text, *, one: str, zero: str = "", threshold: float = 0.5) -> int | None:
     """1: annotators saw one of the groups `one` (share >= `threshold` in the column of that name) and none of
-    `zero`; 0: the other way round, or with no `zero`: none of `one`. Several groups are listed with commas. A
-    text that nobody annotated has no side."""
+    `zero`; 0: the reverse, or without `zero`: none of `one`. Groups are separated by commas. A text without
+    annotations has no side."""
     shares = [[x.columns[name] for name in names.split(",") if name] for names in (one, zero)]
     if all(share in (None, "") for side in shares for share in side):
         return None
@@ -112,8 +112,8 @@ PREDICATES: dict[str, Callable[..., int | None]] = {make.__name__: validate_call
 @with_config(extra="forbid")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """How one of the two features is put into words; what is empty has no wording. Instructions and
-    explanations are made of the two sentences.
+    """The wording of one of the two features; an empty field has no wording. Instructions and explanations
+    are made of the two sentences.
 
     >>> Wording(one="somebody shouts", zero="nobody shouts").instructed
     'Write 1 when somebody shouts, and 0 when nobody shouts.'
@@ -123,30 +123,30 @@ class Wording:
     words: tuple[str, str] = ("no", "yes")
     """The label words of 0 and of 1."""
     zero: str = ""
-    """A sentence without its full stop, true where the feature is 0."""
+    """A sentence without its full stop, true if the feature is 0."""
     one: str = ""
 
     @property
     def instructed(self) -> str:
-        """The instruction."""
+        """Return the instruction."""
         return f"Write 1 when {self.one}, and 0 when {self.zero}." if self.one and self.zero else ""
 
     @property
     def explained(self) -> tuple[str, str] | None:
-        """What follows the key in demonstrations of 0 and of 1."""
+        """Return the text after the key in demonstrations of 0 and of 1."""
         if not (self.one and self.zero):
             return None
         return f"Here, {self.zero}, so the {ANSWER}0.", f"Here, {self.one}, so the {ANSWER}1."
 
 
 Wordings = dict[str, dict[Hypothesis, Wording]]
-"""A user's file: wordings by task, or by `*` of all tasks that are not named."""
+"""A user's file: wordings by task, or under `*` for all other tasks."""
 
 
 @with_config(extra="forbid")
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a task is made of labelled texts."""
+    """How to make a task from labelled texts."""
 
     feature: FeatureName
     """h2."""
@@ -158,26 +158,26 @@ class Recipe:
     positive: tuple[str, ...] = ()
     """Labels that are 1; all others are 0."""
     threshold: float | None = None
-    """Labels of at least so much are 1."""
+    """Labels of at least this value are 1."""
     max_words: int = 1_000_000
     max_characters: int = 1_000_000
     family: str = ""
-    """What the paper counts it with: NLI, SA, TC or QA; `stories` of the embedded ones."""
+    """The paper's family of the task: NLI, SA, TC or QA; `stories` for the embedded ones."""
 
     @property
     def wordings(self) -> dict[Hypothesis, Wording]:
-        """Those that are stated."""
+        """Return the wordings that are given."""
         both: dict[Hypothesis, Wording | None] = {"h2": self.h2, "h1": self.h1}
         return {h: wording for h, wording in both.items() if wording}
 
     def side(self, x: LabelledText) -> int | None:
-        """The feature of a text: 1, 0, or None. DataError for options that do not fit, and where the feature
-        needs a second text or a column that is not there."""
+        """Return the feature of a text: 1, 0, or None. DataError for options that do not fit, or if the
+        feature needs a second text or a column that is absent."""
         with as_data_error(f"{x.id}: the feature {self.feature} needs other options, a text or a column"):
             return PREDICATES[self.feature](x, **self.options)
 
     def read(self, sources: Sequence[str]) -> Iterator[LabelledText]:
-        """The texts of tables; DataError names place and field."""
+        """Yield the texts of tables; DataError names place and field."""
         for number, source in enumerate(sources, 1):
             for where, row in labelled_rows(source):
                 names = next((names for names in map(str.split, TEXTS) if row.keys() >= {*names}), [])
@@ -194,7 +194,7 @@ class Recipe:
                     yield found
 
     def labelled(self, value: str, where: str) -> int:
-        """1 or 0 for a label; DataError where it is neither."""
+        """Convert a label to 1 or 0; DataError if it is neither."""
         if self.positive:
             return int(value in self.positive)
         with as_data_error(f"{where}: the label must be 0 or 1 (or name positive ones, or a threshold)"):
@@ -205,12 +205,12 @@ class Recipe:
 
 @cache
 def recipes(path: Path = CONFIGURATION) -> dict[str, Recipe]:
-    """The tasks of a file by name: the paper's and the embedded ones, or your own."""
+    """Return the tasks of a file by name: the paper's and the embedded ones, or your own."""
     return check(load_yaml(path, dict[str, Any]).get("tasks"), dict[str, Recipe], f"{path}, tasks")
 
 
 def counted_with(task: str) -> dict[str, str]:
-    """Family and feature that the paper's tables count one of its tasks with; empty of other tasks.
+    """Return the family and feature of one of the paper's tasks in its tables; empty for other tasks.
 
     >>> counted_with("nli_entailment_genre_gov_fic"), counted_with("my_task")
     ({'family': 'NLI', 'feature': 'genre'}, {'family': '', 'feature': ''})
@@ -222,6 +222,6 @@ def counted_with(task: str) -> dict[str, str]:
 def wordings_of(
     task: str, stated: Mapping[Hypothesis, Wording], given: Wordings
 ) -> dict[Hypothesis, Wording]:
-    """A task's two features in words: the user's, or those of its file, or that its name is known for."""
+    """Return a task's two features in words: the user's, its file's, or those known for its name."""
     known = recipes()[task].wordings if task in recipes() else {}
     return {"h1": Wording(), "h2": Wording(), **known, **stated, **given.get(task, given.get("*", {}))}

@@ -32,7 +32,7 @@ class ToxicityPrompt:
         str, Field(pattern=r"\S", validation_alias=AliasChoices(AliasPath("prompt", "text"), "text"))
     ]
     challenging: bool | None = None
-    """Whether models tend to go on badly; None where the file does not say."""
+    """Whether models tend to continue it badly; None if the file does not say."""
 
 
 def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
@@ -65,10 +65,10 @@ def write_prompts(
     refuse_existing(*files, overwrite=overwrite)
     found: dict[str, bool] = {}
     rng = Random("opinions/0")
-    ours = (opinion(rng, number) for number in range(SIZE))  # those that find fault stand in for toxic ones
+    ours = (opinion(rng, number) for number in range(SIZE))  # critical opinions replace toxic texts
     rows = ((x.id, {"text": x.texts[0], "challenging": not x.label}) for x in ours)
     for where, row in rows if input == "stories:opinions" else labelled_rows(input):
-        prompt = check(row, ToxicityPrompt, where)  # a text counts once
+        prompt = check(row, ToxicityPrompt, where)  # repeated texts count once
         found[prompt.text] = bool(prompt.challenging) or found.get(prompt.text, False)
     order = sorted(found, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
     drawn = {path: [text for text in order if found[text] == kind] for path, kind in files.items()}

@@ -1,4 +1,4 @@
-"""Flags of protocols: who is asked, and how.
+"""Flags of protocols: which models to evaluate, and how.
 
 --checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini --batch-size 32
 """
@@ -13,10 +13,10 @@ from typing import Literal
 from storage.command_line import Count, split_name
 
 LANGUAGE_MODELS = ("hf:", "openai:")
-"""How the name of a language model begins; everything else names a checkpoint, or a file of answers."""
+"""Prefixes of language models' names; any other name is a checkpoint, or a file of answers."""
 
 PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
-"""How language models are asked (`evaluation.answering.prompts`)."""
+"""Prompt styles for language models (`evaluation.answering.prompts`)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class Asking(Compute):
-    """How models are asked.
+    """How models are queried.
 
     Args:
         max_new_tokens: maximum length of an answer that a language model or decoder writes.
@@ -54,8 +54,7 @@ class Asking(Compute):
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
-    """`NAME=SOURCE` or `SOURCE` (named after its path) to sources by name. ValueError: two sources under one
-    name."""
+    """Map `NAME=SOURCE` or `SOURCE` (named after its path) to sources by name. ValueError: repeated name."""
     named: dict[str, str] = {}
     for argument in arguments:
         name, path = split_name(argument)
@@ -67,7 +66,7 @@ def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def source_name(path: str) -> str:
-    """What a source is called that the user did not name: a file's stem, the last part of a Hub name.
+    """Return the default name of a source: a file's stem, the last part of a Hub name.
 
     >>> [source_name(path) for path in ("runs/a.ckpt", "org/bert-v1.5", "openai:m1.5@http://h/v1")]
     ['a', 'bert-v1.5', 'm1.5']

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from data_modules.schema.questions import QAExample
 
 GROUPS_AT_ONCE = 8192
-"""Groups that are tokenised at a time: about 100 MB."""
+"""Number of groups tokenised at a time: about 100 MB."""
 
 
 def hold_weights(model: torch.nn.Module, dtype: str) -> None:
-    """Cast the weights, in place; not the buffers: the frequencies of positions stay exact."""
+    """Cast the weights, in place, but not the buffers: position frequencies stay exact."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(getattr(torch, dtype))
 
@@ -49,13 +49,13 @@ Held = tuple[Any, Any, dict[str, Any]]
 
 
 def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
-    """What a checkpoint holds; ValueError where it cannot be used, or there is no such device."""
-    disable_progress_bar()  # of reading weights, a blink
+    """Load a checkpoint; ValueError if it cannot be used, or the device is absent."""
+    disable_progress_bar()  # reading weights takes only a moment
     model, info = load(path, kind)
     device = pick_device(compute.device)
     if model.heads == "causal" and compute.dtype != "auto":
         hold_weights(model, compute.dtype)
-    elif compute.dtype not in ("auto", "float32"):  # in which torch's own attention is the faster one
+    elif compute.dtype not in ("auto", "float32"):  # for which torch's own attention is faster
         from models.cpu_kernels import use_kernels
 
         use_kernels(model)
@@ -67,14 +67,14 @@ def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
 
 
 class Checkpoint(Answerer):
-    """What both kinds of checkpoints share: a model with its own tokenizer, on a device, from files or (see
-    `lent`) `held` by somebody else. ValueError where it cannot be used, tokenizer and model do not fit, or
-    there is no such device."""
+    """The base of both kinds of checkpoints: a model with its own tokenizer, on a device, loaded from files
+    or, as `held`, from a running training (see `lent`). ValueError if it cannot be used, tokenizer and model
+    do not fit, or the device is absent."""
 
     kind: ClassVar[type[EncoderModel]]
-    """The models that can be asked."""
+    """The models that can be evaluated."""
     encoding_class: ClassVar[type]
-    """How text becomes their rows."""
+    """The options by which text becomes rows."""
 
     def __init__(self, path: str, compute: Compute, held: Held | None = None) -> None:
         self.path, self.batch_size = path, compute.batch_size
@@ -84,7 +84,7 @@ class Checkpoint(Answerer):
         self.is_decoder = self.model.heads == "causal"
         try:
             self.encoding = self.encoding_class(**options)
-        except (TypeError, ValueError) as error:  # TypeError: an option that this version does not know
+        except (TypeError, ValueError) as error:  # TypeError: an option unknown to this version
             raise ValueError(f"{path}: {error}") from error
         words, embeddings = len(self.tokenizer), self.model.config.vocab_size
         if words > embeddings:
@@ -92,7 +92,7 @@ class Checkpoint(Answerer):
 
     @cached_property
     def weights(self) -> str:
-        """A digest of the weights."""
+        """Return a digest of the weights."""
         return fingerprint(self.model)
 
     @property
@@ -106,24 +106,24 @@ class Checkpoint(Answerer):
         }
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """A context in which an encoder computes in the dtype that was asked for."""
+        """Return a context in which an encoder computes in the requested dtype."""
         if self.dtype == "float32" or self.is_decoder:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
 
     def moved(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The same tensors on the checkpoint's device."""
+        """Copy tensors to the checkpoint's device."""
         return {name: value.to(self.device, non_blocking=True) for name, value in inputs.items()}
 
 
 class QuestionCheckpoint(Checkpoint):
-    """A model that answers questions about a text, with spans alone or with yes, no and unknown too, or in
+    """A model that answers questions about a text: with spans only, with spans, yes, no and unknown, or in
     its own words (a decoder)."""
 
     kind = QAModel
     encoding_class = Encoding
     sets: dict[Any, QASet] | None = None
-    """Of a model that is asked the same again."""
+    """Cached question sets, for a model that is evaluated repeatedly."""
 
     def __init__(self, path: str, asking: Asking, held: Held | None = None) -> None:
         super().__init__(path, asking, held)
@@ -140,14 +140,14 @@ class QuestionCheckpoint(Checkpoint):
         return {**super().identity, **more}
 
     def question_set(self, examples: Sequence[QAExample], may_abstain: bool | None = None) -> QASet:
-        """The questions, tokenised; once, where `sets` keeps them."""
+        """Return the questions, tokenised; only once if `sets` caches them."""
         key, kept = (*examples, may_abstain), {} if self.sets is None else self.sets
         if key not in kept:
             kept[key] = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
         return kept[key]
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        from evaluation.answering.questions import spans, written  # bias asks none, mostly
+        from evaluation.answering.questions import spans, written  # `bias` usually does not need it
 
         if self.is_decoder:
             for i, text in enumerate(written(self, examples, what=what)):
@@ -167,11 +167,11 @@ class QuestionCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) = sqrt(p_start p_end) of both subjects in all four variants, (N, 4, 2) float64; of a decoder
-        the share. A batch has as many rows as have room where `batch_size` of the longest would."""
+        """S(x) = sqrt(p_start p_end) of both subjects in all four variants, (N, 4, 2) float64; for a decoder,
+        its share. A batch has as many rows as fit in the space of `batch_size` rows of the longest."""
         score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
-        parts = list[Tensor]()  # tokenised one at a time, memory holds the scores and little else
-        with self.autocast():  # one context: within it, weights are cast to bfloat16 once
+        parts = list[Tensor]()  # tokenised part by part, to keep little more than the scores in memory
+        with self.autocast():  # one context, in which weights are cast to bfloat16 only once
             for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
                 data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
                 options: dict[str, Any] = {"tokens": tokens, "device": self.device, "what": what}
@@ -190,25 +190,26 @@ class QuestionCheckpoint(Checkpoint):
 
 @contextmanager
 def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpoint]:
-    """A model of transformers that somebody trains, for span answers or causal, as the answerer that its
-    saved folder would be: within, in evaluation mode and the precision of its weights; after, it and the
-    random state are as they were. ValueError for another kind of model or tokenizer, and if they do not fit.
+    """Wrap a transformers model in training, causal or with span answers, as the answerer that its saved
+    folder would be. Within the context, it is in evaluation mode and the precision of its weights;
+    afterwards, it and the random state are restored. ValueError for another kind of model or tokenizer, or
+    if they do not fit.
     """
     name = model.name_or_path or type(model).__name__
     modes, head = {part: part.training for part in model.modules()}, model.get_output_embeddings()
     layer = type(head)
-    # What accelerate puts over it under mixed precision.
+    # accelerate's wrapper for mixed precision.
     forward = model.__dict__.pop("forward", None) if hasattr(model, "_original_forward") else None
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         try:
             held = from_pretrained(model.eval(), name), usable(tokenizer, name), dict[str, Any]()
             answerer = QuestionCheckpoint(name, asking, held)
-            answerer.weights = "lent"  # its answers are kept nowhere
+            answerer.weights = "lent"  # its answers are not stored
             yield answerer
         finally:
             if head is not None:
-                head.__class__ = layer  # which a causal model computes in float32
+                head.__class__ = layer  # a causal model computes it in float32
             if forward is not None:
                 model.forward = forward
             for part, training in modes.items():

@@ -22,8 +22,8 @@ from models.heads.choice import ChoiceModel, masked_mean
 
 
 class ChoiceCheckpoint(Checkpoint):
-    """A model of multiple choice; of a folder or a Hub name the encoder under a head of random weights. A
-    batch counts choices."""
+    """A model of multiple choice; from a folder or a Hub name, the encoder with a head of random weights.
+    Batch sizes count choices."""
 
     kind = ChoiceModel
     encoding_class = ChoiceEncoding
@@ -34,7 +34,7 @@ class ChoiceCheckpoint(Checkpoint):
     @kept
     @torch.inference_mode()
     def logits(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
-        """The logits of every question's choices as plain numbers."""
+        """Return the logits of every question's choices as plain numbers."""
         data = ChoiceSet(questions, self.tokenizer, self.encoding, self.model.architecture)
         logits: dict[int, list[float]] = {}
         for index in tqdm(data.batches(self.batch_size), desc=what, unit="batch", disable=None):
@@ -50,8 +50,8 @@ class ChoiceCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def vectors(self, texts: Sequence[str], what: str) -> Tensor:
-        """The mean of the encoder's last hidden states over the tokens of each text, (Q, D) float32, scaled
-        to length 1."""
+        """Return the mean of the encoder's last hidden states over the tokens of each text, (Q, D) float32,
+        scaled to length 1."""
         vectors_QD = torch.zeros(len(texts), self.model.config.hidden_size)
         options = {"max_length": self.encoding.max_length, "truncation": True, "padding": True}
         batches = sorted_batches([len(text) for text in texts], self.batch_size)

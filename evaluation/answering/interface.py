@@ -1,4 +1,4 @@
-"""Who answers in a protocol: one interface for fine-tuned checkpoints and language models.
+"""Answerers in protocols: one interface for fine-tuned checkpoints and language models.
 
 Shape letters: N groups or texts, V the four variants, S the two subjects, C choices, M given spans, D hidden.
 """
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from data_modules.schema.questions import ChoiceQuestion, QAExample
 
 Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
-"""Answers to questions about a text; yes, no and unknown among them; scores of a group's subjects; scores of
-given spans; scores of choices; embeddings of texts; hidden states of every token."""
+"""Abilities: answers to questions about a text; also yes, no and unknown; scores of a group's subjects;
+scores of given spans; scores of choices; embeddings of texts; hidden states of every token."""
 
 Kind = Literal["file", "endpoint", "local", "encoder", "span", "rationale", "xlnet", "choice", "causal"]
-"""Answers made elsewhere; a language model behind an endpoint or on this machine; the encoder of a Hugging
-Face folder; checkpoints by their heads. A decoder is `causal`, be it a `.ckpt`, a folder or on the Hub."""
+"""Kinds of answerers: external answers; a language model at an endpoint or local; the encoder of a Hugging
+Face folder; checkpoints by their heads. A decoder is `causal`, whether a `.ckpt`, a folder or on the Hub."""
 
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
-"""How language models are asked to choose (`evaluation.answering.prompts`)."""
+"""Prompt styles in which language models choose (`evaluation.answering.prompts`)."""
 
 
 @dataclass(frozen=True)
 class Choosing(Asking):
-    """How models are asked, also to choose.
+    """How models are queried, also for choices.
 
     Args:
         choice_prompt: how language models choose. plain, question: each choice is scored alone after the
@@ -51,35 +51,35 @@ class Answer(NamedTuple):
     """The answer to one question."""
 
     example: int
-    """Index of the question among those asked."""
+    """Index of the question in the call."""
     text: str
-    """`unknown` where the model says so; "" of a plain span model means the same."""
+    """`unknown` if the model says so; for a plain span model, "" means the same."""
     failure: str = ""
-    """Why there is no answer: such a question is counted apart and never scored."""
+    """Reason why there is no answer: such a question is counted separately and never scored."""
     unknown_score: float = math.nan
-    """How much speaks for unknown, comparable between questions of one model; NaN where it gives no score."""
+    """Score of unknown, comparable between questions of one model; NaN if the model gives none."""
     guess: str = ""
-    """Of a model with such a score: its best answer other than unknown."""
+    """Best answer other than unknown, for a model with such a score."""
 
 
 class Answerer:
-    """Anything that answers. Methods that it has no ability for are not implemented."""
+    """The interface of all answerers. Methods for abilities that one lacks are not implemented."""
 
     path: str
     offers_unknown: bool = False
-    """Whether scores of subjects are shares among these and unknown, which has the rest."""
+    """Whether unknown is a candidate, so that subjects' scores and its own sum to 1."""
     may_abstain: bool | None = None
-    """Of a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
+    """For a checkpoint without heads for types: whether no answer counts as unknown; None: the data decide. A
     protocol that compares several sets decides once for all."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that answers depend on besides the questions, as plain JSON: the key of finished work. Neither
-        device nor batch size."""
+        """Everything except the questions that answers depend on, as plain JSON: the key of finished work. It
+        contains neither device nor batch size."""
         raise NotImplementedError
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        """The answer of every question, each once, in any order; `what` names the progress bar."""
+        """Yield the answer of every question, each once, in any order; `what` names the progress bar."""
         raise NotImplementedError
 
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
@@ -87,8 +87,8 @@ class Answerer:
         raise NotImplementedError
 
     def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
-        """For each question how far log S of each of its `answers` lies above that of unknown, (M,) float32;
-        -inf where the model does not see the span whole."""
+        """For each question, log S of each of its `answers` minus that of unknown, (M,) float32; -inf if no
+        window contains the whole span."""
         raise NotImplementedError
 
     def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
@@ -96,14 +96,14 @@ class Answerer:
         raise NotImplementedError
 
     def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
-        """Vectors of length 1, (N, D) float32, so that their products are cosine similarities."""
+        """Return vectors of length 1, (N, D) float32, so that their products are cosine similarities."""
         raise NotImplementedError
 
     def require_finite(self, *scores: Any) -> None:
-        """Raise ValueError where a score in a tensor is NaN or infinite, which would read as "unknown"; -inf,
-        the score of what is not allowed, passes."""
+        """Raise ValueError if a tensor contains NaN or infinite scores, which would read as "unknown"; -inf,
+        the score of disallowed answers, is accepted."""
         for score in scores:
-            if len(score) and not float(score.max()) < math.inf:  # the greatest of numbers and NaN is NaN
+            if len(score) and not float(score.max()) < math.inf:  # max returns NaN if there is one
                 raise ValueError(
                     f"{self.path}: gives scores that are not finite numbers, so its answers mean nothing; "
                     "choose another checkpoint, or --dtype float32"
@@ -111,8 +111,8 @@ class Answerer:
 
 
 def kind_of(path: str) -> Kind:
-    """What a name on the command line stands for; of a checkpoint what it is, however its name ends.
-    ValueError: there is no such checkpoint."""
+    """Return the kind of model that a command-line name refers to; for a checkpoint, its content decides, not
+    its suffix. ValueError: there is no such checkpoint."""
     if path.startswith(LANGUAGE_MODELS):
         return "local" if path.startswith("hf:") else "endpoint"
     if path.endswith(".jsonl"):

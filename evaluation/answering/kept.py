@@ -1,4 +1,4 @@
-"""Answers that are kept: an interrupted evaluation goes on and asks for none of them again."""
+"""Stored answers: an interrupted evaluation resumes without repeating any."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from storage.finished_work import work_key
 from storage.json_files import plain_json
 
 CHUNK = 256
-"""Answers of several processes between two exchanges: what an interruption costs at most."""
+"""Number of answers between two exchanges of several processes, the most that an interruption loses."""
 
 
 def kept(method: Method) -> Method:
-    """`shared` for answers that take long and are plain JSON: none is asked for twice. Each is kept in the
-    finished work, under the model's `identity`, the method, the request, and other arguments but `what`, the
-    name of a progress bar. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not kept.
+    """`shared` for answers that take long and are plain JSON: none is computed twice. Each is stored in the
+    finished work, under the model's `identity`, the method, the request, and other arguments except `what`,
+    the name of a progress bar. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not
+    stored.
 
-    The answers come as an iterator. One process keeps each as it comes, several keep `CHUNK` at a time.
+    The answers come as an iterator. One process stores each at once, several store `CHUNK` at a time.
     """
     divided = shared(method)
 

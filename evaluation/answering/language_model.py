@@ -1,10 +1,10 @@
-"""Language models as answerers: questions become prompts, and what the model writes becomes a short answer.
+"""Language models as answerers: questions become prompts, and the model's text becomes a short answer.
 
     --checkpoint base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
     --checkpoint uqa=hf:allenai/unifiedqa-t5-base --prompt unifiedqa
 
 A local model, or a decoder's checkpoint, also scores given texts, which group bias and multiple choice need;
-most endpoints write only.
+most endpoints only generate.
 
 Shape letters: N groups, V the four variants, S the two subjects, C choices, M (prompt, continuation) pairs.
 """
@@ -37,20 +37,20 @@ from models.language.text_models import PairError, TextFailure, TextModel
 from storage.errors import DataError
 
 UNREPORTED = -100.0
-"""The log-probability of a letter that is not among the most probable tokens."""
+"""The log-probability of a letter outside the most probable tokens."""
 REQUESTS_AT_ONCE = 8
-"""Requests that an endpoint gets at the same time."""
+"""Number of concurrent requests to an endpoint."""
 GROUPS_AT_ONCE = 512
-"""Groups whose pairs are sorted by length and scored in batches of similar ones."""
+"""Number of groups whose pairs are sorted by length and scored in batches of similar lengths."""
 
 
 def open_language_model(
     path: str, compute: Compute, *, max_new_tokens: int, chat_template: bool | None = None
 ) -> TextModel:
-    """A language model: by `hf:` or `openai:` name, or a decoder's `.ckpt`, folder or Hub name.
+    """Open a language model: by `hf:` or `openai:` name, or a decoder's `.ckpt`, folder or Hub name.
 
-    Prompts are presented in the tokenizer's chat template, if it has one: unless `chat_template` is False or,
-    where it is None, a checkpoint was trained without.
+    Prompts use the tokenizer's chat template, if it has one, unless `chat_template` is False, or None for a
+    checkpoint that was trained without it.
 
     Raises:
         ValueError: there is no such model.
@@ -79,8 +79,7 @@ def open_language_model(
 
 
 class LanguageModel(Answerer):
-    """A language model that answers questions, scores subjects, and chooses; its path is a name as of
-    `open_language_model`."""
+    """A language model that answers questions, scores subjects, and chooses; see `open_language_model`."""
 
     def __init__(self, path: str, asking: Choosing) -> None:
         chat = False if asking.chat == "never" or asking.choice_prompt == "question" else None
@@ -90,7 +89,7 @@ class LanguageModel(Answerer):
             asking = replace(asking, choice_prompt="unifiedqa" if self.model.is_seq2seq else "plain")
         self.asking, self.by_letter = asking, asking.choice_prompt == "letters"
         self.replies: bool = self.model.is_seq2seq or self.model.chat
-        """Whether it writes a text of its own; else it continues the prompt, after a space."""
+        """Whether it writes a separate reply; otherwise it continues the prompt, after a space."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -115,10 +114,10 @@ class LanguageModel(Answerer):
 
     @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) is the geometric mean of the probabilities of the subject's tokens given the prompt: as the
+        """S(x) is the geometric mean of the probabilities of the subject's tokens given the prompt: like the
         span score sqrt(p_start p_end), it does not fall with the number of tokens. (LEI's appendix C names
-        the encoding but no score.) The options stand in the order of the context, so that what a model
-        prefers about a place cancels over the two orders."""
+        the encoding but no score.) Options are in the order of the context, so a preference for a position
+        cancels over the two orders."""
         style, parts = self.asking.prompt, [torch.empty(0, 4, 2, dtype=torch.float64)]
         for start in tqdm(range(0, len(groups), GROUPS_AT_ONCE), desc=what, unit="batch", disable=None):
             chunk = groups[start : start + GROUPS_AT_ONCE]
@@ -133,8 +132,9 @@ class LanguageModel(Answerer):
         return torch.cat(parts)
 
     def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
-        """The log-likelihood of each choice after the prompt, or the log-probability of its letter. DataError
-        names a question whose text has no tokens, does not fit the model's context, or is not answered."""
+        """Return the log-likelihood of each choice after the prompt, or the log-probability of its letter.
+        DataError names a question whose text has no tokens or does not fit the model's context, or that is
+        not answered."""
         scores = self.letter_scores(questions) if self.by_letter else self.text_scores(questions)
         bar = tqdm(scores, total=len(questions), desc=what, unit="question", disable=None)
         return [np.array(logit_C, dtype=np.float32) for logit_C in bar]
@@ -163,7 +163,7 @@ class LanguageModel(Answerer):
             yield [max(score, UNREPORTED) for score in answer[: len(question.choices)]]
 
     def likelihoods(self, pairs: Sequence[tuple[str, str]], style: str) -> tuple[Tensor, Tensor]:
-        """The log-likelihood of texts after their prompts, and the number of tokens: (M,) each."""
+        """Return the log-likelihood of texts after their prompts, and the number of tokens: (M,) each."""
         space = "" if self.replies else " "
         total_M, count_M = self.model.log_likelihoods(
             [(prompt, space + prompts.in_style(text, style)) for prompt, text in pairs]

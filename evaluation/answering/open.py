@@ -1,8 +1,8 @@
-"""Opens answerers by name, and says in one place which kind of model can do what.
+"""Opens answerers by name, and defines what each kind of model can do.
 
 answerer = open_answerer("runs/.../best.ckpt", asking, need="types")
 
-Only the code of the kind that is opened is imported.
+Only the code of the opened kind is imported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABILITIES: dict[Kind, tuple[Ability, ...]] = {
     "xlnet": ("spans", "types", "subjects", "mentions", "states"),
     "choice": ("choices", "embeddings"),
 }
-"""What each kind can be opened for."""
+"""Abilities of each kind."""
 WHO = (
     "answers in a file;an endpoint;a local language model;an encoder;a span QA model;a QA model with yes and "
     "no;XLNet with yes and no;a multiple-choice model;a decoder"
@@ -40,17 +40,17 @@ CAN = dict(zip(get_args(Ability), DO.split(";"), strict=True))
 
 
 def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Answerer:
-    """Who answers, by what it is. A decoder answers questions and scores subjects in the prompts that it was
-    trained with, and chooses as language models do, by likelihood.
+    """Open an answerer by its kind. A decoder answers questions and scores subjects with the prompts of its
+    training, and chooses by likelihood, as language models do.
 
     Args:
-        path: `hf:PATH` or `openai:MODEL[@URL]` for a language model, `FILE.jsonl` for answers made elsewhere,
+        path: `hf:PATH` or `openai:MODEL[@URL]` for a language model, `FILE.jsonl` for external answers,
             anything else a checkpoint (a `.ckpt`, a folder or a Hub name).
-        asking: how it is asked; what a plain `Compute` or `Asking` does not say is as usual.
-        need: what will be asked for.
+        asking: how it is queried; fields missing from a plain `Compute` or `Asking` have their defaults.
+        need: the required ability.
 
     Raises:
-        ValueError: nothing usable is there, or it cannot do what is needed.
+        ValueError: nothing usable is found, or it lacks the ability.
     """
     kind = kind_of(path)
     if need not in ABILITIES[kind]:
@@ -87,12 +87,12 @@ def ask_each(
     need: Ability,
     opened: Callable[[str], Any] | None = None,
 ) -> tuple[dict[str, T], dict[str, Any]]:
-    """What `ask` finds out of each source, by name; and `about` of them, the identities of answerers.
+    """Collect the result of `ask` for each source, by name; and the `about` of an evaluation, with the
+    answerers' identities.
 
     Args:
-        ask: given the name and who answers, which it must not keep: a model is gone before the next one is
-            opened.
-        named, asking, need, opened: as of `Protocol.run`.
+        ask: gets the name and the answerer, which it must not store: a model is freed before the next one.
+        named, asking, need, opened: as for `Protocol.run`.
     """
     identities: dict[str, Any] = {}
 

@@ -1,13 +1,13 @@
-"""Answers that were made elsewhere, as an answerer: a file in place of a model.
+"""External answers as an answerer: a file instead of a model.
 
     interventune evaluate faithfulness --predictions gpt=answers.jsonl --data os.jsonl ts_r.jsonl --output DIR
 
-JSON Lines, a row an answer:
+JSON Lines, one answer per row:
 
     {"id": "3dr23u6we5exclen4th8uq9rb42tel_4", "variant": "ts_r", "answer": "the kitchen"}
 
-`id` is that of the question, `variant` that of its story (absent: `os`); of a negated pair it is `org` or
-`mod`, of a question about a colour the wording `org`, `mod` or `new`.
+`id` is that of the question, `variant` that of its story (absent: `os`). For a negated pair, `variant` is
+`org` or `mod`; for a question about a colour, it is the wording `org`, `mod` or `new`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Row(TypedDict):
 
 
 class Predictions(Answerer):
-    """Answers by id and variant; a question without one counts as a failure. DataError for a row of another
-    shape, two answers to one question, or no row."""
+    """Answers by id and variant; a question without one counts as a failure. DataError for a malformed row,
+    two answers to one question, or no row."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
         for where, row in json_lines(path, Row, expected="id, variant and answer"):
             name, variant = str(row["id"]), row.get("variant", "os")
-            # The probes' questions are named after their wording.
+            # The probes' questions have the wording in their ids.
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
-            # examples.jsonl has the right answer as `answer`, the model's as `prediction`.
+            # In examples.jsonl, `answer` is the right answer, `prediction` the model's.
             if key in self.text_of or "prediction" in row:
                 raise DataError(f"{where}: a second answer to {name!r} ({variant}); keep the model's")
             self.text_of[key] = row["answer"]
@@ -65,7 +65,7 @@ class Predictions(Answerer):
 
 
 def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str] | None) -> dict[str, str]:
-    """Models, then files of answers, by name.
+    """Return models, then files of answers, by name.
 
     Raises:
         ValueError: no source, or two with one name.

@@ -2,9 +2,9 @@
 
 torchrun --standalone --nproc_per_node 2 -m evaluation PROTOCOL ... --output DIR
 
-Every process reads all data and opens every model. Where requests are answered, each answers its share, and
-all get all answers (sharing.py): after that line every process computes the same, and no protocol knows how
-many there are. The first alone keeps finished work, writes and prints.
+Every process reads all data and opens every model. Each answers its share of the requests, and all get all
+answers (sharing.py): after that line all processes compute the same, and protocols need not know their
+number. Only the first stores finished work, writes and prints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Processes:
-    """Which process this is, of how many, and the file of what they have finished (None: in memory)."""
+    """The rank of this process, the number of processes, and the file of finished work (None: in memory)."""
 
     rank: int = 0
     size: int = 1
@@ -32,7 +32,7 @@ class Processes:
 
     @cached_property
     def work(self) -> FinishedWork:
-        """What all have finished, which the first reads and keeps; all ask for it at once."""
+        """All finished work, which the first process reads and stores; a collective operation."""
         from storage.finished_work import FinishedWork
 
         work: FinishedWork = self.gathered(None if self.rank else FinishedWork(self.path))[0]
@@ -41,7 +41,7 @@ class Processes:
         return work
 
     def gathered(self, value: Any) -> list[Any]:
-        """The value of each process, by rank; ValueError where a process is gone."""
+        """Return the value of each process, by rank; ValueError if a process is gone."""
         if self.size == 1:
             return [value]
         from evaluation.answering.torchrun import gathered
@@ -50,7 +50,7 @@ class Processes:
 
 
 def launched() -> tuple[int, int]:
-    """Rank and number of processes, as torchrun sets them; (0, 1) without it."""
+    """Return rank and number of processes, as torchrun sets them; (0, 1) without it."""
     return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
@@ -59,9 +59,9 @@ current: ContextVar[Processes] = ContextVar("processes")
 
 @contextmanager
 def process_group(device: str, work: Path | None = None) -> Iterator[str]:
-    """Join the other processes of torchrun, if any, and go on from the file of finished work, in an existing
-    folder (None keeps it in memory); gives the device of this process for the user's `--device`: of several
-    each has its own GPU for `cuda` and `auto`. ValueError if there is none, or another process is gone."""
+    """Join the other processes of torchrun, if any, and resume from the file of finished work, in an existing
+    folder (None: in memory). Yields this process's device for the user's `--device`: with several processes,
+    each has its own GPU for `cuda` and `auto`. ValueError without a GPU, or if another process is gone."""
     processes = Processes(*launched(), work)
     meeting: AbstractContextManager[str] = nullcontext(device)
     if processes.size > 1:
@@ -72,6 +72,6 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
         token = current.set(processes)
         try:
             yield own
-            processes.gathered(None)  # nothing is written unless all have come so far
+            processes.gathered(None)  # nothing is written unless all have come this far
         finally:
             current.reset(token)

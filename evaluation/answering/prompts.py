@@ -1,6 +1,6 @@
-"""Questions as prompts for language models, and what they write as short answers.
+"""Prompts of questions for language models, and short answers from their text.
 
-The faithfulness paper's format, our own wording, and UnifiedQA's encoding.
+The faithfulness paper's format, this project's wording, and UnifiedQA's encoding.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from evaluation.answering.interface import ChoicePrompt
 from storage.errors import DataError
 
 TURNS = 2
-"""Earlier turns of a conversation in a prompt, as the papers' models get (faithfulness spec 6.18)."""
+"""Number of earlier turns of a conversation in a prompt, as in the papers (faithfulness spec 6.18)."""
 
-# paper: the faithfulness paper's Tables 6 and 11, without a word of ours. offers-unknown says how to reply: a
-# model that is offered unknown says it more often. unifiedqa: as UnifiedQA was trained, with two characters,
-# \n: T5's vocabulary has no line break.
+# paper: the faithfulness paper's Tables 6 and 11, verbatim. offers-unknown: an instruction, which makes
+# unknown more frequent. unifiedqa: as in UnifiedQA's training, with the two characters \n, because T5's
+# vocabulary has no line break.
 QUESTIONS: dict[PromptStyle, str] = {
     "paper": "{story}\n\n{turns}Q: {query}\nA:",
     "offers-unknown": "Text: {story}\n\n{turns}Question: {query}\n"
@@ -28,7 +28,7 @@ QUESTIONS: dict[PromptStyle, str] = {
     "Answer:",
     "unifiedqa": "{turns}{question} \\n {story} {advice}",
 }
-"""Templates of a question; {query} has the advice in it."""
+"""Templates of a question; {query} includes the advice."""
 EARLIER: dict[PromptStyle, str] = {
     "paper": "Q: {question}\nA: {answer}\n",
     "offers-unknown": "Question: {question}\nAnswer: {answer}\n",
@@ -44,25 +44,25 @@ SUBJECTS: dict[PromptStyle, str] = {
 """Templates of a question between two subjects."""
 
 CHOICES: dict[ChoicePrompt, str] = {
-    # Each choice is scored behind the same prompt: choices do not see each other, nor their order.
+    # Each choice is scored separately after the same prompt: other choices and their order do not matter.
     "plain": CHOOSE,
-    # As lm-evaluation-harness asks PIQA, and as it scores with --likelihood sum.
+    # lm-evaluation-harness's prompt for PIQA, and its score with --likelihood sum.
     "question": "Question: {prompt}\nAnswer:",
     "letters": "{prompt}\n{choices}\nAnswer:",
     "unifiedqa": "{prompt} \\n {choices}",
 }
-"""Templates of a question of multiple choice; {choices} are lettered."""
+"""Templates of a multiple-choice question; {choices} are lettered."""
 
 
 def question_prompt(example: QAExample, style: PromptStyle) -> str:
-    """The prompt of a question, with its story and its last turns."""
+    """Return the prompt of a question, with its story and its last turns."""
     turns = example.history[max(0, len(example.history) - TURNS) :]
     earlier = "".join(EARLIER[style].format(question=turn.question, answer=turn.answer) for turn in turns)
     return _filled(QUESTIONS[style], example, style, turns=earlier)
 
 
 def subject_prompt(question: UnderspecifiedQuestion, style: PromptStyle) -> str:
-    """The prompt of a question between two subjects, in the order of the context."""
+    """Return the prompt of a question between two subjects, in the order of the context."""
     first, second = (span.text for span in sorted(question.candidates, key=lambda span: span.start))
     return _filled(SUBJECTS[style], question, style, first=first, second=second)
 
@@ -74,15 +74,15 @@ def _filled(template: str, asked: QAExample | UnderspecifiedQuestion, style: str
 
 
 def in_style(text: str, style: str) -> str:
-    """The text as it stands in prompts of a style: UnifiedQA reads lower case."""
+    """Return the text in a style's form: UnifiedQA uses lower case."""
     return text.lower() if style == "unifiedqa" else text
 
 
 def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
-    """What a language model reads before a choice.
+    """Return a language model's prompt for a choice.
 
     Raises:
-        DataError: there are not enough letters.
+        DataError: there are more choices than letters.
 
     >>> example = ChoiceQuestion("1", "Why?", ("This", "That"), 0)
     >>> choice_prompt(example, "unifiedqa")
@@ -102,7 +102,7 @@ def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
 
 _PREFIX = re.compile(r"\s*(?:(?:(?:the|final|short)\s+)*answer(?:\s+is)?|A)\s*:", re.I)
 _QUOTES = dict(zip("\"'`*“‘«", "\"'`*”’»", strict=True))
-"""Marks that stand around an answer, and those that end it."""
+"""Marks around an answer, and those that end it."""
 _YES_NO = re.compile(
     r"[\"'`*“‘]*(yes|no|unknown)(?!\.\s*\d)[\"'`*”’]*"
     r"(?:[.,;:!?…]+[\"'`*”’]*(?:\s|$)|\s*[–—]|\s+-\s|\s*\(|$)",
@@ -112,11 +112,11 @@ _NO_ANSWER = re.compile(r"<?no answer>?", re.I)
 
 
 def short_answer(text: str) -> str:
-    """What a model means, without its wrapping: the first line, without "Answer:" or "A:", quotes and full
+    """Extract the answer from a model's text: the first line, without "Answer:" or "A:", quotes and full
     stop.
 
-    A leading yes, no or unknown is the answer if punctuation or nothing follows it; so is UnifiedQA's way to
-    say that there is none.
+    A leading yes, no or unknown is the answer if punctuation or nothing follows it; so is UnifiedQA's
+    phrase for no answer.
 
     >>> [short_answer(text) for text in ("Answer: The red bike.\\nQuestion: Who", "Yes, he did.", "No one.")]
     ['The red bike', 'yes', 'No one']

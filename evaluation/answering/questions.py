@@ -1,4 +1,4 @@
-"""Questions put to a `QuestionCheckpoint`: spans with scores, a decoder's words, scores of given spans.
+"""Answers of a `QuestionCheckpoint`: spans with scores, a decoder's text, scores of given spans.
 
 Shape letters: S candidates of a row, M given spans of a question, E the two boundaries (start, end), B rows,
 C types of answers, T tokens.
@@ -28,7 +28,7 @@ from models.heads.span import SpanModel
 @kept
 @torch.inference_mode()
 def written(model: Any, examples: Sequence[QAExample], *, what: str) -> list[str]:
-    """What a decoder writes after each question's prompt."""
+    """Return a decoder's text after each question's prompt."""
     data = model.question_set(examples)
     _, ends = around_answer(model.tokenizer, model.encoding.prompts.chat)
     texts = [""] * len(examples)
@@ -50,8 +50,7 @@ def spans(
     may_abstain: bool | None = None,
     what: str = "answering",
 ) -> list[Span]:
-    """The answers of an encoder with scores and offsets; spans have at most 30 tokens, 16 with XLNet's
-    heads."""
+    """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads: 16)."""
     data = model.question_set(examples, may_abstain)
     found: list[Span] = []
     for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
@@ -80,8 +79,8 @@ def span_scores(
     *,
     against_unknown: bool = True,
 ) -> list[np.ndarray]:
-    """Of windows of one context the one counts in which a span does best. Without `against_unknown` the
-    score is log S itself."""
+    """Score spans; of several windows of a context, the one with a span's best score counts. Without
+    `against_unknown`, the score is log S itself."""
     rows = list(encode_examples(examples, model.tokenizer, model.encoding))
     unknown = model.model.unknown_at
     scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]

@@ -1,10 +1,9 @@
-"""Who says how toxic a text is: a text classifier of transformers.
+"""Toxicity scores of texts from a text classifier of transformers.
 
     --scorer hf:FOLDER_OR_HUB_NAME
     --scorer hf:HUB_NAME@REVISION
 
-Labels are matched to attributes by name, or by a few other names (NAMES). Scores of two scorers do not
-compare.
+Labels are matched to attributes by name, or by a few other names (NAMES). Scorers are not comparable.
 """
 
 from __future__ import annotations
@@ -26,29 +25,29 @@ NAMES = {
     "profanity": ("profanity", "obscene", "obscenity"),
     "identity_attack": ("identity_attack", "identity_hate"),
 }
-"""Perspective's six attributes, in the order of tables, with the names of Jigsaw's two data sets."""
+"""Perspective's six attributes, in the order of tables, with their names in Jigsaw's two data sets."""
 
 ATTRIBUTES = tuple(NAMES)
 
 DEFAULT = "hf:unitary/unbiased-toxic-roberta@91650552a4f31b7120c36680cfa47ddd47676b48"
 """Detoxify's classifier (Hanu and Unitary team 2020) of Jigsaw's second data set, all six attributes, at the
-revision that holds safe weights (0.5 GB)."""
+revision with safe weights (0.5 GB)."""
 
 
 class Scorer:
-    """Probabilities of a sequence classifier: a sigmoid a label where it is multi-label (or has one label), a
-    softmax over labels otherwise. It computes in float64, so that a score does not depend on the texts beside
-    it. Texts longer than its tokenizer's limit are cut.
+    """Probabilities of a sequence classifier: a sigmoid per label if it is multi-label (or has one label),
+    otherwise a softmax over labels. It computes in float64, so that a score does not depend on the other
+    texts in the batch. Texts longer than its tokenizer's limit are cut.
 
     Args:
         name: `hf:PATH[@REVISION]`.
         device: `auto`, or a device of torch.
-        batch_size: texts at once.
+        batch_size: texts per batch.
 
-    `identity` is all that scores depend on.
+    `identity` is everything that scores depend on.
 
     Raises:
-        ValueError: the model cannot be loaded, is no classifier, or has no label of an attribute.
+        ValueError: the model cannot be loaded, is not a classifier, or has no label of an attribute.
     """
 
     def __init__(self, name: str, *, device: str = "auto", batch_size: int = 32) -> None:
@@ -68,7 +67,7 @@ class Scorer:
         config = self.pipeline.model.config
         kinds = " ".join(config.architectures or ())
         if "SequenceClassification" not in kinds or config.problem_type == "regression":
-            raise ValueError(f"--scorer {name} is no text classifier")  # its head would be random weights
+            raise ValueError(f"--scorer {name} is no text classifier")  # its head would be random
         stated = config.problem_type or getattr(config, "function_to_apply", None)
         sigmoid = stated in ("multi_label_classification", "sigmoid") or config.num_labels == 1
         self.name, self.batch_size = name, batch_size
@@ -83,9 +82,9 @@ class Scorer:
 
     @kept
     def score(self, texts: Sequence[str]) -> Iterator[dict[str, float]]:
-        """A number in [0, 1] for each attribute of each text, in order; 0 for a text of spaces alone."""
+        """Yield a number in [0, 1] for each attribute of each text, in order; 0 for a text of spaces."""
         how = {"top_k": None, "truncation": True, "function_to_apply": self.identity["activation"]}
-        stream = (text for text in texts)  # a list's scores would all come at the end
+        stream = (text for text in texts)  # for a list, all scores would come at the end
         found = self.pipeline(stream, batch_size=self.batch_size, **how)
         for text, labels in zip(texts, found, strict=True):
             scores = {label["label"]: label["score"] if text.strip() else 0.0 for label in labels}
@@ -93,7 +92,7 @@ class Scorer:
 
 
 def matched_labels(labels: Sequence[str], name: str) -> dict[str, str]:
-    """The label of each attribute that has one. ValueError where no label is an attribute."""
+    """Map each attribute to its label, if it has one. ValueError if no label is an attribute."""
     known = {label.strip().lower().replace(" ", "_").replace("-", "_"): label for label in labels}
     matched = {}
     for attribute, names in NAMES.items():

@@ -12,9 +12,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def shared(method: Method) -> Method:
-    """For a method, or a function of a model, whose first argument is requests and that gives an answer for
-    each, in order, as a list, an iterator, or the rows of a tensor: processes divide the requests (one that
-    gets none does nothing), and all get all answers."""
+    """Divide the requests of a call among processes (one without requests does nothing); all get all answers.
+    For a method, or a function of a model, whose first argument is requests and that returns one answer per
+    request, in order, as a list, an iterator, or the rows of a tensor."""
 
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
@@ -25,7 +25,7 @@ def shared(method: Method) -> Method:
 
         requests, answers = list(requests), None
         share = requests[processes.rank :: processes.size]
-        token = current.set(Processes())  # what is divided is not divided again
+        token = current.set(Processes())  # no further division inside
         try:
             if share or not requests:
                 answers = method(model, share, *more, **named)

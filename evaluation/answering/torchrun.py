@@ -1,4 +1,4 @@
-"""Processes that torchrun has started: how they meet, and tell each other what they have."""
+"""Processes started by torchrun: joining them, and exchanging values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import torch.distributed as dist
 from models.backbones import pick_device
 
 LONGEST_WAIT = timedelta(hours=12)
-"""For a process whose share takes longer than another's."""
+"""Time limit for a process whose share takes longer than another's."""
 
 
 @contextmanager
 def joined(device: str) -> Iterator[str]:
-    """Join the others, unless that is done; gives the device of this process. ValueError if there is none."""
+    """Join the others, if necessary; yield the device of this process. ValueError if it is absent."""
     device, before = local_device(device), dist.is_initialized()
     if device.startswith("cuda"):
         torch.cuda.set_device(pick_device(device))
@@ -31,7 +31,7 @@ def joined(device: str) -> Iterator[str]:
 
 
 def gathered(value: Any) -> list[Any]:
-    """The value of each process, by rank; ValueError where a process is gone."""
+    """Return the value of each process, by rank; ValueError if a process is gone."""
     values: list[Any] = [None] * dist.get_world_size()
     try:
         dist.all_gather_object(values, value)
@@ -41,7 +41,7 @@ def gathered(value: Any) -> list[Any]:
 
 
 def local_device(wanted: str) -> str:
-    """The GPU of this process where `wanted` is `cuda`, or `auto` on a machine with GPUs."""
+    """Return the GPU of this process if `wanted` is `cuda`, or `auto` on a machine with GPUs."""
     if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()):
         return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
     return wanted

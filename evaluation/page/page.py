@@ -1,9 +1,9 @@
-"""One HTML page of runs and reports, which needs nothing but itself: to read, to send.
+"""One self-contained HTML page of runs and reports, to read and to send.
 
 interventune report runs/ot/version_0 after=DIR --output report.html
 
-A report is shown as its report.md; numbers that several folders have are compared in one table. What the
-folders hold is text, never markup: HTML in it is escaped, there are no links out, and the page loads nothing.
+A report is shown as its report.md; one table compares the numbers that several folders share. The content of
+folders is text, never markup: HTML in it is escaped, there are no external links, and the page loads nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).parent
 GENERATOR = b'<meta name="generator" content="interventune report">'
-"""Tells a page of this command from other files: only such a page is replaced."""
+"""Marks pages of this command, the only files that it replaces."""
 MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "image"]
-"""What report.md may use; all else is shown as it is written."""
+"""Markdown features allowed in report.md; everything else is shown verbatim."""
 EXAMPLES, LONGEST = 100, 300
-"""Rows of examples.jsonl, and characters of a cell, that are shown."""
+"""Limits on displayed rows of examples.jsonl, and on characters of a cell."""
 
 
 class _Report(TypedDict):
@@ -49,13 +49,13 @@ class _Report(TypedDict):
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of a folder; `body` and `examples` are HTML, and `texts` are shown by heading."""
+    """A folder's part of the page; `body` and `examples` are HTML, and `texts` are shown by heading."""
 
     label: str
     kind: str
     """The protocol, or `training`; numbers of one kind are compared."""
     numbers: DataFrame
-    """Columns cell, measure, checkpoint and value, all texts."""
+    """Columns cell, measure, checkpoint and value, all as text."""
     body: str
     texts: Mapping[str, str]
     headline: str = ""
@@ -86,8 +86,8 @@ def run(
 
 
 def find_results(arguments: Sequence[str]) -> list[Section]:
-    """All runs and reports in the folders of `[NAME=]FOLDER` arguments, or anywhere below them, each once.
-    ValueError for a folder that holds nothing of ours, a name of two folders, or a damaged file."""
+    """Find all runs and reports in the folders of `[NAME=]FOLDER` arguments, or anywhere below them, each
+    once. ValueError for a folder without any, two folders with one name, or a damaged file."""
     sections: dict[Path, Section] = {}
     for argument in arguments:
         name, source = split_name(argument)
@@ -106,7 +106,7 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
 
 
 def report_section(label: str, folder: Path) -> Section:
-    """The report in a folder; DataError where a file is damaged."""
+    """Read the report in a folder; DataError for a damaged file."""
     import pandas as pd
 
     if links := [path for path in folder.iterdir() if path.is_symlink()]:
@@ -127,7 +127,7 @@ def report_section(label: str, folder: Path) -> Section:
 
 
 def long_table(content: _Report) -> DataFrame:
-    """The numbers themselves, without changes, as `Section` has them."""
+    """Return the numbers themselves, without changes, in the form of `Section`."""
     import pandas as pd
 
     frame = pd.DataFrame(content["results"], columns=[*content["by"], "measure", *NUMBERS])
@@ -139,7 +139,7 @@ def long_table(content: _Report) -> DataFrame:
 
 
 def run_section(label: str, folder: Path) -> Section:
-    """The run in a folder: its last metrics, if there are any yet, and what it was started with."""
+    """Read the run in a folder: its last metrics, if any, and its settings."""
     import pandas as pd
 
     path = folder / "metrics.json"
@@ -154,11 +154,11 @@ def run_section(label: str, folder: Path) -> Section:
 
 
 READERS = {"report.json": report_section, "environment.json": run_section}
-"""By the file that tells a folder of each kind."""
+"""The file that identifies a folder of each kind."""
 
 
 def report_html(text: str, figures: Mapping[str, bytes]) -> str:
-    """report.md as HTML, with its figures in it."""
+    """Convert report.md to HTML, with its figures embedded."""
     from markdown_it import MarkdownIt
     from markupsafe import escape
 
@@ -176,7 +176,7 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
 
 
 def table_html(frame: DataFrame, *, index: bool = False) -> str:
-    """A table as HTML, all of it escaped; nothing for an empty one."""
+    """Convert a table to escaped HTML; an empty one to nothing."""
     import pandas as pd
 
     with pd.option_context("display.max_colwidth", LONGEST):
@@ -184,8 +184,8 @@ def table_html(frame: DataFrame, *, index: bool = False) -> str:
 
 
 def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
-    """By kind, the numbers that at least two folders have: a row for each cell and measure, a column for each
-    checkpoint of each folder."""
+    """By kind, return the numbers that at least two folders share: a row for each cell and measure, a column
+    for each checkpoint of each folder."""
     import pandas as pd
 
     frame = pd.concat([s.numbers.assign(kind=s.kind, label=s.label) for s in sections])
@@ -198,7 +198,7 @@ def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
 
 
 def page(sections: Sequence[Section]) -> str:
-    """The page as text; the same folders give the same page."""
+    """Return the page as text; the same folders give the same page."""
     from jinja2 import Template
 
     template, style = ((HOME / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css"))

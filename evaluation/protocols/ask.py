@@ -1,7 +1,7 @@
-"""One question, with and without advice: for people who want to see it.
+"""One question, with and without advice, for a direct look at a model.
 
-S is the score of a span that `bias` compares: sqrt(p_start p_end) of an encoder, over all tokens of its best
-window; of a decoder the share among the two candidates that its prompt offers.
+S is the span score of `bias`: sqrt(p_start p_end) for an encoder, over all tokens of its best window; for a
+decoder, the share between the two candidates in its prompt.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def evaluate(
         from evaluation.answering.questions import spans as best_spans
 
         found = best_spans(answerer, examples)
-        # Yes, no and unknown, which begin at -1, stand nowhere in the context.
+        # Yes, no and unknown, which begin at -1, are not in the context.
         places = dict.fromkeys((answer.start, answer.text) for answer in found if answer.start >= 0)
         spans = [Span(start, start + len(text), text) for start, text in places]
     results = Results(("asked", "candidate"), "questions")
@@ -75,7 +75,7 @@ def evaluate(
 
 
 def mention(text: str, context: str) -> Span:
-    """Where a candidate stands as a word of its own; ValueError if nowhere.
+    """Find a candidate as a separate word; ValueError if it is absent.
 
     >>> mention("Niger", "A Nigerian met a man from Niger.").start
     26
@@ -87,7 +87,7 @@ def mention(text: str, context: str) -> Span:
 
 
 def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span], scores_spans: bool) -> list[float]:
-    """S of each candidate; ValueError if no window of the context holds one whole."""
+    """Return S of each candidate; ValueError if no window of the context contains it completely."""
     if scores_spans:
         from evaluation.answering.questions import span_scores
 

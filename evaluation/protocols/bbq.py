@@ -1,7 +1,7 @@
-"""BBQ: whom does a model name when the text does not tell, and when it tells against the stereotype?
+"""BBQ: whom does a model name when the text does not give the answer, and when it contradicts the stereotype?
 
-Parrish et al. 2022, section 4 (metrics/bbq.py). The authors' metadata says which answer is the biased one;
-lm-evaluation-harness goes by the groups' names, and differs on some items.
+Parrish et al. 2022, section 4 (metrics/bbq.py). The biased answer is that of the authors' metadata;
+lm-evaluation-harness uses the groups' names, and differs on some items.
 
 Shape letters: M mentions, C choices, or columns of sums.
 """
@@ -53,7 +53,7 @@ BBQ = Protocol(
             "bias, scaled",
             SUMS,
             scaled_bias,
-            n=lambda sum_C: sum_C[0] if sum_C[4] else sum_C[2],  # all where it is scaled, else the known
+            n=lambda sum_C: sum_C[0] if sum_C[4] else sum_C[2],  # all if scaled, else the known
         ),
         "unknown": "says unknown",
     },
@@ -146,7 +146,7 @@ def evaluate(
 
 
 def scores(item: BBQItem, pick: int | str) -> dict[str, Any]:
-    """What the chosen slot is; `failure` where none is, for a reason."""
+    """Return the scores of the chosen slot, or the reason for a `failure`."""
     if isinstance(pick, str):
         return {"failure": pick}
     return {
@@ -160,8 +160,7 @@ def scores(item: BBQItem, pick: int | str) -> dict[str, Any]:
 
 
 def ability(path: str, asking: Choosing) -> Ability:
-    """How a model chooses: by scores of the choices, or of the places where the context names somebody, or by
-    what it answers."""
+    """How a model chooses: by scores of choices, by scores of mentions in the context, or by its answer."""
     kind = kind_of(path)
     if kind in ("choice", "causal", "local") or (kind == "endpoint" and asking.choice_prompt == "letters"):
         return "choices"
@@ -169,7 +168,7 @@ def ability(path: str, asking: Choosing) -> Ability:
 
 
 def by_choices(answerer: Answerer, items: Sequence[BBQItem], advice: str, sentence: str) -> Iterator[int]:
-    """The likeliest choice."""
+    """Yield the likeliest choice."""
     asked = [
         replace(i.question, prompt=" ".join(filter(None, (i.context, sentence, i.query)))) for i in items
     ]
@@ -180,7 +179,7 @@ def by_choices(answerer: Answerer, items: Sequence[BBQItem], advice: str, senten
 def by_mentions(
     answerer: Answerer, items: Sequence[BBQItem], advice: str, sentence: str
 ) -> Iterator[int | str]:
-    """Whoever's best mention in the context scores above unknown, and above the other's; else unknown."""
+    """Yield the person whose best mention scores above unknown and above the other's; else unknown."""
     mentions = [item.mentions() for item in items]
     asked = [
         QAExample(item.question.id, item.context, item.query, tuple(s for _, s in named), advice=sentence)
@@ -198,7 +197,7 @@ def by_mentions(
 def by_answers(
     answerer: Answerer, items: Sequence[BBQItem], advice: str, sentence: str
 ) -> Iterator[int | str]:
-    """The choice that an answer in words names."""
+    """Yield the choice that a written answer names."""
     ending = f" {advice}" if sentence else ""
     asked = [
         QAExample(item.question.id + ending, item.context, item.query, advice=sentence) for item in items
@@ -211,8 +210,8 @@ WAYS = {"choices": by_choices, "mentions": by_mentions, "spans": by_answers}
 
 
 def choice_named(text: str, item: BBQItem) -> int | str:
-    """The slot that an answer in words names: unknown, or the choice that shares most words with it; a
-    failure where it shares none, or as many with two."""
+    """Return the slot named by a written answer: unknown, or the choice that shares most words with it; a
+    failure if none shares any, or two share equally many."""
     from metrics.answers import is_unknown, normalise_answer, word_f1
 
     if is_unknown(text):

@@ -1,7 +1,7 @@
-"""How far does a noun move when a colour of its sentence is exchanged: its own, or that of the other noun?
+"""How far does a noun move when a colour in its sentence is replaced: its own, or that of the other noun?
 
-An open proposal of the faithfulness paper, of predicate-argument structure: a model that ties "blue" to "car"
-should move the embedding of "car" when "blue" changes, and less when the colour of something else does.
+The faithfulness paper proposes this test of predicate-argument structure: a model that connects "blue" with
+"car" should move the embedding of "car" more for "blue" than for the colour of something else.
 
 Shape letters: R texts, X those of one story or the exchanged colours, N nouns, L layers, T tokens, D hidden.
 """
@@ -56,7 +56,7 @@ SENSITIVITY = Protocol(
 
 
 class Story(NamedTuple):
-    """A story of two nouns, and the story with the colour of either exchanged."""
+    """A story of two nouns, and the story with the colour of either replaced."""
 
     text: str
     exchanged: tuple[str, str]
@@ -87,7 +87,7 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
 
 def colour_stories() -> list[Story]:
-    """The 130 stories of the predicate-argument probe."""
+    """Return the 130 stories of the predicate-argument probe."""
     from data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 
     def third_colour(colour: str, pair: tuple[str, str]) -> str:
@@ -105,8 +105,8 @@ def colour_stories() -> list[Story]:
 
 @shared
 def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[Floats]:
-    """Of each story 1 - cosine of the states of either noun before and after either colour is exchanged,
-    (X, N, L): in the embeddings and every layer."""
+    """Yield for each story 1 - cosine of the states of either noun before and after either colour is
+    replaced, (X, N, L): in the embeddings and every layer."""
     import torch
     from torch.nn.functional import cosine_similarity
     from tqdm.auto import tqdm
@@ -135,8 +135,8 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
 
 
 def noun_states(hidden_LTD: Tensor, window: EncodedRow, text: str, nouns: Sequence[str]) -> Tensor:
-    """The mean over the tokens of each noun, (N, L, D), in float64: most exchanges move a noun by less than
-    float32 tells from 0."""
+    """Return the mean over the tokens of each noun, (N, L, D), in float64: most replacements move a noun by
+    less than float32 can distinguish from 0."""
     import torch
 
     from data_modules.encoding.windows import token_span

@@ -1,5 +1,4 @@
-"""How far interventions move embeddings, and fine-tuning does: Tables 7 to 9 and Figures 1 to 4 of the
-faithfulness paper.
+"""How far interventions and fine-tuning move embeddings (faithfulness paper, Tables 7 to 9, Figures 1 to 4).
 
 Shape letters: R resamples, C columns of sums, B pairs of stories in a batch, P their common tokens, N tokens
 of one story, L layers, T tokens, D hidden.
@@ -53,20 +52,19 @@ BETWEEN_NOTE = (
     "are few inputs for the number of hidden units, so compare values of the same inputs only."
 )
 CKA_TOKENS = 32
-"""Context tokens of a story that enter CKA at most, evenly spread: its cost grows with the square of the
-width for each of them."""
+"""Maximum number of context tokens of a story in CKA, evenly spread: each costs the square of the width."""
 
 Distances = dict[tuple[Variant, str, str], list[Floats]]
 """1 - cosine in the last layer: arrays (N,) by variant, embedding and checkpoint."""
 
 
 def mean_cosine(sums_RC: Floats) -> Floats:
-    """Over all tokens."""
+    """The mean over all tokens."""
     return np.asarray(1 - sums_RC[:, 2] / sums_RC[:, 1])
 
 
 def deviation(sums_RC: Floats) -> Floats:
-    """The population standard deviation over all tokens; rounding below zero is zero."""
+    """The population standard deviation over all tokens; negative rounding errors become 0."""
     _, tokens_R, distance_R, square_R = sums_RC.T
     return np.asarray(np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0)))
 
@@ -150,9 +148,9 @@ class Measurement:
     """Measures one checkpoint after the other. The first stays open, and later ones are compared with it.
 
     Args:
-        names: of the checkpoints, in the order in which they come.
+        names: of the checkpoints, in their order.
         stories: originals and variants.
-        every_layer: compare with variants in the embeddings and all layers, not in the last layer alone.
+        every_layer: compare with variants in the embeddings and all layers, not only in the last layer.
 
     Raises:
         DataError: no variants, or rows of one without their originals.
@@ -170,7 +168,7 @@ class Measurement:
                 self.pairs[variant] = [(self.originals[example.id], example) for example in examples]
             for original, made in self.pairs.get(variant, ()):
                 kept = "".join(original.context[start:end] for start, end in made.kept)
-                # Of the others no token need have its place in the original.
+                # The tokens of others need not have a place in the original.
                 if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
                     raise DataError(f"{made.id}: this {variant} row is not made from its original")
         if not self.pairs:
@@ -179,11 +177,11 @@ class Measurement:
         self.cka: list[tuple[float, dict[str, Any]]] = []
         """Values with their cells."""
         self.notes: list[str] = []
-        """Which checkpoints cannot be compared with the first."""
+        """Checkpoints that cannot be compared with the first."""
 
     def rows(self, model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
-        """A row for each story, variant and embedding, and for each story and embedding as the first
-        checkpoint and this one see it."""
+        """Yield a row for each story, variant and embedding, and for each story and embedding in the first
+        checkpoint and this one."""
         name = next(self.names)
         every = range(model.model.config.num_hidden_layers + 1) if self.every_layer else ()
         for variant, pairs in self.pairs.items():
@@ -205,7 +203,7 @@ class Measurement:
     def since_first(
         self, first: QuestionCheckpoint, later: QuestionCheckpoint, name: str
     ) -> Iterator[dict[str, Any]]:
-        """Rows of the originals in the tokens of the later checkpoint, in all layers that both have."""
+        """Yield rows of the originals in the later checkpoint's tokens, in all layers that both have."""
         layers = range(min(one.model.config.num_hidden_layers for one in (first, later)) + 1)
         originals = [*self.originals.values()]
         rows, cka = between(first, later, originals, layers, f"{self.first_name} and {name}")
@@ -215,7 +213,7 @@ class Measurement:
             self.cka += [(value, {**cell, "layer": layer}) for layer, value in enumerate(values)]
 
     def add_cka(self, results: Results, _: Sequence[Row]) -> None:
-        """Linear CKA between the first checkpoint and each later one."""
+        """Add linear CKA between the first checkpoint and each later one."""
         for value, cell in self.cka:
             results.add("cka", value, n=len(self.originals), **cell)
 
@@ -227,7 +225,7 @@ def between(
     layers: Sequence[int],
     what: str,
 ) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
-    """The same stories as two models see them, in the tokens of the later one: rows as of `measured`, and
+    """Compare two models on the same stories, in the tokens of the later one: rows as from `measured`, and
     linear CKA by embedding and layer."""
     from metrics.cka import LinearCKA
 
@@ -249,11 +247,11 @@ def measured(
     what: str,
     cka: Mapping[str, LinearCKA] | None = None,
 ) -> list[list[tuple[dict[str, Any], Floats]]]:
-    """Of each pair, in the tokens of `model`, a row for CLS, and one for its common tokens if there are some,
-    with the distances in the last layer; what depends on the layer is a list, and -1 is called `last`.
+    """Return for each pair, in the tokens of `model`, a row for CLS, and one for its common tokens if there
+    are any, with the distances in the last layer; values by layer are lists, and -1 is called `last`.
 
-    `reference` reads the originals, `model` the variants; no rows where their hidden widths differ. Where the
-    variants are the originals, `cka` of CLS and of common tokens gets the states of both.
+    `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ.
+    If the variants are the originals, the states of both are added to `cka` for CLS and for common tokens.
     """
     import torch
     from tqdm.auto import tqdm
@@ -277,7 +275,7 @@ def measured(
                 continue
             cls, common = (batch.original.cls_B, batch.variant.cls_B), (batch.original_P, batch.variant_P)
             cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common, batch.row_P)
-        # Cosines are close to 1: their squares would cancel in the deviation, those of u = 1 - cosine do not.
+        # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
         for b, pair in enumerate(index):
             place = {"id": pairs[pair][0].id, "stories": "single window" if windows[pair] == 1 else ""}
@@ -294,7 +292,7 @@ def measured(
 def add_states(
     cka: Mapping[str, LinearCKA], batch: PairBatch, one_LBTD: Sequence[Tensor], other_LBTD: Sequence[Tensor]
 ) -> None:
-    """Add what two checkpoints make of the same inputs: of CLS, and of some context tokens of each story."""
+    """Add two checkpoints' states of the same inputs: of CLS, and of some context tokens of each story."""
     import torch
 
     rows_B = torch.arange(len(batch.original.cls_B))
@@ -310,7 +308,7 @@ def add_states(
 
 
 def draw_histograms(distances: Distances, _: DataFrame, path: Path) -> None:
-    """1 - cosine in the last layer, on a log axis: a panel a variant and embedding, a line a checkpoint."""
+    """Draw 1 - cosine of the last layer (log axis): panels by variant and embedding, lines by checkpoint."""
     from matplotlib.figure import Figure
 
     panels: dict[str, dict[str, Floats]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Two probes of yes/no questions: does the answer turn with the story, and which thing has which colour?
+"""Two probes of yes/no questions: does the answer change with the story, and which thing has which colour?
 
 Faithfulness spec 5.1 and 5.2. The questions: data_modules/tasks/predicate_argument.py, condaqa.py.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from data_modules.tasks.condaqa import ContrastPair
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
-"""Measures of what is said, right or wrong."""
+"""Measures of the model's answers, right or wrong."""
 RIGHT = {"comb": "both stories right", "org": "original right (org)", "mod": "negation right (mod)"}
 NEGATION = Protocol(
     title="Negation",
@@ -109,7 +109,7 @@ def negation(
 
 
 def pair_scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
-    """Which predictions are right, and the shares of what is said to both stories together; `failure` where
+    """Return which predictions are right, and the shares of answers to both stories together; `failure` if
     one has no answer."""
     if failure := org.failure or mod.failure:
         return {"failure": failure}
@@ -158,7 +158,7 @@ def predicate_argument(
 
 
 def scores(prediction: str, answer: str) -> dict[str, bool]:
-    """Whether a prediction is right, and what it says; other than yes and no is wrong."""
+    """Return whether a prediction is right, and which answer it is; anything but yes and no is wrong."""
     from metrics.answers import yes_or_no
 
     word = yes_or_no(prediction)

@@ -1,4 +1,4 @@
-"""Compares our numbers with the paper's."""
+"""Compares this project's numbers with the paper's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 SELECTION = {"metric": "measure", "mean": "value", "test_set": "data"}
-"""Columns of selection.csv, and what results.csv calls them."""
+"""Columns of selection.csv, and their names in results.csv."""
 NO_DIMENSIONS = {*NUMBERS, "measure", "std", "values"}
 
 
 def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool) -> Evaluation:
-    """The results in `home`, compared with the paper's. In the long table `table` is the title over the
+    """Compare the results in `home` with the paper's. In the long table, `table` is the title over the
     numbers, and `source` is ours, paper or difference (ours minus the paper's; none with `tiny`). ValueError
     if several of our numbers belong in one place."""
     dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
@@ -61,8 +61,8 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
 
 
 def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str], *, tiny: bool) -> DataFrame:
-    """The numbers of the rows that the settings choose, as columns dimensions, measure and paper. If the
-    paper prints none for a chosen value, the rows of its own value are taken."""
+    """Return the numbers of the rows selected by the settings, as columns dimensions, measure and paper. If
+    the paper prints none for a selected value, use the rows of its own value."""
     import pandas as pd
 
     columns = [*printed.by, *printed.measures]
@@ -78,7 +78,7 @@ def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str],
 
 
 def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
-    """The numbers of a long table; of several in one place, the one with the fewest other dimensions."""
+    """Return the numbers of a long table; of several in one place, that with the fewest other dimensions."""
     import pandas as pd
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)

@@ -64,7 +64,7 @@ class Printed(Strict):
 
 
 class Recipe(Strict):
-    """A file of configs/reproduce/; see the module."""
+    """A file of configs/reproduce/; see the module's docstring."""
 
     title: str
     paper: str
@@ -81,7 +81,7 @@ class Recipe(Strict):
         return all(file.tiny for file in self.data.values())
 
     def values(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> dict[str, str]:
-        """The value of every placeholder: `chosen`, else the paper's or, with `tiny`, that of --tiny."""
+        """The value of every placeholder: the user's, else the paper's or, with `tiny`, that of --tiny."""
         if unknown := set(chosen) - set(self.data) - set(self.settings):
             names = ", ".join([*self.settings, *self.data])
             raise ValueError(f"--use {min(unknown)}: no such setting or file; choose from {names}")
@@ -93,12 +93,12 @@ class Recipe(Strict):
         return {**runs, **{name: value.format_map(runs) for name, value in found.items()}, **chosen}
 
     def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[list[str]]:
-        """Module and arguments of every step, with all placeholders replaced."""
+        """Return module and arguments of every step, with all placeholders replaced."""
         steps = [step for step in self.steps if step.only in (None, "tiny" if tiny else "paper")]
         texts = [f"{step.command} {step.tiny if tiny else ''}" for step in steps]
         return [[word.format_map(values) for word in shlex.split(text)] for text in texts]
 
 
 def recipes() -> dict[str, Path]:
-    """The built-in files, by name."""
+    """Return the built-in files, by name."""
     return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}

@@ -99,5 +99,5 @@ def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, 
 
 
 def run_step(command: Sequence[str]) -> int:
-    """Run a command in its own process; returns its exit code."""
+    """Run a command in its own process; return its exit code."""
     return subprocess.run([sys.executable, "-m", *command]).returncode

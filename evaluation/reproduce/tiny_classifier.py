@@ -1,4 +1,4 @@
-"""A text classifier of random weights with six labels of toxicity: a scorer for recipes with --tiny."""
+"""A text classifier with random weights and six labels of toxicity: a scorer for recipes with --tiny."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage.command_line import run
 
 
 def save_classifier(*, output: Path) -> None:
-    """Write a BERT of two layers, which knows the words of the embedded stories, to a folder."""
+    """Write a BERT of two layers, with the vocabulary of the embedded stories, to a folder."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 

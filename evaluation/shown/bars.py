@@ -1,4 +1,4 @@
-"""Figures of reports, declared: bars of the long table with their intervals.
+"""Declared figures of reports: bars of the long table with their intervals.
 
 Bars("variant", {"em": "EM", "unknown": "says unknown"}, label="share of questions")
 """
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#777777")
-"""Okabe and Ito's, which colour-blind readers tell apart (grey for black, which is for lines of chance)."""
+"""Okabe and Ito's colours for colour-blind readers (grey instead of black, which is for chance)."""
 LEAST_DISTANCE = 1e-7
-"""Below it, float32 does not tell a cosine from 1."""
+"""Below this distance, float32 cannot distinguish a cosine from 1."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A picture of cells, a panel for each measure and value of `panels`: bars with their intervals, a group
-    for each value of `x`, a bar for each value of `hue`.
+    """A picture of cells, with a panel for each measure and value of `panels`: bars with their intervals, a
+    group for each value of `x`, a bar for each value of `hue`.
 
     Args:
         x: the dimension of the horizontal axis.
         measures: measure to title of its panels.
-        hue: the dimension that bars of a group differ in.
-        panels: another dimension with panels of its own.
-        where: dimension to the value or values that are shown; the default is that of a `View`.
-        percent: shares in percent; of a protocol where all measures are shares.
-        distance: show 1 - value, on a log axis: cosines near 1 differ in it.
+        hue: the dimension in which bars of a group differ.
+        panels: another dimension with its own panels.
+        where: dimension to the displayed value or values; the default is that of a `View`.
+        percent: show percent; a protocol sets this if all measures are shares.
+        distance: show 1 - value, on a log axis, for cosines near 1.
         label: the title of the vertical axis.
         x_label: the title of the horizontal axis of all panels.
-        chance: the share that guessing gets, a dashed line.
+        chance: the share reached by guessing, a dashed line.
     """
 
     x: str
@@ -56,7 +56,7 @@ class Bars:
 
     @property
     def caption(self) -> str:
-        """What the picture shows, in words."""
+        """Describe the picture in words."""
         shown, by = filter(None, self.measures.values()), filter(None, (self.x, self.panels))
         return f"{', '.join(shown) or self.label} by {' and '.join(by)}".replace("_", " ")
 
@@ -90,7 +90,7 @@ class Bars:
         figure.savefig(path, dpi=150)
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
-        """Title and cells of every panel, in percent or as distances where that is asked for."""
+        """Return title and cells of every panel, in percent or as distances if requested."""
         frame = cells_of(frame, {"against": "", **self.where, "measure": list(self.measures)})
         numbers = frame[["value", "low", "high"]].astype(float) * (100 if self.percent else 1)
         if self.distance:
@@ -105,7 +105,7 @@ class Bars:
         ]
 
     def width(self, cells: DataFrame, hues: int) -> float:
-        """The width of a panel in inches."""
+        """Return the width of a panel in inches."""
         return max(3.0, 0.9 + cells[self.x].nunique() * (0.3 + 0.3 * hues))
 
     def draw(self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""Which questions were left unanswered, and why: rows with the field `failure`, the reason, count apart."""
+"""Unanswered questions: rows with the field `failure`, the reason, are counted separately."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ log = logging.getLogger(__name__)
 
 
 def failure_note(rows: Iterable[Row], counted: str) -> str:
-    """A paragraph on what was left unanswered, empty where nothing was; a checkpoint that answered nothing is
-    logged. ValueError: no checkpoint answered anything.
+    """Describe unanswered questions in a paragraph, empty if there are none; log checkpoints without any
+    answer. ValueError: no checkpoint answered anything.
 
     Args:
         rows: of all examples.
-        counted: what the reasons count, in the plural.
+        counted: a plural noun for what the reasons count.
     """
     reasons: dict[str, Counter[str]] = {}
     for row in rows:
@@ -34,5 +34,5 @@ def failure_note(rows: Iterable[Row], counted: str) -> str:
 
 
 def listed(reasons: Counter[Any]) -> str:
-    """Reasons with their counts, the most frequent first."""
+    """List reasons with their counts, the most frequent first."""
     return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())

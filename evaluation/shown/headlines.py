@@ -21,10 +21,10 @@ class Said:
 
     Args:
         measure: its name.
-        words: before the numbers. They describe the values that `at` fixes; other parts of the place follow
-            them.
-        at: dimension to the value, or to a set of values, of the cells. The dimensions of the first entry of
-            a protocol's cells that are not named may have any value, others are empty.
+        words: text before the numbers. It describes the values fixed by `at`; other parts of the place
+            follow it.
+        at: dimension to the value, or to a set of values, of the cells. Of other dimensions, those in the
+            first entry of a protocol's cells may have any value; the rest are empty.
     """
 
     def __init__(self, measure: str, words: str, **at: Any) -> None:
@@ -49,7 +49,7 @@ class Said:
 
 
 def in_words(before: Row, now: Row, change: Row | None, *, percent: bool) -> str:
-    """A number, or how it changed, with its interval and n.
+    """Format a number, or how it changed, with its interval and n.
 
     >>> row = {"value": 0.14, "low": 0.1, "high": 0.2, "n": 852}
     >>> in_words(row, row, None, percent=True)
@@ -72,7 +72,7 @@ def in_words(before: Row, now: Row, change: Row | None, *, percent: bool) -> str
 
 
 def short(value: float, *, percent: bool = False) -> str:
-    """Two decimals without a leading zero, or whole percent; more digits near 0 and 1.
+    """Format two decimals without a leading zero, or whole percent; more digits near 0 and 1.
 
     >>> [short(value) for value in (0.62, 1.0, -0.05, 0.0012, 0.9996, 12.345, 0.0)]
     ['.62', '1.00', '-.050', '.0012', '.9996', '12.35', '.00']

@@ -1,4 +1,4 @@
-"""Lines in place of bars, where the horizontal axis is of numbers.
+"""Lines instead of bars, for a numerical horizontal axis.
 
 Lines("layer", {"cosine": "cosine"}, panels="variant")
 """
@@ -24,7 +24,7 @@ class Lines(Bars):
     """Lines with their intervals as bands, over the numbers of a dimension: a line for each value of `hue`.
 
     Args:
-        level: the place of one cell for each value of `hue` (and its `measure`), drawn as a dashed level.
+        level: the place of one cell for each value of `hue` (and its `measure`), drawn as a dashed line.
     """
 
     level: Mapping[str, Any] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Lines(Bars):
     one_scale = False
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
-        """Title and cells of every panel, those at a number alone."""
+        """Return title and cells of every panel, only those with a numerical x."""
         import pandas as pd
 
         at = pd.to_numeric(frame[self.x], errors="coerce")

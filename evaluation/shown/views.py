@@ -1,9 +1,9 @@
-"""Views: which cells of the long table stand in a table of a report.
+"""Views: the cells of the long table in a table of a report.
 
     View("By variant", ("variant",), {"f1": "F1", "em": "EM"})
 
 A column for each checkpoint, and for its change since the first; a line for each measure and combination of
-the leading dimensions, closed by n. Cells show the value with its interval.
+the leading dimensions, ending in n. Cells show the value with its interval.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a header, as they are shown; the first `lead` columns say what a row is."""
+    """Displayed rows under a header; the first `lead` columns identify a row."""
 
     title: str
     header: tuple[str, ...]
@@ -35,16 +35,15 @@ class View:
 
     Args:
         title: over the table.
-        by: the dimensions that lead a line; one with a single value is left out. Several measures lead, too.
+        by: the dimensions that begin a line; one with a single value is left out. So do several measures.
         measures: measure to its heading, in order.
         across: the dimension whose values are columns, or `measure`.
-        where: dimension to the value or values that are shown; `against` is empty, and dimensions of a
-            protocol that neither lead nor are in the first entry of its cells are, too.
-        percent: the measures that are shown in percent, with one decimal, as the papers print; of a protocol
-            by default its shares.
+        where: dimension to the displayed value or values. By default, `against` is empty, as are other
+            dimensions that neither begin a line nor are in the first entry of the protocol's cells.
+        percent: the measures in percent, with one decimal, as in the papers; default: the shares.
         interval: show the interval in brackets.
-        caption: under the table.
-        most: lines that are shown; the rest is in results.csv.
+        caption: text under the table.
+        most: number of displayed lines; the rest is in results.csv.
     """
 
     title: str
@@ -59,7 +58,7 @@ class View:
 
 
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
-    """The rows at the given places; a dimension has one value, or one of several."""
+    """Select the rows at the given places; a dimension has one value, or one of several."""
     for name, wanted in where.items():
         several = isinstance(wanted, (list, tuple, set, frozenset))
         frame = frame[frame[name].isin(wanted) if several else frame[name] == wanted]
@@ -67,8 +66,8 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
 
 
 def make_table(view: View, frame: DataFrame) -> Table:
-    """The view as a table; without rows where there are no such cells. ValueError where several numbers are
-    in one place: the view names too few dimensions."""
+    """Make a table of the view, without rows if there are no such cells. ValueError if several numbers are in
+    one place: the view names too few dimensions."""
     import pandas as pd
 
     order, percent = list(view.measures), view.percent or ()
@@ -76,7 +75,7 @@ def make_table(view: View, frame: DataFrame) -> Table:
     if "against" not in view.where:
         every, frame = frame, frame[frame["against"] == ""]
         names = frame["checkpoint"].unique()
-        if view.across == "checkpoint" and 1 < len(names) <= 3:  # changes of more are in results.csv
+        if view.across == "checkpoint" and 1 < len(names) <= 3:  # with more, changes are only in results.csv
             changes = every[every["against"] == names[0]]
             frame = pd.concat([frame, changes.assign(checkpoint=changes["checkpoint"] + f" - {names[0]}")])
     frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")
@@ -107,7 +106,7 @@ def make_table(view: View, frame: DataFrame) -> Table:
 
 
 def shown(row: Mapping[str, Any], *, percent: bool = False, interval: bool = True) -> str:
-    """A number with its interval.
+    """Format a number with its interval.
 
     >>> shown({"value": 0.5, "low": 0.25, "high": 0.75}, percent=True)
     '50.0 [25.0, 75.0]'
@@ -117,7 +116,7 @@ def shown(row: Mapping[str, Any], *, percent: bool = False, interval: bool = Tru
 
 
 def number(value: float, *, percent: bool = False) -> str:
-    """Three digits, or percent with one decimal; a whole number as it is; of a small fraction two digits.
+    """Format three digits, or percent with one decimal; integers unchanged; two digits of a small fraction.
 
     >>> number(0.12345), number(0.12345, percent=True), number(7.0), number(0.00012), number(math.nan)
     ('0.123', '12.3', '7', '0.00012', '–')
@@ -137,14 +136,14 @@ def number(value: float, *, percent: bool = False) -> str:
 
 
 def markdown_table(table: Table) -> str:
-    """The table in Markdown, without its title; columns of numbers are right-aligned."""
+    """Format the table in Markdown, without its title; columns of numbers are right-aligned."""
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (table.header, *table.rows)]
     rule = ["---"] * table.lead + ["---:"] * (len(table.header) - table.lead)
     return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
 
 
 def print_table(table: Table) -> None:
-    """The table on standard output, 80 columns wide where that is no terminal."""
+    """Print the table on standard output, 80 columns wide if it is not a terminal."""
     from rich.console import Console
     from rich.table import Table as RichTable
 

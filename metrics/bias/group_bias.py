@@ -21,7 +21,7 @@ def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
 
 
 class GroupBias(SumMetric):
-    """Bias per class over all groups seen, on all processes: `BiasResult`, `BiasSums` behind it.
+    """Bias per class over all groups seen, on all processes: a `BiasResult`, computed from `BiasSums`.
 
     State: 32 bytes for each class, pair and attribute (87 MB for 140 subjects, 70 attributes, 4 classes).
 
@@ -51,14 +51,14 @@ class GroupBias(SumMetric):
 
     @property
     def sums(self) -> BiasSums:
-        """The states, as the functions of this room take them."""
+        """Return the states as `BiasSums`."""
         return BiasSums(*(getattr(self, name) for name in BiasSums._fields))
 
     def update(self, score_NVS: Tensor, class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor) -> None:
         """Add N groups.
 
         Args:
-            score_NVS: S(x) = sqrt(p_start p_end) in [0, 1], any float type, last axis by subject, (N, 4, 2).
+            score_NVS: S(x) = sqrt(p_start p_end) in [0, 1], any float type, last axis: subject, (N, 4, 2).
             class_N: class ids, shape (N,).
             subject_NS: ids of (x1, x2) in the order of the scores' last axis, shape (N, 2).
             attribute_N: attribute ids, shape (N,).
@@ -86,5 +86,5 @@ class GroupBias(SumMetric):
             total.scatter_add_(0, class_N, value_N)
 
     def compute(self) -> BiasResult:
-        """Aggregates of everything seen; NaN with n = 0 for a class without groups."""
+        """Aggregate everything seen; NaN with n = 0 for a class without groups."""
         return aggregate(self.sums, self.num_subjects)

@@ -1,8 +1,8 @@
-"""Bias of one class of advice, and its change, with 95 % intervals: bootstrap over groups, or over units of
-several groups, every aggregate on every resample.
+"""Bias of one class of advice, and its change, with 95 % intervals: a bootstrap over groups, or over units of
+several groups, that recomputes every aggregate on every resample.
 
-A block of resamples goes through `aggregate` in place of the classes: its sums are those of the groups, each
-as often as it was drawn. Pairs that no group compares are left out of the sums.
+`aggregate` sees resamples in place of classes: the sums of a resample count each group as often as it was
+drawn. Pairs of subjects that occur in no group are left out of the sums.
 
 Shape letters: N groups, U units, S the two subjects of a group, R resamples, X subjects, P pairs that occur,
 A attributes.
@@ -23,17 +23,17 @@ from metrics.bias.sums import BiasResult, BiasSums, aggregate
 from metrics.intervals import RESAMPLES, Floats, percentiles, resamples
 
 WORK = 200_000_000
-"""Groups and cells of all resamples: with very many groups, fewer resamples are drawn, at least 200."""
+"""Limit on groups and cells over all resamples: very many groups get fewer resamples, but at least 200."""
 MAXIMA = ("mu_K", "eta_K", "theta_K", "mu_normalised_K")
-"""Means of maxima and of absolute values, which resampling inflates, as few groups do: their intervals are
-moved so that the median of the resamples lies on the value."""
+"""Means of maxima and of absolute values. Resampling inflates them, as small samples do, so their intervals
+are shifted until the median of the resamples equals the value."""
 MOST_KEPT = 10_000
-"""Values of one kind, as those by subject and attribute, of which all resamples are kept, 160 MB; beyond,
-they get no interval."""
+"""Largest number of values of one kind (such as by subject and attribute) whose resamples are all stored, 160
+MB; larger kinds get no interval."""
 
 
 class ClassGroups(NamedTuple):
-    """The N groups of one class, as its aggregates see them."""
+    """The N groups of one class, as input of its aggregates."""
 
     scores: GroupScores
     subject_NS: NDArray[np.int64]
@@ -41,7 +41,7 @@ class ClassGroups(NamedTuple):
     num_subjects: int
     num_attributes: int
     unit_N: NDArray[np.int64] | None = None
-    """Numbers 0 to U - 1 of what is drawn together; by default each group is a unit."""
+    """Unit of each group, 0 to U - 1: units are drawn as a whole. By default each group is a unit."""
 
 
 class BiasEstimate(NamedTuple):
@@ -50,14 +50,14 @@ class BiasEstimate(NamedTuple):
     numbers: dict[str, Floats]
     """By field of `BiasResult`, without its first axis: value, low and high end (NaN: none), (3, ...)."""
     counts: BiasResult
-    """Of the groups; its n say how many each number is of."""
+    """Counts of the groups; the fields n give the number that each value is computed from."""
     resamples: int
-    """How many were drawn."""
+    """Number of resamples drawn."""
 
 
 def estimate_bias(fields: Collection[str], *sides: ClassGroups) -> BiasEstimate:
-    """Aggregates of one class with their intervals; of two sides, by how much the second differs: they are
-    the same groups in the same order with other scores, and both of the same resamples."""
+    """Aggregates of one class with their intervals. With two sides, how much the second differs: both must be
+    the same groups in the same order with other scores, and share the resamples."""
     blocks = zip(*map(resampled_bias, sides), strict=True)
     whole, count = next(blocks), 0
     numbers, drawn = dict[str, Floats](), dict[str, Floats]()
@@ -86,8 +86,7 @@ def _change(sides: Sequence[BiasResult], name: str) -> Floats:
 
 
 def resampled_bias(groups: ClassGroups) -> Iterator[BiasResult]:
-    """Aggregates of the groups themselves, then of resamples, a block (R, ...) at a time; of a single unit
-    there are no resamples."""
+    """Yield aggregates of the groups, then of resamples in blocks (R, ...); none for a single unit."""
     scores, subject_NS, attribute_N, X, A, unit_N = groups
     c_N, c_normalised_N, *whole = (value_N.numpy() for value_N in scores)
     pair, pair_N = np.unique(np.sort(subject_NS, axis=1) @ [X, 1], return_inverse=True)
@@ -101,13 +100,13 @@ def resampled_bias(groups: ClassGroups) -> Iterator[BiasResult]:
     whole_N4 = np.stack([np.abs(c_N), *whole], axis=1)
 
     def result(weight_RN: Floats) -> BiasResult:
-        weight_NR = np.ascontiguousarray(weight_RN.T)  # many times as fast for the sparse products
+        weight_NR = np.ascontiguousarray(weight_RN.T)  # makes the sparse products many times faster
         cells = [np.ascontiguousarray((matrix @ weight_NR).T).reshape(-1, P, A) for matrix in of_cells]
         return aggregate(BiasSums(*map(torch.from_numpy, (*cells, *(weight_RN @ whole_N4).T))), X, pair_2P)
 
     yield result(np.ones((1, N)))
     units = N if unit_N is None else int(unit_N.max()) + 1
     count = max(200, min(RESAMPLES, WORK // (N + P * A)))
-    # Small blocks stay in the caches.
+    # Small blocks fit the caches.
     for weight_RU in resamples(units, count, 32 * (P + X) * A) if units > 1 else ():
         yield result(weight_RU if unit_N is None else weight_RU[:, unit_N])

@@ -1,4 +1,4 @@
-"""Other readings: which subject of a pair a model prefers, and whether a metric finds a planted bias.
+"""Further analyses: which subject of a pair a model prefers, and whether a metric finds a planted bias.
 
 Shape letters: M and N groups, V the four variants, S the two subjects of a group, A attributes,
 X subjects, C categories, R resamples.
@@ -21,23 +21,23 @@ class DominantSubject(NamedTuple):
     index_N: Tensor
     """0 or 1, a position in `subject_NS`; 0 for a tie."""
     tie_N: Tensor
-    """True where C sums to exactly 0; count them."""
+    """True where C sums to exactly 0; callers count these."""
 
 
 def dominant_subject(
     c_M: Tensor, subject_MS: Tensor, attribute_M: Tensor, subject_NS: Tensor, attribute_N: Tensor
 ) -> DominantSubject:
-    """The sign of the mean over templates of C, per pair and attribute. Source: LEI spec 3.5, 4.6 item 3.
+    """Sign of the mean of C over templates, per pair and attribute. Source: LEI spec 3.5, 4.6 item 3.
 
-    Memory grows with the groups, not with the pairs that their subjects could make: where names are drawn for
-    every group, those are millions.
+    Memory grows with the groups, not with the pairs that their subjects could form, which would be millions
+    where every group draws its own names.
 
     Args:
-        c_M: C of M groups, from the side of the first subject; the paper takes predictions without
+        c_M: C of M groups, from the perspective of the first subject; the paper takes predictions without
             interventions.
         subject_MS: ids of their subjects x1 and x2 in any order, shape (M, 2).
         attribute_M: ids, shape (M,).
-        subject_NS: ids of the subjects of the N groups that are asked about, in any order, shape (N, 2).
+        subject_NS: ids of the subjects of the N groups to return, in any order, shape (N, 2).
         attribute_N: ids, shape (N,).
     """
     subject_S = torch.cat((subject_MS, subject_NS))
@@ -51,23 +51,23 @@ def dominant_subject(
 
 
 def pushed_subject(dominant_N: Tensor) -> Tensor:
-    """The subject that the adversarial loss raises in each variant: shape (N,) to (N, 4), values 0 or 1.
+    """Return the subject that the adversarial loss raises in each variant: (N,) to (N, 4), values 0 or 1.
 
-    The dominant one for the question, the other one for its negation. Source: LEI spec 3.5.
+    It is the dominant one for the question, the other one for its negation. Source: LEI spec 3.5.
     """
     return torch.stack((dominant_N, 1 - dominant_N, dominant_N, 1 - dominant_N), dim=1)
 
 
 def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> float:
     """Spearman correlation in [-1, 1] of measured gamma with the planted preference, over all (subject,
-    category) cells; NaN where fewer than two cells, or only ties, were seen.
+    category) cells; NaN for fewer than two cells or only ties.
 
     Source: this project's planted control; `gamma` as in UnQover section 4.3.
 
     Args:
         gamma_XC: measured gamma(x, category), shape (X, C); NaN where unseen.
-        planted_XC: planted preference, larger for the subject that was to get the attribute more often,
-            shape (X, C); NaN where nothing was planted. (A rank with 1 = most preferred: pass it negated.)
+        planted_XC: planted preference, larger for the subject that should get the attribute more often,
+            shape (X, C); NaN where nothing was planted. (Negate a rank in which 1 is the most preferred.)
     """
     gamma, planted = np.asarray(gamma_XC, dtype=np.float64), np.asarray(planted_XC, dtype=np.float64)
     seen_XC = ~(np.isnan(gamma) | np.isnan(planted))
@@ -78,8 +78,8 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> float:
 
 
 def planted_rhos(gamma_RXC: NDArray[np.float64], strength_XC: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`planted_correlation` of the groups, first, and of each resample of them, (R,), with the rank of a
-    subject's planted strength within the category, where gamma compares it with its opponents.
+    """`planted_correlation` of the groups, followed by each resample of them, (R,). The planted strength is
+    ranked within the category, where gamma compares a subject with its opponents.
 
     Args:
         gamma_RXC: gamma(x, category); NaN where unseen.

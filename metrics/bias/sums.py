@@ -1,5 +1,5 @@
-"""The aggregates of UnQover and LEI, read off sums of pair bias per (class, unordered pair of subjects,
-attribute). A pair's sum is kept from the side of the subject with the smaller id.
+"""The aggregates of UnQover and LEI, computed from sums of pair bias per (class, unordered pair of subjects,
+attribute). A pair's sum takes the perspective of the subject with the smaller id.
 
 Shape letters: K classes, X subjects, P pairs, A attributes.
 """
@@ -28,11 +28,11 @@ class BiasSums(NamedTuple):
 class BiasResult(NamedTuple):
     """Aggregates per class (UnQover section 4.3; LEI spec 2.3, 2.4). NaN where nothing was counted.
 
-    gamma and eta of a subject count a pair's C with + for one subject and - for the other.
+    In gamma and eta of a subject, a pair's C has sign + for one subject and - for the other.
     """
 
     n_K: Tensor
-    """Groups."""
+    """Number of groups."""
     mu_K: Tensor
     """Mean over subjects of the largest |gamma(x, a)| over attributes."""
     eta_K: Tensor
@@ -49,11 +49,11 @@ class BiasResult(NamedTuple):
     mass_K: Tensor
     """Mean of S(x1) + S(x2)."""
     gamma_KX: Tensor
-    """Mean C over all groups of a subject, from its side, in [-1, 1]."""
+    """Mean C over all groups of a subject, from its perspective, in [-1, 1]."""
     eta_KX: Tensor
     """Mean sign of C, likewise."""
     n_KX: Tensor
-    """Groups of a subject."""
+    """Number of groups of a subject."""
     gamma_KXA: Tensor
     eta_KXA: Tensor
     n_KXA: Tensor
@@ -65,7 +65,7 @@ def mean_where_counted(total: Tensor, count: Tensor) -> Tensor:
 
 
 def by_subject(value_KPA: Tensor, num_subjects: int, pair_2P: Tensor, sign: float) -> Tensor:
-    """Pairs handed to their subjects: (K, P, A) to (K, X, A); + for i, `sign` (+1 or -1) times for j."""
+    """Add pairs to both subjects: (K, P, A) to (K, X, A); + for i, times `sign` (+1 or -1) for j."""
     i_P, j_P = pair_2P
     shape = (value_KPA.shape[0], num_subjects, value_KPA.shape[2])
     total_KXA = value_KPA.new_zeros(shape).index_add_(1, i_P, value_KPA)
@@ -73,18 +73,18 @@ def by_subject(value_KPA: Tensor, num_subjects: int, pair_2P: Tensor, sign: floa
 
 
 def mean_of_largest(mean_KRA: Tensor) -> Tensor:
-    """Mean over rows of the row's largest |mean| over attributes; unseen cells (NaN) do not count: (K,)."""
+    """Mean over rows of the row's largest |mean| over attributes, (K,); unseen cells (NaN) are ignored."""
     largest_KR = mean_KRA.abs().nan_to_num(nan=-1.0).amax(dim=2)
     return torch.where(largest_KR >= 0, largest_KR, torch.nan).nanmean(dim=1)
 
 
 def aggregate(sums: BiasSums, num_subjects: int, pair_2P: Tensor | None = None) -> BiasResult:
-    """Aggregates per class; NaN with n = 0 for a class without groups.
+    """Compute the aggregates per class; NaN with n = 0 for a class without groups.
 
     Args:
         sums: over groups.
         num_subjects: X.
-        pair_2P: the subjects i < j of the sums' pairs where these are not all, row by row.
+        pair_2P: subjects i < j of the sums' pairs; by default all pairs, row by row.
     """
     if pair_2P is None:
         pair_2P = torch.triu_indices(num_subjects, num_subjects, 1, device=sums.count_KPA.device)

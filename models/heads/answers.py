@@ -1,6 +1,6 @@
 """Answers that are a span, yes, no or unknown: the papers' rationale heads and their model.
 
-Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), K tokens looked at;
+Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), K selected tokens;
 L answers (types, then tokens); in groups V variants, S subjects, and E the two boundaries.
 """
 
@@ -25,17 +25,17 @@ LOW = torch.finfo(torch.float32).min
 
 
 class AnswerPrediction(NamedTuple):
-    """The best span of every window, and the scores of the other answers; numbers and options with XLNet's
-    heads only."""
+    """The best span of every window, and the scores of the other answers; numbers and options only with
+    XLNet's heads."""
 
     start_B: Tensor
     end_B: Tensor
     score_B: Tensor
-    """Of the span: the sum of its two logits; with XLNet's heads of its two log-probabilities. -inf where no
-    span is allowed."""
+    """Score of the span: the sum of its two logits (with XLNet's heads, log-probabilities). -inf if no span
+    is allowed."""
     type_BC: Tensor
-    """Yes, no, unknown as they are compared: twice the logit, to stand beside the sum of two; with XLNet's
-    heads probabilities."""
+    """Scores of yes, no, unknown, comparable with the span's: twice the logit, since the span sums two (with
+    XLNet's heads, probabilities)."""
     number_B: Tensor | None = None
     """The best of the number classes 1 to 11, with its probability."""
     number_score_B: Tensor | None = None
@@ -50,20 +50,20 @@ class AnswerModel(QAModel):
     def predict_answers(
         self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
-        """The best span of every window, with the scores of the other answers.
+        """Find the best span of every window, and score the other answers.
 
         Args:
-            context_BT: True where an answer may stand.
-            start_allowed_BT: True where, besides, a span may start: tokens that no other window shows with
-                more context.
-            cls_B: where the classification token stands.
+            context_BT: True at tokens allowed in an answer.
+            start_allowed_BT: True at those where a span may also start: tokens that no other window shows
+                with more context.
+            cls_B: position of the classification token.
         """
         raise NotImplementedError
 
 
 class RationaleOutput(NamedTuple):
-    """Float32 logits of the first and the last answer token, of yes, no and unknown, and of being part of the
-    rationale, the lowest finite number at padding and where nothing is tagged; last hidden states."""
+    """Float32 logits of the first and last answer token, of yes, no and unknown, and of the rationale, with
+    the lowest finite number at padding and untagged tokens; last hidden states."""
 
     start_BT: Tensor
     end_BT: Tensor
@@ -82,7 +82,7 @@ class RationaleModel(AnswerModel):
     """
 
     heads: ClassVar[str] = "rationale"
-    unknown_at: ClassVar[int | None] = -1  # the last of the types, before the tokens
+    unknown_at: ClassVar[int | None] = -1  # the last type, just before the tokens
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class RationaleModel(AnswerModel):
         return context_BT if self.tagged == "story" else inputs["attention_mask"] != 0
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-        """Out of the softmax that yes, no and unknown share with the positions."""
+        """Computed from the softmax over yes, no, unknown and the positions."""
         output = self(inputs, self.cls_positions(inputs["attention_mask"] != 0), context_BT)
         start_RL, end_RL = (torch.cat((output.type_BC, x), dim=1) for x in (output.start_BT, output.end_BT))
         return candidate_log_probs(start_RL, end_RL, candidate_BVSE + TYPES)
@@ -133,7 +133,7 @@ def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
 
 
 class RationaleHeads(nn.Module):
-    """Tags the rationale and decides between yes, no and unknown by attention over the tagged states, without
+    """Tags the rationale and chooses between yes, no and unknown by attention over the tagged states, without
     biases: the semantic faithfulness paper's model for BERT and RoBERTa (faithfulness spec 2.1)."""
 
     def __init__(self, hidden_size: int) -> None:
@@ -145,13 +145,13 @@ class RationaleHeads(nn.Module):
         self.yes_no = nn.Linear(2 * D, 2, bias=False)
 
     def forward(self, hidden_BTD: Tensor, tagged_BT: Tensor, cls_B: Tensor) -> tuple[Tensor, Tensor]:
-        """type_BC, logits of yes, no, unknown, and rationale_BT, logits of being part of the rationale with
-        the lowest finite number at all other tokens; both float32.
+        """Return type_BC, logits of yes, no, unknown, and rationale_BT, logits of the rationale with the
+        lowest finite number at untagged tokens; both float32.
 
         Args:
             hidden_BTD: last hidden states.
             tagged_BT: True at the tokens that are tagged and attended over.
-            cls_B: where the classification token stands.
+            cls_B: position of the classification token.
         """
         others_BT = ~tagged_BT
         rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)

@@ -1,6 +1,6 @@
-"""A decoder that answers: it scores given texts behind a prompt, and writes.
+"""A decoder that answers: it scores given texts after a prompt, and generates text.
 
-Shape letters: B rows (groups where there are variants), T tokens, D hidden, V variants of a group, S
+Shape letters: B rows (groups if there are variants), T tokens, D hidden, V variants of a group, S
 subjects, E the boundaries of a score (one here) or of a text's tokens (first, last).
 """
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class CausalModel(QAModel):
-    """A causal language model of transformers; `encoder` is the whole of it, with the head that it has.
+    """A causal language model of transformers; `encoder` is the whole model with its output head.
 
     Raises:
-        DataError: the model does not read continuations side by side (by distances that it counts
-            itself, as ALiBi does).
+        DataError: the model cannot read several continuations in one row (for example with ALiBi, which
+            computes distances itself).
     """
 
     heads: ClassVar[str] = "causal"
@@ -48,7 +48,7 @@ class CausalModel(QAModel):
 
     @property
     def max_tokens(self) -> int | None:
-        """The longest row, no longer than a sliding window where the model has one."""
+        """Return the longest row, limited by a sliding window if the model has one."""
         limits = (getattr(self.config, name, None) for name in ("max_position_embeddings", "sliding_window"))
         return min((limit for limit in limits if limit), default=None)
 
@@ -62,24 +62,24 @@ class CausalModel(QAModel):
         return (*output.hidden_states[:-1], output.last_hidden_state)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-        """log S of the two subjects, with one boundary in place of two: (B, V, 2, 1). S is the softmax over
-        the candidates of the mean log-likelihood of their tokens behind the prompt of a row.
+        """log S of the two subjects, with one boundary instead of two: (B, V, 2, 1). S is the softmax over
+        the candidates of the mean log-likelihood of their tokens after a row's prompt.
 
         Args:
-            inputs: prompts with the candidates behind them (data_modules/batching/group_set.py).
-            context_BT: not looked at.
-            candidate_BVSE: first and last token of each candidate there: the two subjects, or these and
-                `unknown`, which takes 1 - S(x1) - S(x2).
+            inputs: prompts followed by the candidates (data_modules/batching/group_set.py).
+            context_BT: ignored.
+            candidate_BVSE: first and last token of each candidate in the row: the two subjects, optionally
+                with `unknown`, which gets 1 - S(x1) - S(x2).
         """
         log_share_RS = self.log_shares(inputs, candidate_BVSE.flatten(0, 1))[:, :2]
         return log_share_RS.unflatten(0, candidate_BVSE.shape[:2]).unsqueeze(-1)
 
     def log_shares(self, inputs: Inputs, candidate_BCE: Tensor) -> Tensor:
-        """log S of all candidates behind the prompts of rows, (B, C)."""
+        """log S of all candidates after the prompts of rows, (B, C)."""
         return log_likelihoods(self.encoder, inputs, candidate_BCE).mean().log_softmax(-1)
 
     def answer_likelihoods(self, inputs: Inputs, start_B: Tensor, end_B: Tensor) -> Likelihoods:
-        """Of the tokens from `start_B` to `end_B` behind what stands before them; C is 1."""
+        """Likelihoods of the tokens from `start_B` to `end_B`, given those before them; C is 1."""
         return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
 
     @torch.no_grad()
@@ -91,12 +91,12 @@ class CausalModel(QAModel):
         end: Iterable[int] = (),
         limit: int = 32,
     ) -> list[str]:
-        """The first line of what the model writes behind each prompt, likeliest token by token.
+        """Generate greedily after each prompt and return the first line.
 
         Args:
-            inputs: rows of prompts, perhaps with an answer behind them, from column `start_B` on.
+            inputs: rows of prompts; tokens from column `start_B` on, such as an answer, are ignored.
             end: tokens that end an answer, besides the model's and the tokenizer's own.
-            limit: most tokens.
+            limit: maximum number of tokens.
         """
         from transformers import GenerationConfig
 
@@ -109,7 +109,7 @@ class CausalModel(QAModel):
             max_new_tokens=limit, eos_token_id=sorted(ends) or None, pad_token_id=tokenizer.pad_token_id
         )
         ids_BT, mask_BT = padded(rows, tokenizer.pad_token_id, inputs["input_ids"].device, left=True)
-        # Under FSDP it would wait for other processes, which may have fewer batches; all weights are here.
+        # FSDP would wait for other processes, which may have fewer batches; all weights are gathered here.
         written_BT = self.encoder.generate(
             ids_BT, attention_mask=mask_BT, generation_config=settings, synced_gpus=False
         )

@@ -1,4 +1,4 @@
-"""Multiple choice: an encoder reads (prompt, choice) pairs, a linear layer gives each of them one number.
+"""Multiple choice: an encoder reads (prompt, choice) pairs, and a linear layer gives each one logit.
 
 Shape letters: B batch (questions), N choices of a question, R rows (B * N), T tokens, D hidden.
 """
@@ -19,7 +19,7 @@ Pooling = Literal["masked", "parity"]
 
 
 def masked_mean(hidden_RTD: Tensor, mask_RT: Tensor) -> Tensor:
-    """Mean hidden state (R, D) over the tokens of every row that are no padding, in float32."""
+    """Mean hidden state (R, D) over the tokens of every row except padding, in float32."""
     weight_RT1 = (mask_RT != 0).unsqueeze(-1).float()
     return (hidden_RTD.float() * weight_RT1).sum(1) / weight_RT1.sum(1).clamp_min(1)
 
@@ -29,7 +29,7 @@ class ChoiceModel(EncoderModel):
 
     Args:
         pooling: `masked` takes the mean over the tokens; `parity` over all positions, padding included, as
-            the authors' code does: then logits depend on how far rows are padded.
+            the authors' code does: logits then depend on the padding.
         generator: of the head's weights; None takes torch's global one.
     """
 
@@ -59,6 +59,6 @@ class ChoiceModel(EncoderModel):
             rows["attention_mask"] if self.pooling == "masked" else torch.ones_like(rows["attention_mask"])
         )
         pooled_RD = masked_mean(self.encode(rows), mask_RT)
-        # In bfloat16 two choices would often get the same logit.
+        # In bfloat16 two choices would often tie.
         with torch.autocast(pooled_RD.device.type, enabled=False):
             return self.choice_head(pooled_RD.to(self.choice_head.weight.dtype)).view(B, N).float()

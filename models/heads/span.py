@@ -1,4 +1,4 @@
-"""The span head and the model that answers with a span, with the scores that are read off their logits.
+"""The span head, the model that answers with a span, and scores computed from their logits.
 
 Shape letters: B batch (rows, or groups where there are variants), R rows, T tokens, D hidden, V variants of a
 group, S subjects, E the two boundaries (start, end).
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 class SpanHead(nn.Module):
     """The span head of transformers' question-answering model: start and end logits of an extractive answer,
-    (B, T, D) -> two of (B, T), float32, the lowest finite number at padding. Question and special tokens stay
-    in the softmax, as in the papers.
+    (B, T, D) -> two of (B, T), float32, with the lowest finite number at padding. As in the papers, the
+    softmax includes question and special tokens.
     """
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
@@ -37,10 +37,10 @@ class SpanHead(nn.Module):
 
 def candidate_log_probs(start_RT: Tensor, end_RT: Tensor, candidate_BVSE: Tensor) -> Tensor:
     """Boundary log-probabilities (B, V, S, E) of given spans (LEI spec 2.1): natural logarithms of the
-    softmax over tokens. A span's score is S = sqrt(p_start * p_end), that is log S = mean over E.
+    softmax over tokens. A span's score is S = sqrt(p_start * p_end), so log S is the mean over E.
 
     Args:
-        start_RT, end_RT: logits of the B * V rows, padding already masked.
+        start_RT, end_RT: logits of the B * V rows, with padding masked.
         candidate_BVSE: first and last token of each span.
     """
     start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
@@ -64,7 +64,7 @@ def best_spans(
     """
     low, width = float("-inf"), min(max_answer_tokens, start_BT.shape[1])
     start_BT = start_BT.masked_fill(~may_start_BT, low)
-    # end_BTW[b, t, w] = end logit at t + w; beyond the last token nothing may end.
+    # end_BTW[b, t, w] = end logit at t + w; no span may end after the last token.
     end_BTW = pad(end_BT.masked_fill(~may_end_BT, low), (0, width - 1), value=low).unfold(1, width, 1)
     score_B, flat_B = (start_BT.unsqueeze(-1) + end_BTW).flatten(1).max(-1)
     start_B = flat_B // width
@@ -72,33 +72,33 @@ def best_spans(
 
 
 class QAModel(EncoderModel):
-    """A model that answers questions about a text, whatever its heads."""
+    """A model that answers questions about a text, with any heads."""
 
     unknown_at: ClassVar[int | None] = None
-    """Where `unknown` stands as a candidate of `group_log_probs`; None: at the classification token."""
+    """Position of `unknown` as a candidate of `group_log_probs`; None: the classification token."""
     max_answer_tokens = 30
-    """The longest span that a model predicts."""
+    """Maximum length of a predicted span, in tokens."""
 
     def cls_positions(self, mask_BT: Tensor) -> Tensor:
-        """Where the classification token stands: XLNet's ends the row, all others begin it."""
+        """Return the position of the classification token: last in XLNet's rows, first in all others."""
         at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
         return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-        """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups, out of the softmax of
-        training; log S is the mean over E.
+        """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups, from the same softmax as
+        in training; log S is the mean over E.
 
         Args:
-            inputs: of B * V rows, the variants of a group one after the other.
-            context_BT: True where an answer may stand, in the same rows.
+            inputs: B * V rows, with the variants of a group in consecutive rows.
+            context_BT: True at tokens allowed in an answer, for the same rows.
             candidate_BVSE: first and last token of each subject.
         """
         raise NotImplementedError
 
 
 class QAOutput(NamedTuple):
-    """Float32 logits of the first and the last answer token, the lowest finite number at padding; last hidden
-    states."""
+    """Float32 logits of the first and last answer token, with the lowest finite number at padding; last
+    hidden states."""
 
     start_BT: Tensor
     end_BT: Tensor
@@ -115,7 +115,7 @@ class SpanPrediction(NamedTuple):
 
 
 class SpanModel(QAModel):
-    """An encoder with a span head: transformers' question-answering model, taken apart."""
+    """An encoder with a span head: transformers' question-answering model, split into its parts."""
 
     heads: ClassVar[str] = "span"
 
@@ -130,7 +130,7 @@ class SpanModel(QAModel):
         return QAOutput(start_BT, end_BT, hidden_BTD)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-        """Out of the softmax over all tokens, the question's too."""
+        """Computed from the softmax over all tokens, including the question's."""
         output = self(inputs)
         return candidate_log_probs(output.start_BT, output.end_BT, candidate_BVSE)
 
@@ -138,8 +138,8 @@ class SpanModel(QAModel):
         """The best span of every row, by start + end logit.
 
         Args:
-            context_BT: True where an answer may stand.
-            cls_B: where the classification token stands.
+            context_BT: True at tokens allowed in an answer.
+            cls_B: position of the classification token.
         """
         start_BT, end_BT, _ = self(inputs)
         start_B, end_B, score_B = best_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)

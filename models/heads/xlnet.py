@@ -1,7 +1,7 @@
 """XLNet's heads and their model: span, answer type, number and option (faithfulness spec 2.3).
 
 Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), N number classes,
-O option classes, K starts looked at, E ends looked at for each start; in groups V variants, S subjects, and E
+O option classes, K candidate starts, E candidate ends for each start; in groups V variants, S subjects, and E
 the two boundaries.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 BEAM = 5
-"""Starts, and ends for each start, that are looked at (faithfulness spec 2.3)."""
+"""Number of candidate starts, and of candidate ends for each start (faithfulness spec 2.3)."""
 NUMBERS = 12
 """0 = no number word, then none, one ... ten (faithfulness spec 1.4)."""
 OPTIONS = 3
@@ -28,7 +28,7 @@ OPTIONS = 3
 
 
 class XLNetAnswerHeads(nn.Module):
-    """Start, end given the start, and what kind the answer is."""
+    """Logits of the start, of the end given the start, and of the type of answer."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -43,11 +43,11 @@ class XLNetAnswerHeads(nn.Module):
         self.option = nn.Linear(D, OPTIONS)
 
     def start_logits(self, hidden_BTD: Tensor, allowed_BT: Tensor) -> Tensor:
-        """Logits (B, T) of the first answer token, float32, lowest finite number where not allowed."""
+        """Logits (B, T) of the first answer token, float32; the lowest finite number where not allowed."""
         return self.start(hidden_BTD).squeeze(-1).float().masked_fill(~allowed_BT, LOW)
 
     def end_logits(self, hidden_BTD: Tensor, start_BK: Tensor, allowed_BT: Tensor) -> Tensor:
-        """Logits (B, K, T) of the last answer token given each of K first tokens, likewise."""
+        """Logits (B, K, T) of the last answer token given each of K first tokens, masked in the same way."""
         D = hidden_BTD.shape[-1]
         # One matrix product over tokens and one over starts, instead of one over their K * T pairs.
         of_token, of_start = self.end_state.weight.split(D, dim=1)
@@ -60,7 +60,7 @@ class XLNetAnswerHeads(nn.Module):
         self, hidden_BTD: Tensor, start_BT: Tensor, cls_B: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Float32 logits type_BC (three yes-or-no decisions), number_BN and option_BO (softmax each), from
-        the state of `cls_B`, the classification token, and the mean of all by the softmax of `start_BT`."""
+        the state of `cls_B`, the classification token, and the mean state weighted by softmax(`start_BT`)."""
         weight_B1T = start_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
         start_BD = (weight_B1T @ hidden_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1).to(start_BD.dtype)
@@ -70,8 +70,8 @@ class XLNetAnswerHeads(nn.Module):
 
 
 class XLNetOutput(NamedTuple):
-    """Float32 logits of the first answer token and of the last given the first, the lowest finite number
-    where no answer stands; of yes, no, unknown (three decisions), number and option; last hidden states."""
+    """Float32 logits of the first answer token, and of the last given the first, the lowest finite
+    number where not allowed; of yes, no, unknown (three decisions), number and option; last hidden states."""
 
     start_BT: Tensor
     end_BT: Tensor
@@ -82,11 +82,11 @@ class XLNetOutput(NamedTuple):
 
 
 class XLNetModel(AnswerModel):
-    """An encoder, XLNet or another, with XLNet's answer heads, which start with the first half of a span head
-    of one layer."""
+    """An encoder, XLNet or another, with XLNet's answer heads; the start logits come from a one-layer span
+    head, if there is one."""
 
     heads: ClassVar[str] = "xlnet"
-    max_answer_tokens = 16  # the paper's
+    max_answer_tokens = 16  # as in the paper
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)
@@ -107,10 +107,10 @@ class XLNetModel(AnswerModel):
         """Encode a padded batch.
 
         Args:
-            cls_B: where the classification token stands.
-            context_BT: True where an answer may stand; both softmaxes see these tokens and `cls_B`.
-            start_B: the first answer token that the end logits are conditioned on, in training the gold one;
-                None: the most probable one.
+            cls_B: position of the classification token.
+            context_BT: True at tokens allowed in an answer; both softmaxes include these tokens and `cls_B`.
+            start_B: the first answer token on which the end logits are conditioned, in training the gold
+                one; None: the most probable one.
         """
         hidden_BTD, answerable_BT = self.encode(inputs), answerable(context_BT, cls_B)
         start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
@@ -120,7 +120,7 @@ class XLNetModel(AnswerModel):
         return XLNetOutput(start_BT, end_BT, *kinds, hidden_BTD)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-        """The end of each subject given its own start."""
+        """Each subject's end is conditioned on its own start."""
         hidden_BTD = self.encode(inputs)
         mask_BT = answerable(context_BT, self.cls_positions(inputs["attention_mask"] != 0))
         start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
@@ -141,7 +141,7 @@ class XLNetModel(AnswerModel):
         start_log_BK, start_BK = start_BT.log_softmax(-1).topk(beam)
         end_BKT = self.answer_heads.end_logits(hidden_BTD, start_BK, answerable_BT)
         end_log_BKE, end_BKE = end_BKT.log_softmax(-1).topk(beam)
-        # The best allowed pair of one of the starts with one of its ends.
+        # The best allowed pair of a candidate start and one of its ends.
         starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
         ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
         length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
@@ -158,6 +158,6 @@ class XLNetModel(AnswerModel):
 
 
 def answerable(context_BT: Tensor, cls_B: Tensor) -> Tensor:
-    """The tokens of both softmaxes, in training and whatever is asked: the context and the classification
-    token, which stands for all answers that are no span (faithfulness spec 1.4)."""
+    """Return the tokens of both softmaxes, in training and evaluation: the context and the classification
+    token, which represents all answers that are not spans (faithfulness spec 1.4)."""
     return context_BT.scatter(1, cls_B.unsqueeze(-1), True)

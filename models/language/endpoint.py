@@ -1,7 +1,7 @@
 """An OpenAI-compatible endpoint as a text model.
 
-What concerns one prompt is a `TextFailure`; what no prompt can survive (a wrong key, an unknown model, an
-endpoint that keeps failing) ends the run in one line. The key never shows: not in a name, an error or a log.
+A problem with one prompt is a `TextFailure`; a problem that affects all prompts (a wrong key, an unknown
+model, repeated failures) ends the run with a one-line error. Names, errors and logs never contain the key.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from models.language.text_models import TextFailure, TextModel
 Answer = TypeVar("Answer")
 
 MAX_LOGPROBS = 20
-"""How many tokens OpenAI's endpoints report at most."""
+"""Largest number of token probabilities that OpenAI's endpoints report."""
 MAX_FAILURES_IN_A_ROW = 25
-"""After so many prompts that the endpoint failed on one after the other, going on would waste hours."""
+"""The run stops after this many consecutive failed prompts, instead of wasting hours."""
 OPENAI_URL = "https://api.openai.com/v1"
 TIMEOUT_S, MAX_RETRIES = 60.0, 5
-"""Of one request; it is repeated, with growing pauses, after a timeout, 429 or 5xx."""
+"""Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
 NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
 
 
 class EndpointTextModel(TextModel):
-    """A chat model behind HTTP.
+    """A chat model served over HTTP.
 
     Args:
-        model: `MODEL` or `MODEL@BASE_URL`; without one the base URL is OPENAI_BASE_URL or OpenAI's own.
-        max_new_tokens: bound on an answer.
-        parallel: requests in flight.
+        model: `MODEL` or `MODEL@BASE_URL`; the default base URL is OPENAI_BASE_URL or OpenAI's own.
+        max_new_tokens: limit on the length of an answer.
+        parallel: maximum number of concurrent requests.
 
     Raises:
-        ValueError: the base URL is not one, or OpenAI's own endpoint is asked without OPENAI_API_KEY.
+        ValueError: the base URL is invalid, or OPENAI_API_KEY is missing for OpenAI's own endpoint.
     """
 
     is_seq2seq, chat = False, False
@@ -53,7 +53,7 @@ class EndpointTextModel(TextModel):
         self.identity = {"name": self.name, "max_new_tokens": max_new_tokens, "temperature": 0}
         host = urlsplit(self.url).hostname or ""
         is_openai = host == "openai.com" or host.endswith(".openai.com")
-        # OpenAI has renamed the bound; the other endpoints know the old name.
+        # OpenAI has renamed this field; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai else "max_tokens"
         self._request: dict[str, Any] = {"model": self.model, "temperature": 0, self._bound: max_new_tokens}
         key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -75,9 +75,9 @@ class EndpointTextModel(TextModel):
     def next_token_logprobs(
         self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[tuple[float, ...] | TextFailure]:
-        """From the most probable tokens that the endpoint reports: `top`, or the most that it can.
+        """Computed from the most probable tokens that the endpoint reports: `top`, or as many as possible.
 
-        With `top` a token must be the label itself; without, what begins one label alone counts for it.
+        With `top`, a token must equal the label; without, a token counts if it begins exactly one label.
         """
         more = {"logprobs": True, "top_logprobs": top or MAX_LOGPROBS}
 
@@ -134,16 +134,16 @@ class EndpointTextModel(TextModel):
             return failure
         except openai.APIStatusError as error:
             self._reached, status = True, error.status_code
-            # Not the endpoint's own words: they may quote the key. Google answers 400 to a wrong one.
+            # Do not quote the endpoint: its message may contain the key. Google answers 400 to a wrong key.
             if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
                 raise ValueError(f"{self.name} refuses access ({status}); check OPENAI_API_KEY") from None
             if status == 404:
                 raise ValueError(f"{self.name} is not there (404); check model and base URL") from None
             return TextFailure(f"the endpoint answered {status}")
-        except (openai.OpenAIError, ValueError):  # among them what is not JSON
+        except (openai.OpenAIError, ValueError):  # including invalid JSON
             return NONSENSE
         self._reached = True
-        try:  # the client checks no types: anything may be in there
+        try:  # the client checks no types: the response may contain anything
             return read(reply.choices[0])
         except (AttributeError, IndexError, TypeError, KeyError, UnicodeError):
             return NONSENSE
@@ -151,20 +151,20 @@ class EndpointTextModel(TextModel):
 
 def _text(choice: Any) -> str | TextFailure:
     text = choice.message.content or ""
-    text.encode()  # half of a surrogate pair could be written to no file
+    text.encode()  # a lone surrogate cannot be written to a file
     return text.strip() or EMPTY
 
 
 def label_logprobs(
     tokens: Sequence[tuple[str, float]], labels: Sequence[str], *, exact: bool
 ) -> tuple[float, ...]:
-    """The log-probabilities of labels from those of some tokens; -inf where none belongs to a label.
+    """The log-probabilities of labels, summed from those of some tokens; -inf for a label without a token.
 
     >>> label_logprobs([("Yes", -0.5), ("yes", -1.0), ("no", -2.0)], ("no", "yes"), exact=True)
     (-2.0, -1.0)
 
-    With `exact` a token must be the label. Otherwise a token, without the white space around it, counts for
-    the label that it begins, if it begins one alone, and several add up.
+    With `exact`, a token must equal the label. Otherwise a token, stripped of white space, counts for the
+    label that it begins, if it begins exactly one; several tokens add up.
     """
     total = dict.fromkeys(labels, 0.0)
     for token, value in tokens:
@@ -176,10 +176,10 @@ def label_logprobs(
 
 
 def model_and_url(spec: str) -> tuple[str, str]:
-    """The parts of `MODEL[@BASE_URL]`; a model's own name may have an @ in it, as in model@version.
+    """Split `MODEL[@BASE_URL]`; the model's name may contain an @, as in model@version.
 
     Raises:
-        ValueError: one of them cannot be, or the URL carries secrets.
+        ValueError: a part is invalid, or the URL contains secrets.
     """
     model, *urls = re.split(r"@(?=\w+://|[\w.-]+:\d)", spec, maxsplit=1)
     url = ("".join(urls) or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")

@@ -1,8 +1,8 @@
-"""How likely continuations are after a prompt: one function, for losses and for evaluation.
+"""Likelihoods of continuations after a prompt: one function, for losses and for evaluation.
 
-A row is a prompt with all its continuations after it. Each continuation sees the prompt and itself, at the
-positions that it would have alone: the prompt is read once however many there are, and gradients of all
-continuations meet in it. Logits are computed only where they predict a token of a continuation.
+A row is a prompt followed by all its continuations. Each continuation attends to the prompt and itself
+only, at the positions that it would have alone: the prompt is read once for any number of continuations,
+and collects the gradients of all. Logits are computed only where they predict a token of a continuation.
 
 Shape letters: B rows, T tokens of a row, C continuations, K tokens with logits, D hidden, V vocabulary, E the
 two boundaries (first, last token).
@@ -21,19 +21,19 @@ from torch.nn.functional import linear
 from torch.nn.utils.rnn import pad_sequence
 
 VOCABULARY_PART = 16_384
-"""Rows of the output embeddings that are cast to float32 at once."""
+"""Rows of the output embeddings that are cast to float32 at a time."""
 
 AT_ONCE = 16
-"""Tokens whose logits are summed at once."""
+"""Tokens whose logits are summed at a time."""
 
 M = TypeVar("M")
 
 
 class Float32Projection(torch.nn.Linear):
-    """A last layer that is computed in float32, whatever its weights are held in or autocast casts to."""
+    """A last layer that is computed in float32, whatever the type of its weights or of autocast."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Logits (..., V) of hidden states."""
+        """Compute the logits (..., V) of hidden states."""
         if self.weight.dtype == torch.float64:
             return super().forward(input)
         with torch.autocast(input.device.type, enabled=False):
@@ -43,8 +43,7 @@ class Float32Projection(torch.nn.Linear):
 
 
 def float32_logits(model: M) -> M:
-    """The same model of transformers, whose logits are float32 from now on: of 16 to 32, those in bfloat16
-    are .125 apart."""
+    """Make a model compute float32 logits, and return it: bfloat16 values of 16 to 32 are .125 apart."""
     head = cast(Any, model).get_output_embeddings()
     if type(head) is torch.nn.Linear:
         head.__class__ = Float32Projection
@@ -52,15 +51,15 @@ def float32_logits(model: M) -> M:
 
 
 class Likelihoods(NamedTuple):
-    """Of continuations given their prompts."""
+    """Likelihoods of continuations given their prompts."""
 
     total_BC: Tensor
     """Sum of the log-probabilities of a continuation's tokens, in nats, at least float32."""
     count_BC: Tensor
-    """How many tokens that are."""
+    """Number of tokens of each continuation."""
 
     def mean(self) -> Tensor:
-        """Mean over the tokens, (B, C)."""
+        """Return the mean over the tokens, (B, C)."""
         return self.total_BC / self.count_BC
 
 
@@ -71,8 +70,8 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
         model: a causal language model of transformers.
         inputs: `input_ids` and `attention_mask`, (B, T) each, padded on either side. The prompt ends where
             the first continuation begins.
-        continuation_BCE: columns of the first and the last token of each continuation, which follow one
-            another without a gap; continuations have at least one token, and prompts too. (T, T - 1) is none.
+        continuation_BCE: columns of the first and the last token of each continuation. Continuations follow
+            each other without a gap; they and prompts have at least one token. (T, T - 1): absent.
     """
     ids_BT, mask_BT = inputs["input_ids"], inputs["attention_mask"]
     start_BC, end_BC = continuation_BCE.unbind(-1)
@@ -80,19 +79,19 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
     # Part 0 is the prompt, part 1 + c continuation c.
     part_BT = (column_T[None, :, None] >= start_BC[:, None, :]).sum(-1)
     begin_B1 = start_BC[:, :1]
-    begin_BT = torch.cat((begin_B1, start_BC), 1).gather(1, part_BT)  # where a column's own part begins
+    begin_BT = torch.cat((begin_B1, start_BC), 1).gather(1, part_BT)  # first column of each column's part
     options: dict[str, Any] = {"attention_mask": mask_BT, "use_cache": False}
     if takes(model, "position_ids"):
         options["position_ids"] = (mask_BT.cumsum(1) - 1 - begin_BT + begin_B1).clamp(min=0)
     if start_BC.shape[1] > 1:
         own_BTT = (part_BT[:, :, None] == part_BT[:, None, :]) | (part_BT[:, None, :] == 0)
         seen_BTT = own_BTT & mask_BT[:, None, :].bool() & (column_T[None, :] <= column_T[:, None])
-        # Padding sees itself: a softmax over nothing would be NaN.
+        # Padding attends to itself: a softmax over nothing would be NaN.
         seen_BTT = seen_BTT | torch.eye(len(column_T), dtype=torch.bool, device=ids_BT.device)
         mask_B1TT = torch.zeros_like(seen_BTT[:, None], dtype=model.dtype)
-        # Numbers in place of truth values: a mask that every attention takes.
+        # Numbers instead of booleans: every attention implementation accepts such a mask.
         options["attention_mask"] = mask_B1TT.masked_fill(~seen_BTT[:, None], torch.finfo(model.dtype).min)
-    # The prompt's last token predicts a continuation's first one, and each token the next.
+    # The prompt's last token predicts a continuation's first token, and each token the next.
     from_BT = torch.where(column_T == begin_BT, begin_B1 - 1, column_T - 1).clamp(min=0)
     inside_BCT = (column_T >= start_BC[..., None]) & (column_T <= end_BC[..., None])
     wanted_BT = torch.zeros_like(mask_BT).scatter_add_(1, from_BT, inside_BCT.any(1).to(mask_BT.dtype)) > 0
@@ -101,7 +100,7 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
     if logits_KV.dtype != torch.float64:
         logits_KV = logits_KV.float()
     row_BT = (wanted_BT.flatten().cumsum(0) - 1).clamp(min=0).view_as(wanted_BT).gather(1, from_BT)
-    # In parts that stay in a CPU's caches.
+    # In parts that fit a CPU's caches.
     normaliser_K = torch.cat([part_KV.logsumexp(-1) for part_KV in logits_KV.split(AT_ONCE)])
     log_prob_BT = logits_KV[row_BT, ids_BT] - normaliser_K[row_BT]
     total_BC = torch.where(inside_BCT, log_prob_BT[:, None, :], 0.0).sum(-1)
@@ -110,7 +109,7 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
 
 @contextmanager
 def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
-    """Within, the model computes logits (K, V) of these tokens of its (B, T) alone, numbered row by row."""
+    """Within this context, the model computes logits (K, V) of these tokens only, numbered row by row."""
 
     def choose(_: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return arguments[0].flatten(0, 1).index_select(0, chosen_K), *arguments[1:]
@@ -124,7 +123,7 @@ def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def reads_side_by_side(model: Any) -> bool:
-    """Whether two continuations after one prompt score as each does alone."""
+    """Whether two continuations after one prompt score the same as each alone."""
     training = model.training
     rows = torch.arange(6, device=model.device)[None] % model.config.vocab_size
     mask, spans = torch.ones_like(rows), torch.tensor([[[3, 3], [4, 5]]], device=model.device)
@@ -133,7 +132,7 @@ def reads_side_by_side(model: Any) -> bool:
         model.eval()
         both_C = log_likelihoods(model, {"input_ids": rows, "attention_mask": mask}, spans).total_BC[0]
         alone = log_likelihoods(model, row, spans[:, 1:] - 1).total_BC[0, 0]
-    except Exception:  # one that takes neither such masks nor positions fails in its own way
+    except Exception:  # a model that rejects such masks or positions fails in its own way
         return False
     finally:
         model.train(training)
@@ -141,15 +140,15 @@ def reads_side_by_side(model: Any) -> bool:
 
 
 def takes(model: Any, name: str) -> bool:
-    """Whether the model's forward pass has an argument of this name (few models know no positions)."""
+    """Whether the model's forward pass has an argument of this name (a few models take no positions)."""
     return name in inspect.signature(model.forward).parameters
 
 
 def padded(
     rows: Sequence[Sequence[int]], pad: int, device: Any = "cpu", *, left: bool
 ) -> tuple[Tensor, Tensor]:
-    """Token ids and mask, (B, T) int64; on the left, so that every text ends where what follows begins, or on
-    the right, where padding reaches no token before it."""
+    """Pad token ids to (B, T) int64, with their mask. Padding is on the left, so that all texts end in the
+    same column, or on the right, where it affects no token before it."""
     rows_T = [torch.tensor(row, dtype=torch.long) for row in rows]
     side = "left" if left else "right"
     ids_BT = pad_sequence(rows_T, True, pad, side)

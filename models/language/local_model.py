@@ -28,26 +28,26 @@ from storage.errors import as_data_error
 logger = logging.getLogger(__name__)
 
 TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
-"""What chat templates are told, as in training (data_modules/encoding/prompts.py): answers come without a
-train of thought, and no prompt changes with the day."""
+"""Options for chat templates, as in training (data_modules/encoding/prompts.py): no chain of thought, and no
+current date in the prompt."""
 
 TOKENS_AT_ONCE = {"cpu": 256, "cuda": 32_768}
-"""Tokens of a batch whose likelihoods are wanted: on a CPU more leave the caches, and take more padding."""
+"""Tokens per batch for likelihoods: on a CPU, more would overflow the caches and need more padding."""
 Ids = tuple[int, ...]
 Pair = tuple[Ids, Ids]
-"""Token ids of a prompt, and of what stands behind it."""
+"""Token ids of a prompt, and of its continuation."""
 
 
 class LocalTextModel(TextModel):
-    """A causal or sequence-to-sequence model of transformers, with logits in float32. Its generation settings
-    (such as a repetition penalty) hold, except that decoding is greedy.
+    """A causal or sequence-to-sequence model of transformers, with logits in float32. The model's
+    generation settings (such as a repetition penalty) apply, but decoding is greedy.
 
     Args:
         model, tokenizer: of transformers.
-        name: what answers are kept under, with a digest of the weights.
-        device: `auto`, or a device of torch; ValueError where there is no such device.
-        max_new_tokens: bound on the length of an answer.
-        batch_size: prompts that are answered at once.
+        name: identifies stored answers, together with a digest of the weights.
+        device: `auto`, or a device of torch; ValueError for an absent one.
+        max_new_tokens: limit on the length of an answer.
+        batch_size: prompts per batch.
         chat_template: present prompts as a user's turn, if the tokenizer has a template.
     """
 
@@ -67,7 +67,7 @@ class LocalTextModel(TextModel):
         self.device = pick_device(device)
         self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
         self.head: tuple[list[int], Any] = ([], None)
-        """What all prompts of the last call begin with, and its keys and values."""
+        """The common beginning of all prompts in the last call, and its keys and values."""
         if self.device.type == "cpu" and model.dtype == torch.float32:
             use_linear_kernels(model)
         self.model = float32_logits(model.to(self.device).eval())
@@ -90,15 +90,15 @@ class LocalTextModel(TextModel):
         row = self._backend.encode("a")
         is_special = row.special_tokens_mask
         self.lead: list[int] = row.ids[: is_special.index(0)]
-        """What the tokenizer begins every text with: one token (Llama, Gemma), or none (GPT-2)."""
+        """The token with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2)."""
         self.tail: list[int] = row.ids[len(row) - is_special[::-1].index(0) :] if self.is_seq2seq else []
-        """What a sequence-to-sequence model's tokenizer ends every text with (T5, BART)."""
+        """The tokens with which a sequence-to-sequence model's tokenizer ends every text (T5, BART)."""
         pads = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0)
         self.pad: int = next(i for i in pads if i is not None)
         chosen = self.model.generation_config
         forced = chosen.forced_bos_token_id
         self.forced: list[int] = [] if forced is None else [forced]
-        """What BART's kin begin every answer with, a token that says nothing; it is given, not scored."""
+        """The fixed first token of every answer of BART and similar models; it is given, not scored."""
         chosen.do_sample, chosen.num_beams, chosen.max_length = False, 1, None
         chosen.temperature = chosen.top_p = chosen.top_k = None
         chosen.pad_token_id = self.pad
@@ -116,8 +116,8 @@ class LocalTextModel(TextModel):
             )
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
-        """The new text alone, without special tokens. Prompts that leave no room in the model's context fail;
-        how many is logged before anything is generated."""
+        """Yield only the new text, without special tokens. Prompts that leave no room in the model's context
+        fail; their number is logged before generation starts."""
         fitting, failures = self._prepared(prompts, self.max_new_tokens)
         texts = self._written(fitting)
         for failure in failures:
@@ -134,7 +134,7 @@ class LocalTextModel(TextModel):
     def _written(self, ids: list[list[int]]) -> Iterator[str]:
         """The new texts behind prompts that fit."""
         for start in range(0, len(ids), self.batch_size):
-            # A causal model gets padding on the left: every prompt ends where its answer begins.
+            # Causal models are padded on the left, so that every prompt ends where its answer begins.
             inputs = self.padded(ids[start : start + self.batch_size], left=not self.is_seq2seq)
             with torch.inference_mode():
                 out_BT = self.model.generate(**inputs, max_new_tokens=self.max_new_tokens)
@@ -142,16 +142,17 @@ class LocalTextModel(TextModel):
             yield from self.tokenizer.batch_decode(new_BT, skip_special_tokens=True)
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        """Of the continuation's tokens.
+        """Score the continuation's tokens.
 
-        A causal model reads prompt and continuation as one text, so a continuation brings its own leading
-        space, and gets white space from the end of the prompt. Its tokens are those behind the prompt's, as
-        lm-evaluation-harness has it; where a token spans the boundary, its own. An end token is not counted.
-        A sequence-to-sequence model reads the prompt and writes the continuation, with the end token that it
-        was trained to write. A prompt is read once for all its continuations, and a pair that repeats once.
+        A causal model reads prompt and continuation as one text, so a continuation includes its leading
+        space, and white space at the end of the prompt moves to it. Its tokens are those after the
+        prompt's, as in lm-evaluation-harness; if a token spans the boundary, the continuation is tokenised
+        alone. An end token is not counted. A sequence-to-sequence model reads the prompt and generates the
+        continuation, including the end token that it was trained to write. A prompt is read once for all
+        its continuations, and a repeated pair once.
 
         Returns:
-            Sums of their log-probabilities in nats, (N,) float64, and how many they are, (N,); on the CPU.
+            Sums of the log-probabilities in nats, (N,) float64, and numbers of tokens, (N,); on the CPU.
 
         Raises:
             PairError: a continuation has no tokens, or a pair does not fit the model's context.
@@ -171,8 +172,8 @@ class LocalTextModel(TextModel):
     def next_token_logprobs(
         self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[tuple[float, ...] | TextFailure]:
-        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together: what they
-        begin with in common is read once."""
+        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together, and their
+        common beginning once."""
         wanted = first_tokens(self.tokenizer, labels, "" if self.is_seq2seq or self.chat else after)
         fitting, failures = self._prepared(prompts, 0)
         found = iter(log_probabilities(self, fitting, wanted, top))
@@ -182,14 +183,14 @@ class LocalTextModel(TextModel):
     def continuations(
         self, prompts: Sequence[str], prefixes: Sequence[str], *, beams: int = 1, decay: float = DECAY
     ) -> Iterator[str]:
-        """Exactly `max_new_tokens` more tokens of each prompt, special ones among them; causal models only.
+        """Generate exactly `max_new_tokens` tokens after each prompt, special ones included; causal only.
 
-        Prompts are read as they are (no template), behind the token with which the tokenizer begins texts if
-        there is one, and the model's own generation settings are set aside.
+        Prompts are used as they are (no template), after the tokenizer's initial token, if any. The model's
+        own generation settings are ignored.
 
         Args:
             prompts: texts that fit the model's context.
-            prefixes: what self-debiasing puts before each prompt; none is the model as it is.
+            prefixes: self-debiasing's prefixes of each prompt; without any, the model is unchanged.
             beams: 1 is greedy.
             decay: of self-debiasing, see `self_debiasing.debiased`.
         """
@@ -204,16 +205,16 @@ class LocalTextModel(TextModel):
                 beams=beams,
                 decay=decay,
             )
-            # Special tokens stay, as the authors' do.
+            # Special tokens stay, as in the authors' code.
             yield from self.tokenizer.batch_decode(rows, skip_special_tokens=False)
 
     def plain_ids(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
-        """Token ids of texts, without special tokens unless they are asked for."""
+        """Return token ids of texts, without special tokens unless requested."""
         rows = self._backend.encode_batch(list(texts), add_special_tokens=special)
         return [row.ids for row in rows]
 
     def text_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same behind what the tokenizer begins texts with: texts that a causal model goes on with."""
+        """The same after the tokenizer's initial tokens, for texts that a causal model continues."""
         return [[*self.lead, *ids] for ids in self.plain_ids(texts)]
 
     def _prompt_ids(self, prompts: Sequence[str]) -> list[list[int]]:
@@ -221,12 +222,12 @@ class LocalTextModel(TextModel):
             return self.plain_ids(prompts, special=True)
         how: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True, **TEMPLATE_OPTIONS}
         turns = ([{"role": "user", "content": prompt}] for prompt in prompts)
-        # The template writes the special tokens itself.
+        # The template includes the special tokens.
         return self.plain_ids([self.tokenizer.apply_chat_template(turn, **how) for turn in turns])
 
     def _pair_ids(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
         apart = self.is_seq2seq or self.chat
-        if not apart:  # white space at the end of a prompt goes over
+        if not apart:  # white space at the end of the prompt moves to the continuation
             pairs = [(prompt.rstrip(), prompt[len(prompt.rstrip()) :] + text) for prompt, text in pairs]
         different = list(dict.fromkeys(prompt for prompt, _ in pairs))
         first_of = dict(zip(different, self._prompt_ids(different), strict=True))
@@ -234,7 +235,7 @@ class LocalTextModel(TextModel):
         seconds = self.plain_ids([continuation for _, continuation in pairs])
         if apart:
             seconds = [[*second, *self.tail] if second else [] for second in seconds]
-        else:  # of one text wherever the prompt's tokens do not depend on what follows
+        else:  # as one text, if the prompt's tokens do not depend on the continuation
             wholes = self._prompt_ids(["".join(pair) for pair in pairs])
             seconds = [
                 whole[len(first) :] if whole[: len(first)] == first else second
@@ -255,13 +256,12 @@ class LocalTextModel(TextModel):
         )
 
     def padded(self, ids: Sequence[Sequence[int]], *, left: bool = False) -> dict[str, Tensor]:
-        """Rows of token ids as the model's inputs: input_ids and attention_mask, (B, T) each."""
+        """Pad rows of token ids to the model's inputs: input_ids and attention_mask, (B, T) each."""
         ids_BT, mask_BT = padded(ids, self.pad, self.device, left=left)
         return {"input_ids": ids_BT, "attention_mask": mask_BT}
 
     def batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """The numbers of rows of these lengths, longest first, as many at once as `tokens_at_once` allows,
-        padding included."""
+        """Yield batches of row indices, longest rows first; `tokens_at_once` limits padded batches."""
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
         while order:
             count = max(1, self.tokens_at_once // max(1, lengths[order[0]]))
@@ -276,7 +276,7 @@ class LocalTextModel(TextModel):
         rows = list[tuple[Ids, list[Ids]]]()
         window = getattr(self.config.get_text_config(), "sliding_window", None)
         for prompt, parts in behind.items():
-            # A window would cut them; few models do not read them so.
+            # A sliding window would cut them; few models cannot read them this way.
             together = self._side_by_side and (not window or len(prompt) + max(map(len, parts)) <= window)
             rows += [(prompt, parts)] if together else [(prompt, [part]) for part in parts]
         for batch in self.batches([len(prompt) + sum(map(len, parts)) for prompt, parts in rows]):
@@ -312,14 +312,14 @@ class LocalTextModel(TextModel):
 def load_text_model(
     path: str, *, device: str = "auto", dtype: str = "auto", **options: Any
 ) -> LocalTextModel:
-    """A model of a folder or the Hub (safetensors only); `options` are those of `LocalTextModel`.
+    """Load a model from a folder or the Hub (safetensors only); `options` are those of `LocalTextModel`.
 
     Args:
-        dtype: of the weights: auto is float32 on a CPU, where answers then do not depend on the batch, and on
-            a GPU what the model was saved in.
+        dtype: of the weights: auto is float32 on a CPU, where answers then do not depend on the batch, and
+            the saved type on a GPU.
 
     Raises:
-        ValueError: the model or its tokenizer cannot be loaded, or there is no such device.
+        ValueError: the model or its tokenizer cannot be loaded, or the device is absent.
     """
     if dtype == "auto" and pick_device(device).type == "cpu":
         dtype = "float32"
@@ -330,6 +330,6 @@ def load_text_model(
         model = kind.from_pretrained(path, dtype=dtype, use_safetensors=True, trust_remote_code=False)
     refuse_nonfinite(model.state_dict(), f"hf:{path}")
     if not tokenizer.is_fast or not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
-        # Without a vocabulary transformers makes one up in which every word is unknown.
+        # Without a vocabulary, transformers invents one in which every word is unknown.
         raise ValueError(f"model {path!r} has no fast tokenizer with a vocabulary; add the tokenizer's files")
     return LocalTextModel(model, tokenizer, f"hf:{path}", device=device, **options)

@@ -1,4 +1,4 @@
-"""What comes next: log-probabilities of label words behind a prompt, of a local model.
+"""Next-token probabilities: log-probabilities of label words after a prompt, from a local model.
 
 Tensor suffixes: N prompts, B batch, T tokens, V vocabulary, L labels.
 """
@@ -19,11 +19,11 @@ from transformers import DynamicCache
 from models.language.likelihood import logits_at
 
 _WORTH_SHARING = 32
-"""Tokens in common from which prompts are read in two parts."""
+"""Number of common tokens from which prompts are read in two parts."""
 
 
 def first_tokens(tokenizer: Any, labels: Sequence[str], after: str) -> list[int]:
-    """The first token of each label as it is tokenised behind `after`.
+    """Return the first token of each label, tokenised after `after`.
 
     Raises:
         ValueError: a label has no token, or two begin with the same one.
@@ -35,7 +35,7 @@ def first_tokens(tokenizer: Any, labels: Sequence[str], after: str) -> list[int]
     before, found = ids(after), dict[int, str]()
     for label in labels:
         whole = ids(after + label)
-        # Where a token spans the end of `after`, the label as it is tokenised alone.
+        # If a token spans the end of `after`, the label is tokenised alone.
         behind = whole[len(before) :] if whole[: len(before)] == before else ids(label)
         if not behind:
             raise ValueError(f"the label word {label!r} has no tokens; choose another word")
@@ -50,10 +50,9 @@ def first_tokens(tokenizer: Any, labels: Sequence[str], after: str) -> list[int]
 def log_probabilities(
     local: Any, rows: Sequence[list[int]], labels: Sequence[int], top: int
 ) -> list[tuple[float, ...]]:
-    """The log-probabilities of label tokens behind each row of token ids, over the whole vocabulary; -inf for
-    those not among the `top` most probable (0: no such bound). `local` is a `LocalTextModel`, which reads in
-    batches of similar length with padding on the right, where it reaches nothing.
-    """
+    """The log-probabilities of label tokens after each row of token ids, over the whole vocabulary; -inf for
+    labels not among the `top` most probable tokens (0: no limit). `local` is a `LocalTextModel`; its batches
+    have similar lengths and harmless padding on the right."""
     log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
     with torch.inference_mode():
         length, cache = shared_start(local, rows)
@@ -75,9 +74,9 @@ def log_probabilities(
 
 
 def shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
-    """How many tokens all rows begin with, but for the last of each, and their keys and values, read once for
-    a batch of one and kept for the next call: demonstrations are most of a prompt. 0 where it is not worth
-    it, or the model keeps something else."""
+    """Return how many tokens all rows share at the start (at most all but a row's last), with their keys and
+    values, read once and kept for the next call: most of a prompt is demonstrations. 0 if too short to pay
+    off, or if the model has another kind of cache."""
     same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
     length = min([same, *(len(row) - 1 for row in rows)])
     if local.is_seq2seq or len(rows) < 2 or length < _WORTH_SHARING:
@@ -87,7 +86,7 @@ def shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
         ids_1T = torch.tensor([begin], device=local.device)
         with logits_at(local.model, ids_1T.new_zeros(1)):
             read = local.model(input_ids=ids_1T, use_cache=True)
-        local.head = begin, getattr(read, "past_key_values", None)  # a state-space model has none
+        local.head = begin, getattr(read, "past_key_values", None)  # None for a state-space model
     return (length, local.head[1]) if type(local.head[1]) is DynamicCache else (0, None)
 
 

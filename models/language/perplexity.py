@@ -1,9 +1,9 @@
 """Perplexity of a long text in chunks, with and without self-debiasing (probes spec A8).
 
-Logits stand in memory for a part of the positions at a time, behind keys and values of those before.
+Logits are computed for a part of the positions at a time, with cached keys and values of earlier ones.
 
-The authors' definition, kept with its quirk: a chunk has one target less than it is weighted by, unless the
-tokenizer begins texts with a token, which tells the first.
+As in the authors' definition, a chunk is weighted by one token more than it predicts, unless the tokenizer
+begins texts with a token, which predicts the first.
 
 Shape letters: K prefixes, and the text without one; T tokens of a row, P those of a part, V vocabulary.
 """
@@ -20,24 +20,24 @@ from models.language.likelihood import padded
 from models.language.self_debiasing import DECAY, Ids, debiased, read_on
 
 RESERVED = 32
-"""Positions that a chunk leaves to the longest prefix."""
+"""Positions in a chunk reserved for the longest prefix."""
 LOGITS = 1 << 26
-"""Numbers that logits of a part have at most, over all rows: 256 MB in float32."""
+"""Limit on the logits of a part, over all rows: 256 MB in float32."""
 
 
 @torch.no_grad()
 def chunk_loss(
     model: Any, ids: Ids, prefixes: Sequence[Ids], *, pad: int, lead: Ids = (), decay: float = DECAY
 ) -> tuple[float, float]:
-    """Mean negative log-likelihood (nats) of a chunk's tokens times their number, without and with debiasing;
-    0 where there is no token to predict.
+    """Mean negative log-likelihood (nats) of a chunk's tokens times their number, without and with
+    debiasing; 0 if there is no token to predict.
 
     Args:
         model: a causal model, in evaluation mode.
         ids: the chunk.
-        prefixes: token ids of each; without any both sides are the same.
+        prefixes: token ids of each; without any, both results are equal.
         pad: any token id; it is masked.
-        lead: what the tokenizer begins texts with, and so every chunk, before the prefix.
+        lead: the tokenizer's initial tokens, which begin every chunk, before the prefix.
         decay: see `models.language.self_debiasing.debiased`.
     """
     rows = [[*lead, *prefix, *ids] for prefix in ([], *prefixes)]
@@ -49,7 +49,7 @@ def chunk_loss(
     for start in range(0, width, part):
         end = min(start + part, width)
         logits_KPV, cache = read_on(model, padded_KT[:, start:end], mask_KT[:, :end], cache)
-        # Every column tells the token of the next, the last one none.
+        # Every column predicts the token of the next; the last one predicts none.
         logits_KPV, target_P = logits_KPV[:, : width - 1 - start], padded_KT[0, start + 1 : end + 1]
         new = slice(max(0, width - targets - 1 - start), None)
         log_q_PV = debiased(logits_KPV[0], logits_KPV[1:], decay=decay)

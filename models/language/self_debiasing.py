@@ -1,11 +1,11 @@
-"""Self-debiasing: a language model turns away from what it would say were it told to say it.
+"""Self-debiasing: make tokens less likely that a prefix asking for bias makes more likely.
 
     debiasing = SelfDebiasing(model, prefixed, pad=pad)          # prefixed: K prefixes before each of B texts
     model.generate(input_ids=..., attention_mask=..., logits_processor=[debiasing], ...)
 
-`generate` sees the B texts alone; the processor reads the K prefixed copies of each beside it, with a cache
-of its own, so that greedy decoding, beams and sampling need nothing else. Probes spec A1, A2; perplexity
-(A8): models/language/perplexity.py.
+`generate` sees only the B texts; the processor also reads the K prefixed copies of each, with its own cache,
+so that greedy decoding, beams and sampling need no other change. Probes spec A1, A2; perplexity (A8):
+models/language/perplexity.py.
 
 Shape letters: K prefixes, B texts, N beams of a text, R rows of a step (text-major: B * N), T tokens,
 V vocabulary.
@@ -25,24 +25,24 @@ from models.language.likelihood import logits_at, padded, takes
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""
 FLOOR = 0.01
-"""Nothing gets less than this share of its probability, before normalisation (the authors' epsilon)."""
+"""No probability is scaled below this share, before normalisation (the authors' epsilon)."""
 
 Ids = Sequence[int]
 
 
 def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY) -> Tensor:
-    """log q of spec A1: what any prefix makes likelier becomes less likely, the more so the more it does.
+    """log q of spec A1: the more a prefix raises a token's probability, the more it is lowered.
 
     With p of the plain texts and p_j of the prefixed ones, delta = p - max_j p_j; where it is negative, p is
     multiplied by max(FLOOR, exp(decay * delta)), and the result is normalised.
 
     Args:
-        plain_BV: logits or log-probabilities of the texts (any leading shape, here B); -inf is no token.
-        prefixed_KBV: the same of the texts behind each prefix.
-        decay: lambda, not below 0.
+        plain_BV: logits or log-probabilities of the texts (any leading shape, here B); -inf excludes a token.
+        prefixed_KBV: the same for the texts after each prefix.
+        decay: lambda, at least 0.
 
     Returns:
-        Log-probabilities, float32 (or float64 as given). With K = 0 `plain_BV` itself, to the bit.
+        Log-probabilities, float32 (or float64 as given). For K = 0, exactly `plain_BV`.
     """
     if not len(prefixed_KBV):
         return plain_BV
@@ -54,16 +54,16 @@ def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY) ->
 
 
 class SelfDebiasing(LogitsProcessor):
-    """The transform at every step of one call of `generate`, which is given the plain texts.
+    """Apply `debiased` at every step of one call of `generate`, which gets the plain texts.
 
-    A token that an earlier processor rules out (the end, before enough is written) is ruled out behind the
-    prefixes too. Beams are followed by their tokens: two beams of a text with the same tokens are the same.
+    Tokens that an earlier processor excludes (the end token, if the text is too short) are excluded after the
+    prefixes too. Beams are identified by their tokens: two beams of a text with the same tokens are the same.
 
     Args:
         model: the causal model that generates.
-        prefixed: K lists of the B texts' token ids, each behind that prefix; the prefix and the text were
-            joined before they were tokenised (spec A2). With K = 0 scores pass unchanged.
-        pad: any token id; padding stands on the left and is masked.
+        prefixed: K lists of the B texts' token ids after that prefix; prefix and text were joined before
+            tokenisation (spec A2). For K = 0, scores are unchanged.
+        pad: any token id; padding is on the left and masked.
         decay: see `debiased`.
     """
 
@@ -76,7 +76,7 @@ class SelfDebiasing(LogitsProcessor):
         self._seen_RT: Any = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores (R, V) of the next token to log q (R, V)."""
+        """Turn scores (R, V) of the next token into log q (R, V)."""
         if not self.prefixed:
             return scores
         count, texts = len(self.prefixed), len(self.prefixed[0])
@@ -124,13 +124,13 @@ def continued(
     beams: int = 1,
     decay: float = DECAY,
 ) -> list[list[int]]:
-    """Exactly `new_tokens` more token ids for each text (the end is suppressed), greedy or with beams. The
-    model's own generation settings, such as a repetition penalty, are set aside.
+    """Generate exactly `new_tokens` token ids for each text (the end token is suppressed), greedily or with
+    beams. The model's own generation settings, such as a repetition penalty, are ignored.
 
     Args:
         model: a causal model, in evaluation mode.
         texts: token ids of the B texts.
-        prefixed: see `SelfDebiasing`; none is the model as it is.
+        prefixed: see `SelfDebiasing`; without any, the model is unchanged.
         new_tokens: at least 1.
         pad: see `SelfDebiasing`.
         beams: 1 is greedy.
@@ -156,8 +156,8 @@ def continued(
 
 
 def parents(old_RT: Tensor, new_RT: Tensor, *, texts: int) -> Tensor | None:
-    """For each row the row of the same text that held the same tokens a step ago, (R,); None where no row
-    moved."""
+    """Return for each row the row of the same text that had the same tokens one step earlier, (R,); None if
+    no row moved."""
     if torch.equal(old_RT, new_RT):
         return None
     old_BNT, new_BNT = (rows.view(texts, -1, rows.shape[1]) for rows in (old_RT, new_RT))
@@ -169,16 +169,16 @@ def parents(old_RT: Tensor, new_RT: Tensor, *, texts: int) -> Tensor | None:
 
 @torch.no_grad()
 def read_on(model: Any, ids_MT: Tensor, mask_MT: Tensor, cache: Any) -> tuple[Tensor, Any]:
-    """Logits (M, T, V) of tokens behind those that `cache` holds, and the cache with them.
+    """Read tokens after those in `cache`; return their logits (M, T, V) and the extended cache.
 
     Args:
         model: a causal model.
         ids_MT: the new tokens, all rows ending in the same column.
-        mask_MT: of the new tokens and those before them, which is wider than `ids_MT`.
-        cache: what this function gave before; None for the first tokens.
+        mask_MT: mask of the earlier and the new tokens, so it is wider than `ids_MT`.
+        cache: as this function returned it; None for the first tokens.
 
     Raises:
-        ValueError: the model keeps no keys and values.
+        ValueError: the model does not return keys and values.
     """
     more: dict[str, Any] = {}
     if takes(model, "position_ids"):

@@ -1,11 +1,11 @@
-"""Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`, and what
-`checkpoint.monitor` watches of them.
+"""Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`; `checkpoint.monitor`
+selects one of them.
 
-- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) where a set has more
-  than one. Predictions are compared with the answers to the original story, so that in a variant without its
-  rationale `em` is the share of old answers, and `unknown` what a faithful model says.
-- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) where it is
-  offered, and `selection` where groups of ethical and adversarial advice are there.
+- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) if a set has several.
+  Predictions are compared with the answers to the original story, so in a variant without its rationale `em`
+  is the share of old answers, and a faithful model answers `unknown`.
+- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) if it is a
+  candidate, and `selection` if there are groups of ethical and adversarial advice.
 - shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2).
 - choices: accuracy, loss, n; the loss is that of training, without weights.
 """
@@ -35,7 +35,7 @@ ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "
 
 
 class SetMetric:
-    """The metric of one evaluation set: what `module` says about it in a stage, `val` or `test`."""
+    """The metric of one evaluation set, computed from the outputs of `module` in a stage, `val` or `test`."""
 
     def __init__(self, stage: str, evaluated: EvalSet, module: Any) -> None:
         self.stage, self.name, self.data, self.module = stage, evaluated.name, evaluated.data, module
@@ -56,7 +56,7 @@ class SetMetric:
         self.metric = metric.to(next(module.parameters()).device)
 
     def update(self, batch: Any, outputs: Any) -> None:
-        """Take in what `validation_step` returned for a batch."""
+        """Add the outputs of `validation_step` for a batch."""
         if isinstance(self.data, QASet):
             answers = list(self.module.decode(self.data, batch, outputs))
             questions = self.data.questions([answer.example for answer in answers])
@@ -76,14 +76,14 @@ class SetMetric:
             self.metric.update(outputs["logits_BN"], batch.label_B, outputs["loss_B"])
 
     def values(self) -> Iterator[tuple[str, Tensor]]:
-        """Keys and scalars to log; all processes take part."""
+        """Yield keys and scalars to log; all processes must take part."""
         for name, value in named_values(self.data, self.metric.compute()):
-            # torchmetrics squeezes results of one element, but not all of them.
+            # torchmetrics squeezes some one-element results, but not all.
             yield metric_key(self.stage, self.data.family, self.name, name), value.float().squeeze()
 
 
 def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and scalars of a set's result."""
+    """Yield names and scalars of a set's result."""
     if isinstance(data, QASet):
         yield from ((name, getattr(result, name)) for name in QA_NAMES)
         present = [k for k, count in enumerate(result.n_K.tolist()) if count]
@@ -97,7 +97,7 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
             if counts[k] and data.encoding.candidates == 3:
                 yield f"{kind}/unknown", 1 - result.mass_K[k]
         if counts[ADVERSARIAL] and counts[ETHICAL]:
-            # In [0, 2]; lower is better, advice obeyed in both directions (code of Zhao et al. 2021).
+            # In [0, 2]; lower is better: advice followed in both directions (code of Zhao et al. 2021).
             yield "selection", (1 - result.mu_K[ADVERSARIAL]) + result.mu_K[ETHICAL]
     elif isinstance(data, PairSet):
         cls, tokens = f"cls/{data.variant}", f"tokens/{data.variant}"
@@ -109,13 +109,13 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def metric_key(stage: str, family: str, name: str, metric: str) -> str:
-    """`<stage>/<family>/[<set>/]<metric>`; the main set carries no name."""
+    """`<stage>/<family>/[<set>/]<metric>`; the main set's name is omitted."""
     return "/".join([stage, family, metric] if name == MAIN else [stage, family, name, metric])
 
 
 class EvalSetMetrics(pl.Callback):
-    """Follows a metric for every evaluation set through validation and test, and logs what it says. Processes
-    without a batch of a set compute its metric too, because the sum runs over all processes."""
+    """Updates a metric for every evaluation set during validation and test, and logs it. A process without a
+    batch of a set also computes its metric, because the sum runs over all processes."""
 
     metrics: list[SetMetric]
 
@@ -145,11 +145,11 @@ class EvalSetMetrics(pl.Callback):
 
 
 class Watched(pl.Callback):
-    """Validates what a run ends with, and lets best.ckpt be the last checkpoint where no validation set gives
+    """Validates the final weights, and makes best.ckpt the last checkpoint if no set gives
     `checkpoint.monitor`."""
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Watch nothing where no set of the metric's family is validated on."""
+        """Watch nothing if no validation set is of the metric's family."""
         sets = trainer.datamodule.eval_sets.get("val", []) if trainer.limit_val_batches else []
         given = tuple(metric_key("val", data.family, name, "") for name, data in sets)
         for checkpoint in trainer.checkpoint_callbacks if stage == "fit" else []:
@@ -158,7 +158,7 @@ class Watched(pl.Callback):
                 _keep_last(checkpoint)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A score for selection needs ethical and adversarial advice. ValueError for another metric."""
+        """ValueError for an unknown metric; a selection score needs ethical and adversarial advice."""
         for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
             monitor = getattr(checkpoint, "monitor", None) or ""
             if monitor.endswith("/selection") and monitor not in trainer.callback_metrics:
@@ -168,8 +168,8 @@ class Watched(pl.Callback):
                 raise ValueError(f"checkpoint.monitor: no metric {monitor!r}; there are {', '.join(near)}")
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Where `max_steps` ends a run, stop as one who stops early, whom Lightning validates: metrics.json
-        and best.ckpt shall know the last weights."""
+        """When `max_steps` ends a run, use early stopping, after which Lightning validates, so that
+        metrics.json and best.ckpt include the last weights."""
         if trainer.global_step == trainer.max_steps:
             trainer.should_stop = True
 

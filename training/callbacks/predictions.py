@@ -1,6 +1,7 @@
-"""`interventune train predict`: what the model says, as files that anything can read.
+"""`interventune train predict`: the model's predictions, in common file formats.
 
-Answers go to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups to
+Answers are written to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups
+to
 `predictions/<set>.jsonl` with their scores, which `interventune evaluate bias --predictions` reads; choices
 as a list of {id, label, choice, logits}.
 """
@@ -29,7 +30,7 @@ class PredictionWriter(pl.Callback):
         self.predictions: list[dict[int, Any]] = []
 
     def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """One collection per set; ValueError for questions that their file could not tell apart."""
+        """Make one collection per set; ValueError for questions whose ids are not unique in the file."""
         for name, data in trainer.datamodule.eval_sets["predict"]:
             ids = Counter(data.column("id") if isinstance(data, QASet) else ())
             if several := [id for id, count in ids.items() if count > 1]:
@@ -39,14 +40,14 @@ class PredictionWriter(pl.Callback):
     def on_predict_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Take in one batch: texts of answers, or boundary probabilities of subjects."""
+        """Add one batch: texts of answers, or boundary probabilities of subjects."""
         data = trainer.datamodule.eval_sets["predict"][dataloader_idx].data
         predictions = self.predictions[dataloader_idx]
         if isinstance(data, QASet):
             predictions |= {answer.example: answer.text for answer in pl_module.decode(data, batch, outputs)}
         elif isinstance(data, GroupSet):
             p_BVSE = outputs["log_prob_BVSE"].double().exp()
-            p_BVSE = p_BVSE.expand(*p_BVSE.shape[:-1], 2)  # a decoder's S stands at both boundaries
+            p_BVSE = p_BVSE.expand(*p_BVSE.shape[:-1], 2)  # a decoder's S is used for both boundaries
             predictions |= zip(batch.group_B.tolist(), p_BVSE.tolist(), strict=True)
         elif not isinstance(data, PairSet):
             predictions |= zip(batch.example_B.tolist(), outputs["logits_BN"].tolist(), strict=True)
@@ -65,7 +66,7 @@ class PredictionWriter(pl.Callback):
 
 
 def write_predictions(data: Any, predictions: dict[int, Any], path: Path) -> None:
-    """Predictions of one set, by index in the set, to one file; `path` is without its ending."""
+    """Write the predictions of one set, keyed by index in the set, to one file; `path` has no suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(data, GroupSet):
         scored = (ScoredGroup(data.groups[i], base_scores=scores) for i, scores in predictions.items())

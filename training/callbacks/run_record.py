@@ -1,4 +1,4 @@
-"""What a run leaves behind beside curves and checkpoints: config.yaml, environment.json, metrics.json."""
+"""Files of a run besides curves and checkpoints: config.yaml, environment.json, metrics.json."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from storage.provenance import revision, versions
 
 
 class RunRecord(SaveConfigCallback):
-    """Saves the resolved configuration and the environment at the start, the final metrics at the end."""
+    """Saves the full configuration and the environment at the start, the final metrics at the end."""
 
     earlier: Mapping[str, float] = {}
-    """Metrics of before a resume; a validation is not repeated for them."""
+    """Metrics from before a resume, so that a validation need not be repeated for them."""
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Write config.yaml and environment.json, before anything long starts."""
+        """Write config.yaml and environment.json, before any long work."""
         folder = trainer.log_dir
         if folder is None or trainer.fast_dev_run:
             return
         saved = Path(folder) / "config.yaml"
-        # A validation in the folder of a fit leaves what that one has saved.
+        # A validation in the folder of a fit keeps the files of that fit.
         if trainer.is_global_zero and (stage == "fit" or not saved.exists()):
             kept = reproducing(self.config, Path(folder))
-            write_text(saved, self.parser.dump(kept, skip_unset=False, skip_validation=True))  # it was parsed
+            write_text(saved, self.parser.dump(kept, skip_unset=False, skip_validation=True))  # was parsed
             environment = _environment(trainer) | {"seed": self.config.get("seed_everything")}
             write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
 
@@ -45,7 +45,7 @@ class RunRecord(SaveConfigCallback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Take the metrics along: those of the last validation belong to a run that goes on."""
+        """Store the metrics: a resumed run needs those of its last validation."""
         checkpoint["metrics"] = {**self.earlier, **_metrics(trainer)}
 
     def on_load_checkpoint(
@@ -54,7 +54,7 @@ class RunRecord(SaveConfigCallback):
         self.earlier = checkpoint.get("metrics", {})
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write metrics.json, unless a fit goes on."""
+        """Write metrics.json, except during a fit."""
         if trainer.state.fn != "fit":
             _write_metrics(trainer, {})
 
@@ -62,12 +62,12 @@ class RunRecord(SaveConfigCallback):
 
 
 def reproducing(config: Namespace, folder: Path) -> Namespace:
-    """The configuration of a run in `folder` as every command takes it to make the run again, elsewhere."""
+    """Return a run's configuration in the form with which every command can repeat it elsewhere."""
     config = config.clone()
     config.run.version = ""
     if config.get("ckpt_path") and Path(config.ckpt_path).parent.parent.resolve() == folder.resolve():
         config.ckpt_path = None
-    for option in ("verbose", "return_predictions"):  # of some commands only
+    for option in ("verbose", "return_predictions"):  # only some commands have them
         config.pop(option, None)
     return config
 
@@ -77,14 +77,14 @@ def _metrics(trainer: pl.Trainer) -> dict[str, float]:
 
 
 def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float]) -> None:
-    folder = trainer.log_dir  # asks all processes: no process may leave before
+    folder = trainer.log_dir  # a collective operation: all processes must reach it
     if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return
     path = Path(folder) / "metrics.json"
     before = load_json(path) if trainer.state.fn != "fit" and path.exists() else {}  # of the run
     metrics = dict(sorted({**before, **earlier, **_metrics(trainer)}.items()))
-    # Epochs of training behind the weights, in parts of one. (Lightning's own count of a run that `max_steps`
-    # ended within an epoch differs after a resume.)
+    # Epochs that the weights were trained, as a fraction. (Lightning's own count differs after a resume, if
+    # `max_steps` ended the run within an epoch.)
     epochs, batches = float(trainer.current_epoch), trainer.num_training_batches
     if trainer.state.fn == "fit" and 0 < batches < math.inf:
         epochs = round(trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4)

@@ -1,8 +1,8 @@
-"""Linguistic ethical interventions: fine-tune so that a model does what the advice says.
+"""Linguistic ethical interventions: fine-tune a model to follow advice.
 
-What the starting model says about the training groups (what scores are anchored to, and dominance) is
-computed once, by one process per node, and kept on disk under a fingerprint of everything that it depends on:
-a changed model, text or option computes anew, an interrupted pass leaves nothing behind.
+The starting model's scores of the training groups (for anchoring and dominance) are computed once, by one
+process per node, and stored on disk under a fingerprint of all inputs: a changed model, text or option is
+scored again, and an interrupted pass stores nothing.
 
 Shape letters: B and N groups (of a batch, of the set), V variants of a group (4), S subjects (2), E
 boundaries (start, end).
@@ -45,12 +45,12 @@ log = logging.getLogger(__name__)
 
 
 class Reference(NamedTuple):
-    """What the model of before says about the training groups, in their order."""
+    """The reference model's scores of the training groups, in their order."""
 
     log_prob_NVSE: Tensor
-    """Boundary log-probabilities, float32; of a decoder log S, and E is 1."""
+    """Boundary log-probabilities, float32; for a decoder log S, and E is 1."""
     pushed_NV: Tensor
-    """Which subject (0 or 1) the adversarial loss raises in each variant."""
+    """The subject (0 or 1) that the adversarial loss raises in each variant."""
 
 
 class LEIModule(QAModule):
@@ -73,7 +73,7 @@ class LEIModule(QAModule):
 
     reference: Reference
     logged_terms: list[str]
-    """Terms of the loss that the training groups have a class for; the others are 0 and mean nothing."""
+    """Terms of the loss for which there are training groups; the others are 0 and carry no information."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class LEIModule(QAModule):
         self.reference_path = "" if reference == "start" else reference
         path = self.reference_path or backbone.checkpoint
         encoding = {} if path == RANDOM else inspect(path).encoding
-        self.reference_order = encoding.get("order", "auto")  # as it was trained to read
+        self.reference_order = encoding.get("order", "auto")  # as in its training
         self.reference_cache = Path(reference_cache)
 
     def setup(self, stage: str) -> None:
-        """Score the training groups once with the reference. Lightning restores a checkpoint after this hook:
-        a resumed run, too, measures the model that training started from."""
+        """Score the training groups once with the reference. Lightning restores a checkpoint only after this
+        hook, so a resumed run also scores the model that training started from."""
         super().setup(stage)
         if stage != "fit":
             return
@@ -117,8 +117,9 @@ class LEIModule(QAModule):
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 
     def reference_of(self, groups: GroupSet, *, pushes: bool) -> Reference:
-        """Anchors of the training groups, and their dominant subjects, where losses push: by the sign of the
-        mean pair score over the templates of a pair and an attribute without advice (LEI's paper)."""
+        """Return reference scores of the training groups and, if a loss raises them, their dominant subjects:
+        by the sign of the mean pair score over templates, per pair and attribute, without advice (LEI's
+        paper)."""
         data, by_score = self.datamodule, self.dominance == "sources"
         encoding = replace(self.encoding, order=self.reference_order)
         encoding = encoding.resolved(data.architecture)
@@ -129,11 +130,11 @@ class LEIModule(QAModule):
         anchors = log_prob_MVSE[[row[key] for key in keys]].float()
         if pushes and not by_score:
             rank_zero_info("dominant subjects: those that the file names (tomax)")
-            targets, no_targets = data.written_targets(), (0, 0, 0, 0)  # only asked of adversarial groups
+            targets, no_targets = data.written_targets(), (0, 0, 0, 0)  # only used for adversarial groups
             pushed = [targets.get(group.key, no_targets) for group in groups.groups]
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
-        # Both sets have the same subjects and attributes, hence the same numbers for them.
+        # Both sets have the same subjects and attributes, and therefore the same ids for them.
         ids = ((part.ids.subject_NS, part.ids.attribute_N) for part in (bare, groups))
         dominant = dominant_subject(c_M, *map(torch.from_numpy, chain(*ids)))
         if pushes:
@@ -145,14 +146,14 @@ class LEIModule(QAModule):
         return Reference(anchors, pushed_subject(dominant.index_N))
 
     def reference_scores(self, bare: GroupSet) -> Tensor:
-        """The reference's scores (M, V, S, E) of groups without advice, whose encoding is the reference's;
-        read from the cache, if they are there."""
+        """Return the reference's scores (M, V, S, E) of groups without advice, in the reference's encoding;
+        from the cache, if they are there."""
         model = self.reference_model()
         path = self.reference_cache / f"{_fingerprint(model, self.trainer, bare)}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Whoever comes first scores, and the others find the file: once per node, or once for all where
-            # nodes share the folder. No collective operation waits meanwhile, so none runs into its limit.
+            # The first process scores, the others then find the file: once per node, or once for all if nodes
+            # share the folder. No collective operation waits meanwhile, so none times out.
             with FileLock(path.with_suffix(".lock")):
                 if not path.exists():
                     rows = self.datamodule.eval_batch_size
@@ -161,7 +162,7 @@ class LEIModule(QAModule):
         return cast(Tensor, read_archive(path)["unadvised"])
 
     def reference_model(self) -> QAModel:
-        """The model that `reference` names. ValueError where it is not there, or reads other tokens."""
+        """Return the model named by `reference`. ValueError if it is absent, or has another tokenizer."""
         if not self.reference_path:
             return self.model
         from models.cpu_kernels import use_kernels
@@ -175,7 +176,7 @@ class LEIModule(QAModule):
         return model
 
     def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        """The weighted sum of the group losses and of the questions' cross-entropy."""
+        """Return the weighted sum of the group losses and of the questions' cross-entropy."""
         span = self.span_loss(batch.qa) if batch.qa is not None else None
         if span is not None:
             self.log("train/loss/span", span)
@@ -201,7 +202,7 @@ def score_groups(
 ) -> Tensor:
     """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
 
-    The model is back on the CPU afterwards: what is sharded must not lie whole on a device.
+    The model is moved back to the CPU afterwards, so that a sharded model is never whole on a device.
     """
     device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
     model.to(device).eval()

@@ -1,5 +1,5 @@
 """Fine-tune a model that answers with a span, yes, no or unknown: original training (OT) and
-intervention-based training (IBT), which differ in their data only (`data.interventions.train`).
+intervention-based training (IBT), which differ only in their data (`data.interventions.train`).
 
 Shape letters: B batch (windows), T tokens, C answer types (yes, no, unknown).
 """
@@ -29,7 +29,7 @@ from training.modules.qa import QAModule, questions_of
 log = logging.getLogger(__name__)
 
 RATIONALE_WEIGHT = 5.0
-"""Of the tagging loss beside that of the answer (faithfulness spec 2.1)."""
+"""Weight of the tagging loss relative to the answer loss (faithfulness spec 2.1)."""
 
 
 class AnswerModule(QAModule):
@@ -51,7 +51,7 @@ class AnswerModule(QAModule):
     """
 
     model: AnswerModel
-    """Unless it is a `decoder`."""
+    """Used unless there is a `decoder`."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class AnswerModule(QAModule):
         self.fixed_warmup = warmup_steps
 
     def starting_model(self, backbone: Backbone) -> QAModel:
-        """Encoder, span head and the heads for answer types; or a decoder."""
+        """Return encoder, span head and the heads for answer types; or a decoder."""
         if backbone.causal:
             return super().starting_model(backbone)
         return cast(AnswerModel, start(backbone, heads_class(self.answer_heads), **self.head_options))
 
     def warmup_steps(self, total: int) -> int:
-        """The configured number or share, or the paper's number; a warning where the run is no longer."""
+        """Return the configured number or share, or the paper's number; warn if the run has no more steps."""
         if self.fixed_warmup is None:
             return super().warmup_steps(total)
         if self.fixed_warmup >= total:
@@ -98,7 +98,7 @@ class AnswerModule(QAModule):
         return self.fixed_warmup
 
     def training_step(self, step: TrainBatch, batch_idx: int) -> Tensor:
-        """Answer loss, and the weighted rationale loss."""
+        """Return the answer loss plus the weighted rationale loss."""
         batch = questions_of(step)
         if self.decoder is not None:
             written = self.span_loss(batch)
@@ -128,14 +128,14 @@ class AnswerModule(QAModule):
         return total
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
-        """Scores of every window."""
+        """Return the scores of every window."""
         if self.decoder is not None:
             return super().answer_step(batch)
         places = batch.context_BT, batch.max_context_BT, batch.cls_B
         return {"answers": self.model.predict_answers(batch.inputs, *places)}
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
-        """Windows brought together, by the rule."""
+        """Combine the windows of each question, by the heads' rule."""
         if "texts" in outputs:
             return super().decode(data, batch, outputs)
         return decode_typed_answers(data, batch, *outputs["answers"])

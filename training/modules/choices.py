@@ -23,8 +23,8 @@ from training.modules.fine_tuning import FineTuning
 class ChoiceModule(FineTuning):
     """Multiple choice: cross-entropy over the choices of a question (probes spec B1).
 
-    A decoder has no head: a choice's score is the mean log-likelihood of its tokens behind the prompt, as
-    `evaluate bbq` and `evaluate confusion` ask it.
+    A decoder has no head: a choice's score is the mean log-likelihood of its tokens after the prompt, as in
+    `evaluate bbq` and `evaluate confusion`.
 
     Args:
         backbone: Architecture and starting weights; set by the top-level `backbone`. A `.ckpt` gives its
@@ -61,15 +61,15 @@ class ChoiceModule(FineTuning):
 
     @property
     def encoding(self) -> Any:
-        """How text becomes rows of tokens. A decoder's checkpoint says it as all checkpoints of decoders do,
-        so that it can be asked whatever they are asked."""
+        """Options of text encoding. A decoder's checkpoint stores them in the form common to all decoders, so
+        that every protocol can evaluate it."""
         own = self.datamodule.encoding
         if isinstance(self.model, ChoiceModel):
             return own
         return own.of_decoder(self.model.architecture)
 
     def check_data(self, stage: str) -> None:
-        """ValueError for data that no choice is made in, and for rows that do not fit the pooling."""
+        """ValueError for data without choices, and for padding that does not fit the pooling."""
         data = self.datamodule
         if not isinstance(data, ChoicesDataModule):
             raise ValueError("data: ChoiceModule needs ChoicesDataModule (experiment multiple_choice)")
@@ -78,7 +78,7 @@ class ChoiceModule(FineTuning):
             raise ValueError("model.pooling=parity counts padding in: it needs data.encoding.padding=parity")
 
     def logits(self, batch: ChoiceBatch) -> Tensor:
-        """One number for each choice, (B, N) float32."""
+        """Return one logit per choice, (B, N) float32."""
         if isinstance(self.model, ChoiceModel):
             logits_BN: Tensor = self.model(batch.inputs)
             return logits_BN
@@ -93,7 +93,7 @@ class ChoiceModule(FineTuning):
         return loss
 
     def validation_step(self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Any]:
-        """Logits (B, N) and losses (B,) for the callbacks."""
+        """Return logits (B, N) and losses (B,) for the callbacks."""
         logits_BN = self.logits(batch)
         loss_B = choice_cross_entropy(logits_BN, batch.label_B)
         return {"logits_BN": logits_BN, "loss_B": loss_B}

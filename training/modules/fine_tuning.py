@@ -1,4 +1,4 @@
-"""What every training module shares: a model on a backbone, optimizer, schedule, and checks of the data."""
+"""The base of all training modules: a model on a backbone, optimizer, schedule, and checks of the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.callbacks.eval_sets import EvalSetMetrics
 from training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
-"""XLNet's stand-in for a masked token, which no loss of ours reaches; DDP would wait for its gradient."""
+"""XLNet's embedding of a masked token, which no loss here reaches; DDP would wait for its gradient."""
 
 
 class FineTuning(pl.LightningModule):
@@ -48,8 +48,8 @@ class FineTuning(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.model = model
-        self.strict_loading = not model.adapter.get("base")  # whose weights are there already
-        # Plain numbers: jsonargparse's are of types that a checkpoint may not hold.
+        self.strict_loading = not model.adapter.get("base")  # the base's weights are already loaded
+        # Plain numbers: a checkpoint may not contain jsonargparse's types.
         self.learning_rate, self.weight_decay = float(learning_rate), float(weight_decay)
         self.warmup_ratio, self.schedule, self.adam_eps = warmup_ratio, schedule, adam_eps
         for name, parameter in model.named_parameters():
@@ -65,7 +65,7 @@ class FineTuning(pl.LightningModule):
         return self.datamodule.encoding
 
     def setup(self, stage: str) -> None:
-        """Check that tokenizer, embeddings and data fit before anything long starts."""
+        """Check that tokenizer, embeddings and data fit, before any long work."""
         longest, wanted = self.model.max_tokens, self.encoding.max_length
         if longest is not None and wanted > longest:
             raise ValueError(f"data.encoding.max_length: {wanted}, but the model has {longest} positions")
@@ -88,15 +88,15 @@ class FineTuning(pl.LightningModule):
         return [EvalSetMetrics(), PredictionWriter()]
 
     def test_step(self, *batch: Any) -> dict[str, Any]:
-        """What the callbacks need of a batch, as in validation."""
+        """Return what the callbacks need of a batch, as in validation."""
         return self.validation_step(*batch)
 
     predict_step = test_step
 
     def configure_model(self) -> None:
-        """Share the model out over processes, where the strategy is `fsdp`."""
+        """Shard the model over processes, if the strategy is `fsdp`."""
         if self.device_mesh is not None:
-            from training.strategies import shard  # half a second that only it needs
+            from training.strategies import shard  # takes half a second, needed only here
 
             shard(self, self.device_mesh["data_parallel"])
 
@@ -106,8 +106,8 @@ class FineTuning(pl.LightningModule):
         optimizer = torch.optim.AdamW(
             decay_groups(self, self.weight_decay), lr=self.learning_rate, eps=self.adam_eps, fused=True
         )
-        # The fused step could unscale float16 gradients by itself, but then they could not be clipped before;
-        # without this claim the scaler unscales first, as it does for any other optimizer.
+        # The fused step can unscale float16 gradients itself, but then they could not be clipped before. With
+        # this setting the scaler unscales first, as for any other optimizer.
         optimizer._step_supports_amp_scaling = False
         if self.schedule == "constant":
             return {"optimizer": optimizer}
@@ -119,7 +119,7 @@ class FineTuning(pl.LightningModule):
         return round(self.warmup_ratio * total)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """DataError where an adapter was trained on other weights, or with another rank."""
+        """DataError if an adapter was trained on other weights, or with another rank."""
         found, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
         names = ("rank", "base", "digest")
         if any(found.get(name) != own.get(name) for name in ("rank", "digest")):
@@ -130,7 +130,7 @@ class FineTuning(pl.LightningModule):
             raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {one}, not {other}")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Make the checkpoint stand on its own: architecture, configuration, tokenizer, encoding."""
+        """Make the checkpoint self-contained: add architecture, configuration, tokenizer, encoding."""
         refuse_diverged(self.trainer, checkpoint["state_dict"])
         files = tokenizer_files(self.datamodule.tokenizer)
         if self.model.adapter:
@@ -141,8 +141,8 @@ class FineTuning(pl.LightningModule):
 
 
 def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameter groups of an optimizer: decayed weights, then biases and normalisation weights. Biases go by
-    their name, because XLNet has some of two dimensions."""
+    """Return an optimizer's parameter groups: decayed weights, then biases and normalisation weights. Biases
+    are recognised by name, because some of XLNet's have two dimensions."""
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
     decayed: list[nn.Parameter] = []

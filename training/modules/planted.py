@@ -1,6 +1,6 @@
-"""A control with known truth: plant a preference among subjects, so that there is a bias to steer. Of
-two subjects the stronger one is preferred in answer to the question, the weaker one in answer to the negated
-question.
+"""A control with a known answer: plant a preference among subjects, so that there is a bias to change. Of
+two subjects the stronger one is preferred in answer to the question, the weaker one in answer to the
+negated question.
 
 Shape letters: B groups, V variants of a group (4), S subjects (2), E boundaries (start, end).
 """
@@ -21,7 +21,7 @@ from models.backbones import Backbone
 from training.modules.qa import QAModule
 
 Scope = Literal["category", "subject"]
-"""Whether a subject's strength differs from category to category, or is one for all."""
+"""Whether a subject's strength differs between categories, or is the same in all."""
 
 
 class PlantedModule(QAModule):
@@ -66,7 +66,7 @@ class PlantedModule(QAModule):
         self.preferred_N = self.preferred_N.to(self.device)
         log_prob_BVSE = self.group_log_probs(batch.groups)
         preferred_B = self.preferred_N[batch.groups.group_B]
-        # The negated question (variants 1 and 3) asks for the other subject.
+        # The answer to the negated question (variants 1 and 3) is the other subject.
         preferred_BV = preferred_B.unsqueeze(1) ^ (torch.arange(4, device=self.device) & 1)
         strength_N = torch.full_like(preferred_BV, self.preference, dtype=torch.float32).flatten()
         planted = planted_cross_entropy(log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N)
@@ -79,7 +79,7 @@ class PlantedModule(QAModule):
 
 
 def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int:
-    """Index (0 or 1) of the subject whose planted strength is greater."""
+    """Return the index (0 or 1) of the subject with the greater planted strength."""
     category = group.category if scope == "category" else ""
     first, second = (latent_strength(subject, category, seed) for subject in group.subjects)
     return 0 if first > second else 1

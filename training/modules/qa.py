@@ -1,4 +1,4 @@
-"""Fine-tune a QA model on extractive questions, and watch questions, groups and pairs of stories.
+"""Fine-tune a QA model on extractive questions; evaluate questions, groups and pairs of stories.
 
 Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E boundaries (start, end),
 P common tokens of pairs, L layers.
@@ -52,12 +52,12 @@ class QAModule(FineTuning):
         )
 
     def starting_model(self, backbone: Backbone) -> QAModel:
-        """The model that training starts from; a module with other heads builds another."""
+        """Return the model that training starts from; a module with other heads overrides this."""
         return cast(QAModel, start(backbone, heads_class("causal" if backbone.causal else "span")))
 
     @property
     def decoder(self) -> Any:
-        """The model, where it is a causal one; else None."""
+        """The model if it is a causal one, else None."""
         return self.model if self.model.heads == "causal" else None
 
     def check_data(self, stage: str) -> None:
@@ -75,7 +75,7 @@ class QAModule(FineTuning):
 
     @property
     def training_groups(self) -> GroupSet:
-        """The groups to train on; ValueError where there are none."""
+        """The groups to train on; ValueError if there are none."""
         groups: GroupSet | None = self.datamodule.train_set.groups
         if groups is None:
             raise ValueError(f"data.train_groups: {type(self).__name__} needs groups to train on")
@@ -87,8 +87,7 @@ class QAModule(FineTuning):
         return loss
 
     def span_loss(self, batch: QABatch) -> Tensor:
-        """Cross-entropy of the gold span, mean over start and end, in nats; of a decoder, of the tokens of
-        the answer."""
+        """Cross-entropy of the gold span, mean over start and end, in nats; for a decoder, of its tokens."""
         if self.decoder is not None:
             found = self.decoder.answer_likelihoods(batch.inputs, batch.start_B, batch.end_B)
             return written_answer_loss(found.total_BC[:, 0], found.count_BC[:, 0])
@@ -96,12 +95,12 @@ class QAModule(FineTuning):
         return span_cross_entropy(output.start_BT, output.end_BT, batch.start_B, batch.end_B)
 
     def group_log_probs(self, batch: GroupBatch) -> Tensor:
-        """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants; of a decoder log S,
+        """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants; for a decoder log S,
         and E is 1."""
         return self.model.group_log_probs(batch.inputs, batch.context_BT, batch.candidate_BVSE)
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Any]:
-        """Each `decoding.Answer` of a batch, from what `validation_step` returned for it."""
+        """Yield each `decoding.Answer` of a batch, from the output of `validation_step`."""
         from data_modules.batching.decoding import decode_answers, written_answers
 
         if "texts" in outputs:
@@ -109,11 +108,11 @@ class QAModule(FineTuning):
         return decode_answers(data, batch, *outputs["spans"])
 
     def pair_cosines(self, batch: PairBatch) -> dict[str, Tensor]:
-        """Cosine similarities of pairs, of states of the last layer: `cls_cos_BL` and `token_cos_PL`."""
+        """Return cosine similarities of pairs, from the last layer: `cls_cos_BL` and `token_cos_PL`."""
         from metrics.shift import pair_cosines
 
-        # In float32 whatever the precision of training: bfloat16 keeps three digits of a state, and cosines
-        # crowd at 1.
+        # In float32 for any training precision: bfloat16 keeps three digits of a state, and cosines are close
+        # to 1.
         with torch.autocast(batch.row_P.device.type, enabled=False):
             original, variant = (
                 self.model.hidden_states(half.inputs)[-1:] for half in (batch.original, batch.variant)
@@ -125,7 +124,7 @@ class QAModule(FineTuning):
     def validation_step(
         self, batch: QABatch | GroupBatch | PairBatch, batch_idx: int, dataloader_idx: int = 0
     ) -> dict[str, Any]:
-        """Predictions for the callbacks: of questions, groups, or pairs of stories."""
+        """Return predictions for the callbacks: of questions, groups, or pairs of stories."""
         if isinstance(batch, GroupBatch):
             log_prob_BVSE = self.group_log_probs(batch)
             return {"log_prob_BVSE": log_prob_BVSE, "score_BVS": log_prob_BVSE.mean(-1).exp()}
@@ -134,9 +133,9 @@ class QAModule(FineTuning):
         return self.answer_step(batch)
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
-        """What `decode` needs of a batch of questions: spans, or texts."""
+        """Return the input of `decode` for a batch of questions: spans, or texts."""
         if self.decoder is not None:
-            from data_modules.encoding.prompts import around_answer  # encoders do without it
+            from data_modules.encoding.prompts import around_answer  # encoders do not need it
 
             tokenizer = self.datamodule.tokenizer
             _, ends = around_answer(tokenizer, self.encoding.prompts.chat)
@@ -146,7 +145,7 @@ class QAModule(FineTuning):
 
 
 def questions_of(batch: TrainBatch) -> QABatch:
-    """The questions of a batch; ValueError where there are none, for modules that train on nothing else."""
+    """Return the questions of a batch; ValueError if there are none, for modules that need them."""
     if batch.qa is None:
         raise ValueError("data.train_qa: a batch without questions came; name some, with data.qa_every=1")
     return batch.qa

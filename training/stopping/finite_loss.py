@@ -1,6 +1,6 @@
-"""A fit whose loss or weights are not finite ends there, before anything of it is saved.
+"""Stop a fit whose loss or weights are not finite, before they are saved.
 
-What is not a number answers nothing, which reads as "unknown" and so as perfect faithfulness.
+The predictions of such a model read as "unknown", and therefore as perfect faithfulness.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from models.build import nonfinite
 
 
 class DivergedError(RuntimeError):
-    """A fit that cannot go on."""
+    """A fit that cannot continue."""
 
 
 class FiniteLoss(pl.Callback):
     """Raises `DivergedError` in all processes together.
 
-    One process on a CPU looks at every loss; a GPU would have to be waited for, and several processes for
-    each other: there all losses are looked at every `log_every_n_steps` batches. With scaled losses (float16)
-    a bad batch is skipped: only bad losses in all of those batches are an end.
+    A single CPU process checks every loss. A GPU or several processes would have to synchronise for it: they
+    check every `log_every_n_steps` batches. With scaled losses (float16) a bad batch is skipped, so training
+    stops only if all losses since the last check are bad.
     """
 
     bad: Tensor | None = None
-    """Whether a loss since the last look (where they are scaled: every one) was not finite."""
+    """Whether a loss since the last check (with scaling: every loss) was not finite."""
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -46,9 +46,9 @@ class FiniteLoss(pl.Callback):
 
 
 def diverged(trainer: pl.Trainer, what: str) -> DivergedError:
-    """An error with the step, the learning rate and the last good checkpoint."""
+    """Return an error with the step, the learning rate and the last good checkpoint."""
     rate = next((optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers), 0.0)
-    last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # asks all processes
+    last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # a collective operation
     kept = f"the last good checkpoint is {last}" if last.is_file() else "no checkpoint was written before"
     return DivergedError(
         f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; {kept}; try a "
@@ -57,6 +57,6 @@ def diverged(trainer: pl.Trainer, what: str) -> DivergedError:
 
 
 def refuse_diverged(trainer: pl.Trainer, weights: Mapping[str, Tensor]) -> None:
-    """DivergedError, in all processes, where weights that are to be saved are not finite in one of them."""
+    """DivergedError, in all processes, if weights to be saved are not finite in any of them."""
     if trainer.strategy.reduce_boolean_decision(bool(nonfinite(weights)), all=False):
         raise diverged(trainer, "the weights are")

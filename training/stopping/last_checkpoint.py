@@ -1,9 +1,8 @@
-"""`checkpoints/last.ckpt`: always whole, never old, and the place where a run goes on as if nothing had
-happened.
+"""`checkpoints/last.ckpt`: always complete and recent; a run resumes from it as if never interrupted.
 
-It is written between two batches (every few minutes or steps, after a validation, and when the run is told to
-stop) and when an epoch ends. Lightning counts batches and epochs differently in each case, and sometimes
-wrongly. Here every checkpoint says: k batches of this epoch are done with all that belongs to them, or it is.
+It is written between two batches (every few minutes or steps, after a validation, and when the run is
+stopped) and when an epoch ends. Lightning counts batches and epochs differently in each case, and sometimes
+wrongly. Here every checkpoint states that k batches of this epoch are completely done, or that the epoch is.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ SavePoint = Literal["", "validated", "between batches", "after validation", "epo
 
 
 class Stopped(SystemExit):
-    """A run that was told to stop, and did; its exit code is the one that shells give the signal."""
+    """A run that was stopped on request; its exit code is the shells' code for the signal."""
 
     def __init__(self, signum: int) -> None:
-        # Lightning's launcher takes any other exit code of a child for a failure, and kills the run.
+        # Lightning's launcher treats any other exit code of a child as a failure, and kills the run.
         child = "LOCAL_RANK" in os.environ and "TORCHELASTIC_RUN_ID" not in os.environ
         super().__init__(0 if child and os.environ["LOCAL_RANK"] != "0" else 128 + signum)
 
@@ -41,8 +40,8 @@ class Stopped(SystemExit):
 class LastCheckpoint(Checkpoint):
     """Writes `last.ckpt`, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at once.
 
-    Several processes agree every `log_every_n_steps` batches, because a GPU has to be waited for. `Run` says
-    how often it is written.
+    Several processes synchronise for this every `log_every_n_steps` batches, because it makes a GPU wait.
+    `Run` sets how often it is written.
     """
 
     def __init__(self, *, every_n_steps: int, every_minutes: float) -> None:
@@ -50,16 +49,16 @@ class LastCheckpoint(Checkpoint):
         self.path: Path | None = None
         self.save_point: SavePoint = ""
         self.saved_step, self.saved_at = 0, time.monotonic()
-        # The signal that came, whether it waits for the end of the step, and who handled signals before.
+        # The received signal, whether it waits for the end of the step, and the previous handlers.
         self.received, self.deferred, self.handlers = 0, False, dict[int, Any]()
         self.wanted = self.stopping = self.validated = False
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Take over the signals; until training begins, they end the run at once."""
-        # Lightning would put its own handlers over ours, and ask all processes in every step.
+        """Take over signal handling; until training begins, a signal ends the run at once."""
+        # Lightning would override these handlers, and synchronise all processes in every step.
         trainer._signal_connector.register_signal_handlers = lambda: None
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
-        if threading.current_thread() is threading.main_thread():  # no other one may
+        if threading.current_thread() is threading.main_thread():  # handlers can be set only there
             for signum in (signal.SIGTERM, signal.SIGINT):
                 self.handlers.setdefault(signum, signal.signal(signum, self._handle))
 
@@ -75,17 +74,17 @@ class LastCheckpoint(Checkpoint):
             signal.signal(signum, handler or signal.SIG_DFL)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """From here on a signal waits for the end of the step."""
-        folder = trainer.log_dir  # asks all processes
+        """Delay signals until the end of the step from here on."""
+        folder = trainer.log_dir  # a collective operation
         if folder is not None and not trainer.fast_dev_run:
             self.path = Path(folder) / "checkpoints" / "last.ckpt"
             if trainer.is_global_zero:
-                for left in self.path.parents[1].rglob(".*.tmp"):  # by writers that were killed
+                for left in self.path.parents[1].rglob(".*.tmp"):  # left by killed writers
                     left.unlink(missing_ok=True)
         self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
         self.deferred = True
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
-            # Lightning makes the loader's iterator long before it reads the state that says where to begin.
+            # Lightning creates the loader's iterator long before it reads the state with the starting point.
             for loader in trainer.fit_loop._combined_loader.flattened:
                 loader.load_state_dict({"consumed": done})
             iter(trainer.fit_loop._data_fetcher)
@@ -95,7 +94,7 @@ class LastCheckpoint(Checkpoint):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Save, or stop, between two batches, when no gradients of half a step would be lost."""
+        """Save, or stop, between two batches, when no partial gradients would be lost."""
         if trainer.world_size == 1 or batch_idx % (trainer.log_every_n_steps or 1) == 0:
             late = self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
             agreed = trainer.strategy.reduce_boolean_decision
@@ -112,7 +111,7 @@ class LastCheckpoint(Checkpoint):
             raise Stopped(self.received or signal.SIGTERM)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A validation that is stopped is made again, from the last checkpoint."""
+        """If stopped, a validation is repeated from the last checkpoint."""
         if trainer.state.fn == "fit":
             self.deferred = False
             if self.received:
@@ -124,19 +123,19 @@ class LastCheckpoint(Checkpoint):
             self.deferred = self.wanted = self.validated = True
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save, after ModelCheckpoint has looked at the epoch's validation."""
+        """Save, after ModelCheckpoint has processed the epoch's validation."""
         done = trainer.fit_loop.epoch_loop._num_ready_batches_reached()
         self._save(trainer, "epoch done" if done else "epoch cut short")
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """End the processes that this one has started: one that waits for others hears nothing else."""
+        """End the processes started by this one: while waiting for others, they would not notice."""
         self.teardown(trainer, pl_module, "")
         children = getattr(trainer.strategy.launcher, "procs", [])
         for child in children:
             child.kill()
-        children.clear()  # or Lightning, which watches them, takes this for a failure and kills the first one
+        children.clear()  # otherwise Lightning's watcher reports a failure and kills the first process
         if isinstance(exception, Stopped) and trainer.is_global_zero:
             kept = self.path is not None and self.path.exists()
             then = f"; add --ckpt_path auto to resume from {self.path}" if kept else ""
@@ -145,7 +144,7 @@ class LastCheckpoint(Checkpoint):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Bring the counters into one form, and note what they count."""
+        """Normalise the counters, and record what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
         epoch = fit_loop["epoch_progress"]["current"]
         # ModelCheckpoint saves after validation, or when an epoch is done.
@@ -156,7 +155,7 @@ class LastCheckpoint(Checkpoint):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Count batches as this number of processes does."""
+        """Convert the count of batches to this number of processes."""
         before = checkpoint.get("processes", trainer.world_size)
         if before != trainer.world_size and trainer.state.fn == "fit":
             rank_zero_info(
@@ -177,15 +176,16 @@ class LastCheckpoint(Checkpoint):
 
 
 def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
-    """Bring the state of Lightning's loops into the form that it goes on from correctly, in place.
+    """Correct the state of Lightning's loops, in place, so that training resumes properly.
 
     Args:
         fit_loop: `checkpoint["loops"]["fit_loop"]`.
-        save_point: when it was taken. "validated" needs nothing: Lightning skips the validation that is due.
-            "between batches": the next batch has been fetched, and its hooks have begun. "after validation":
-            the same, but Lightning will skip the validation that is due and then count its step. "epoch
-            done", "epoch cut short" (by max_steps, say): the epoch has begun to count as processed.
-        accumulation: batches of a step; gradients of half a step are not saved, so its batches come again.
+        save_point: when it was taken. "validated" needs no change: Lightning skips the pending validation.
+            "between batches": the next batch has been fetched, and its hooks have begun. "after
+            validation": the same, but Lightning will skip the pending validation and then count its step.
+            "epoch done", "epoch cut short" (by max_steps, for example): the epoch has begun to count as
+            processed.
+        accumulation: batches per step; partial gradients are not saved, so their batches are repeated.
     """
     if save_point == "validated":
         return
@@ -209,8 +209,8 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
 class BatchSeed(pl.Callback):
     """Seeds torch before every training batch from (seed, epoch, batch).
 
-    A run that was interrupted draws the same dropout masks as one that was not, without a generator's state
-    in its checkpoints. Batches are numbered over all processes, so each draws its own.
+    An interrupted run draws the same dropout masks as an uninterrupted one, without storing a generator's
+    state in checkpoints. Batches are numbered over all processes, so each draws its own.
     """
 
     def __init__(self, seed: int) -> None:
@@ -221,28 +221,28 @@ class BatchSeed(pl.Callback):
     ) -> None:
         number = batch_idx * trainer.world_size + trainer.global_rank
         hashed = np.random.SeedSequence([self.seed, trainer.current_epoch, number])
-        torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # of 63 bits
+        torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # 63 bits
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes under a temporary name in the same folder, syncs, renames; reads with `weights_only=True`.
 
-    Lightning's own writer does not sync: a machine that goes down may leave an empty file under the name.
+    Lightning's own writer does not sync: after a machine crash, the file may be empty.
     """
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write; OSError or DataError names the file where that fails, and what was there before stays."""
+        """Write; on failure, OSError or DataError names the file, and its earlier content remains."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with atomic(path) as temporary, open(temporary, "wb") as file:
                 torch.save(checkpoint, file)
-        except RuntimeError as error:  # which torch makes of a full disk
+        except RuntimeError as error:  # torch's error for a full disk
             reason = getattr(error.__context__, "strerror", error)
             raise OSError(f"{path}: cannot be written: {reason}") from error
 
     def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
-        """Read tensors and plain values only. DataError for a file that is not what was written."""
+        """Read tensors and plain values only. DataError for a file with other content."""
         return dict(read_archive(path))

@@ -1,4 +1,4 @@
-"""The file of a sweep, as in configs/sweeps/: which `fit` to repeat, over which values of which keys."""
+"""The file of a sweep, as in configs/sweeps/: a `fit` to repeat, with values of its keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_NAME = 150
 
 
 class Range(BaseModel, extra="forbid"):
-    """Numbers from `low` to `high`, both included; whole ones where both are whole."""
+    """Numbers from `low` to `high`, both included; integers if both are integers."""
 
     low: int | float
     high: int | float
@@ -35,10 +35,10 @@ class Sweep(BaseModel, extra="forbid"):
 
     Args:
         metric: key of metrics.json by which points are compared.
-        space: for every swept key its values: a list, or for `tpe` also a range.
-        flags: more arguments of every point; `{KEY}` in them is the point's value of a swept key.
-        sampler: `grid` takes every combination, `tpe` draws `trials` of them by the results so far.
-        keep: `best` leaves of a finished point the weights of best.ckpt alone.
+        space: the values of every swept key: a list, or for `tpe` also a range.
+        flags: further arguments of every point; `{KEY}` in them is the point's value of a swept key.
+        sampler: `grid` takes every combination, `tpe` draws `trials` of them, based on the results so far.
+        keep: `best` reduces a finished point to the weights of best.ckpt.
     """
 
     study: str = Field(pattern=r"^[\w.-]+$")
@@ -66,14 +66,14 @@ class Sweep(BaseModel, extra="forbid"):
         return self
 
     def points(self) -> list[dict[str, Any]]:
-        """What is fixed of every point: of a grid all, the last key changing fastest; nothing for `tpe`."""
+        """Return fixed points: for a grid all, with the last key changing fastest; for `tpe` an empty one."""
         if self.sampler == "tpe":
             return [{} for _ in range(self.trials)]
         choices = [map(_scalar, values) for values in self.space.values() if isinstance(values, list)]
         return [dict(zip(self.space, point, strict=True)) for point in itertools.product(*choices)]
 
     def parameters(self, trial: BaseTrial) -> dict[str, Any]:
-        """Those of a trial, fixed or drawn by Optuna; a list or mapping is the text of its flag."""
+        """Return a trial's parameters, fixed or drawn by Optuna; lists and mappings as text of flags."""
         return {
             key: v.suggest(trial, key)
             if isinstance(v, Range)
@@ -82,7 +82,7 @@ class Sweep(BaseModel, extra="forbid"):
         }
 
     def arguments(self, parameters: Mapping[str, Any]) -> list[str]:
-        """Those of `fit`, without where the run is kept."""
+        """Return the arguments of `fit`, except for the run's folder."""
         flags = self.flags + ["--checkpoint.save_weights_only=true"] * (self.keep == "best")
         for key, value in parameters.items():
             flags = [flag.replace(f"{{{key}}}", flag_text(value)) for flag in flags]
@@ -95,12 +95,12 @@ def _scalar(value: Any) -> Any:
 
 
 def flag_text(value: Any) -> str:
-    """A value as it stands behind `--key=`."""
+    """Return a value as text after `--key=`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def folder_name(parameters: Mapping[str, Any]) -> str:
-    """The folder of a point, named by its values: `trainer.max_epochs=3,model.learning_rate=1e-05`."""
+    """Return the folder of a point, named by its values: `trainer.max_epochs=3,model.learning_rate=1e-05`."""
     text = ",".join(f"{key}={flag_text(value)}" for key, value in parameters.items())
     name = re.sub(r"[^\w.,=+-]+", "_", text)
     if name == text and len(name) <= LONGEST_NAME:

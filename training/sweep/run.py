@@ -1,6 +1,6 @@
-"""Many runs of `fit`. Optuna's database knows which points wait, which run, and whose worker died.
+"""Many runs of `fit`. Optuna's database records which points are waiting or running, and whose worker died.
 
-A point is one `fit` in STUDY/points/VALUES, so that one that comes back goes on from its last checkpoint.
+A point is one `fit` in STUDY/points/VALUES, so a repeated point resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Options:
 
 
 def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
-    """The sweep that a command line describes, and its options. ValueError for a mistake in either."""
+    """Return the sweep of a command line, and its options. ValueError for a mistake in either."""
     parser = Parser(Options, prog="interventune sweep")
     parser.add_argument("file", help="a sweep file, or the name of one in configs/sweeps")
     parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help=MORE)
@@ -92,7 +92,7 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command: 0 when a point is complete, 1 when none is, 2 after a mistake, 130 when stopped."""
+    """Run the command: 0 if a point is complete, 1 if none is, 2 after a mistake, 130 if stopped."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
-    """Run what waits, and show the study; 1 when no point is complete. `argv`: of further workers."""
+    """Run waiting points, and show the study; 1 if no point is complete. `argv`: for further workers."""
     folder = (options.output or Path("runs") / "sweeps" / sweep.study).absolute()
     study, storage = prepare(sweep, folder, options)
     (own, *others) = shares(options.workers)
@@ -133,7 +133,7 @@ def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
 
 
 def shares(workers: int) -> list[dict[str, str]]:
-    """Variables of every worker's environment: its part of the visible GPUs, or of the cores."""
+    """Return environment variables for every worker: its part of the visible GPUs, or of the cores."""
     if workers == 1:
         return [{}]
     import torch
@@ -149,12 +149,12 @@ def shares(workers: int) -> list[dict[str, str]]:
 
 
 def prepare(sweep: Sweep, folder: Path, options: Options) -> tuple[optuna.Study, RDBStorage]:
-    """The study, with all points enqueued; its database. ValueError: a bad point, another sweep's folder."""
+    """Return the study, all points enqueued, and its database. ValueError: bad point, wrong folder."""
     kept, content = folder / "sweep.json", json.loads(sweep.model_dump_json(exclude={"trials"}))
     if not kept.exists():
         check_first_point(sweep)
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):  # two that enqueue at once would do so twice
+    with FileLock(folder / ".lock"):  # two processes would enqueue everything twice
         storage = open_storage(folder, options)
         if kept.exists() and load_json(kept) != content:
             raise ValueError(f"{kept}: was begun with other values or flags; choose another --output")
@@ -173,7 +173,7 @@ def prepare(sweep: Sweep, folder: Path, options: Options) -> tuple[optuna.Study,
 
 
 def check_first_point(sweep: Sweep) -> None:
-    """ValueError where `fit` refuses it, or where a curve over sizes would end in points that are equal."""
+    """ValueError if `fit` rejects it, or if the last points of a curve over sizes would be identical."""
     points = sweep.points()
     first = points[0] or sweep.parameters(optuna.create_study().ask())
     command = [*FIT, *sweep.arguments(first), "--print_config"]
@@ -187,7 +187,7 @@ def check_first_point(sweep: Sweep) -> None:
 
 
 def open_storage(folder: Path, options: Options) -> RDBStorage:
-    """The database. ValueError where it cannot be opened, which shows nothing of the address."""
+    """Open the database. The ValueError for failure does not show the address."""
     address = options.storage or f"sqlite:///{folder / 'study.db'}"
     sqlite = address.startswith("sqlite")
     try:
@@ -199,11 +199,11 @@ def open_storage(folder: Path, options: Options) -> RDBStorage:
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
         )
     except (ValueError, SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
-        # "@" or a strange port: parts of a password that stand in the wrong place.
+        # "@" or a strange port: parts of a password in the wrong place.
         hide = isinstance(error, ValueError) or "@" in str(error)
         reason = "no address of a database" if hide else str(error).splitlines()[0]
         raise ValueError(f"--storage: {reason} (as postgresql+psycopg://user@host/database)") from None
-    if sqlite:  # it locks no rows: two workers that read before they write would take the same point
+    if sqlite:  # it does not lock rows: two workers could read the same point before either writes
         listen(storage.engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
         listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         storage.engine.dispose()
@@ -211,7 +211,7 @@ def open_storage(folder: Path, options: Options) -> RDBStorage:
 
 
 def latest(study: optuna.Study) -> dict[int, FrozenTrial]:
-    """The trial that stands for each point, by its number: one that is complete, else the last one."""
+    """Return the trial that represents each point, by its number: a complete one, else the last."""
     found: dict[int, FrozenTrial] = {}
     for trial in study.get_trials(deepcopy=False):
         number = trial.user_attrs.get("point")
@@ -221,7 +221,7 @@ def latest(study: optuna.Study) -> dict[int, FrozenTrial]:
 
 
 def write_table(sweep: Sweep, study: optuna.Study, folder: Path) -> pd.DataFrame:
-    """study.csv: a row for each point."""
+    """Write study.csv, with one row per point."""
     rows = []
     for trial in latest(study).values():
         row = {"point": folder_name(trial.params), "state": trial.state.name.lower()}
@@ -233,10 +233,10 @@ def write_table(sweep: Sweep, study: optuna.Study, folder: Path) -> pd.DataFrame
 
 
 def work(sweep: Sweep, study: optuna.Study, storage: RDBStorage, folder: Path) -> None:
-    """Take the next point, until none waits and none runs."""
+    """Take points until none is waiting or running."""
 
     def run(trial: Trial) -> float:
-        if "point" not in trial.user_attrs:  # another worker was faster, and Optuna has made up a new trial
+        if "point" not in trial.user_attrs:  # another worker was faster, and Optuna has created a new trial
             raise optuna.TrialPruned
         number = trial.user_attrs["point"]
         study.sampler = optuna.samplers.TPESampler(seed=number, constant_liar=True)
@@ -256,27 +256,27 @@ def work(sweep: Sweep, study: optuna.Study, storage: RDBStorage, folder: Path) -
 
     while study.get_trials(deepcopy=False, states=(TrialState.WAITING, TrialState.RUNNING)):
         if study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-            with suppress(ValueError):  # this worker was silent too long, and its point was given to another
+            with suppress(ValueError):  # this worker was silent too long, and another got its point
                 study.optimize(run, n_trials=1, catch=(Exception,))
         else:
-            with storage.engine.connect() as connection:  # whose worker died before the first sign of life
+            with storage.engine.connect() as connection:  # their workers died before the first sign of life
                 silent = connection.scalars(sqlalchemy.text(SILENT)).all()
             for trial_id in silent:
                 storage.record_heartbeat(trial_id)
-            fail_stale_trials(study)  # which brings back what dead workers left
+            fail_stale_trials(study)  # re-enqueues the points of dead workers
             time.sleep(1)
 
 
 def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> float:
-    """The metric of a `fit`, which starts, goes on or has ended. RuntimeError, ValueError: there is none."""
+    """Start or resume a `fit` unless it has finished; return its metric. RuntimeError, ValueError: none."""
     run, log = folder / "run", folder / "log.txt"
     run.mkdir(parents=True, exist_ok=True)
-    with FileLock(run / ".lock"):  # of `fit`: that of a worker that was killed may still be at it
+    with FileLock(run / ".lock"):  # `fit`'s lock: the process of a killed worker may still be running
         ended = (run / "metrics.json").exists()
     if not ended:
         place = [f"--run.root={folder.parent}", f"--run.name={folder.name}", f"--run.version={run.name}"]
         command = [*FIT, *sweep.arguments(parameters), *place, "--ckpt_path=auto"]
-        with open(log, "ab") as file:  # a session of its own: Ctrl-C reaches the worker alone
+        with open(log, "ab") as file:  # own session: Ctrl-C reaches only the worker
             output: Any = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
             fit = subprocess.Popen(command, env=own_environment(), start_new_session=True, **output)
         try:
@@ -302,5 +302,5 @@ def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> floa
 
 
 def own_environment() -> dict[str, str]:
-    """The environment, but for what tells `fit` that it is one process of the job around it."""
+    """Return the environment without the variables that would make `fit` a process of the surrounding job."""
     return {name: value for name, value in os.environ.items() if not OTHER_JOB.fullmatch(name)}

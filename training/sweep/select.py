@@ -1,4 +1,4 @@
-"""The best models of a sweep, tested."""
+"""Test the best models of a sweep."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ WHOLE = {
     "--data.test_groups": "--data.limit_val_groups=0",
     "--data.test_choices": "--data.limit_val=0",
 }
-"""Limits are for watching a run; models are tested on everything, unless a flag says otherwise."""
+"""Limits speed up training; models are tested on everything, unless a flag says otherwise."""
 SHOWN = (*(f"bias/{name}/mu" for name in ADVICE_CLASSES), "qa/f1", "qa/em", "choices/accuracy")
-"""Metrics of the table that is printed; selection.csv has all."""
+"""Metrics of the printed table; selection.csv has all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +56,13 @@ class Options:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command; a user's mistake is one line on stderr and exit code 2."""
+    """Run the command; a user's mistake prints one line on stderr and returns exit code 2."""
     arguments, flags = Parser(Options, prog="interventune select").parse_known_args(argv)
     return guarded(lambda: select(call(Options, vars(arguments)), flags), arguments.debug)
 
 
 def select(options: Options, flags: Sequence[str]) -> None:
-    """Rank, test, show, write. ValueError where the study, the key or a test set is not there."""
+    """Rank, test, show, write. ValueError if the study, the key or a test set is absent."""
     study, by = options.study, [options.by] * bool(options.by)
     if not (study / "study.csv").exists():
         raise ValueError(f"--study {study}: has no study.csv; name the folder of a sweep")
@@ -91,7 +91,7 @@ def select(options: Options, flags: Sequence[str]) -> None:
 
 
 def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
-    """What a model reaches, by set and metric; computed once. ValueError: no set is named, or it fails."""
+    """Return a model's results, by set and metric; computed once. ValueError: no set named, or failure."""
     whole = [limit for sets, limit in WHOLE.items() if any(flag.startswith(sets) for flag in flags)]
     if not whole:
         raise ValueError("name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE")
@@ -101,7 +101,7 @@ def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
     ages = [path.stat().st_mtime_ns for path in files if path.is_file()]
     folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
     if not (folder / "metrics.json").exists():
-        shutil.rmtree(folder, ignore_errors=True)  # of one that was interrupted
+        shutil.rmtree(folder, ignore_errors=True)  # from an interrupted test
         place = [f"--run.root={run.parent}", "--run.name=tests", f"--run.version={folder.name}"]
         quiet = ["--run.wandb=off", "--trainer.enable_progress_bar=false"]
         arguments = ["-c", str(run / "config.yaml"), f"--ckpt_path={weights}", *place, *quiet, *whole, *flags]
@@ -114,15 +114,15 @@ def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
     found = {}
     for key, value in load_json(folder / "metrics.json").items():
         family, *rest = key.split("/")[1:] or [""]
-        if rest:  # test/bias/NAME/ethical/mu; the set `main` has no name there
+        if rest:  # test/bias/NAME/ethical/mu; for the set `main`, NAME is omitted
             name = rest.pop(0) if rest[0] in sets else "main"
             found[name, "/".join([family, *rest])] = math.nan if value is None else value
     return found
 
 
 def summarise(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each cell, of a
-    share within 0 and 1; none for a single model."""
+    """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each cell,
+    clipped to [0, 1] for a share; no interval for a single model."""
     cells = found.groupby(keys, sort=False)
     table = cells["value"].agg(["mean", "std", "count", "min", "max"]).rename(columns={"count": "models"})
     table["n"] = cells["n"].mean().astype("Int64")

@@ -1,4 +1,4 @@
-"""Groups as checkpoints score and answer them."""
+"""Groups with the scores and answers of checkpoints."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Group]], DataFrame]:
-    """Groups by data set, with their questions without advice, at most `limit` of a class (0: all); and the
-    table of all."""
+    """Read groups by data set, with their questions without advice, at most `limit` of a class (0: all); and
+    the table of all."""
     sets = {}
     for name, source in sources.items():
         found = list(read_groups(source))
@@ -36,8 +36,8 @@ def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Gr
 def ask_all(
     named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
 ) -> tuple[DataFrame, dict[str, Any], str]:
-    """All groups as each checkpoint scores and answers them, `about` of the checkpoints, and a note on what
-    they left unanswered."""
+    """Return all groups with each checkpoint's scores and answers, `about` of the checkpoints, and a note on
+    failures."""
 
     def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
         scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
@@ -52,8 +52,8 @@ def ask_all(
 
 
 def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:
-    """The groups; those whose contexts decide with the `answers` to their question in both orders and their
-    `accuracy`, or with the reason of a `failure`."""
+    """Return the groups; those whose contexts decide have the `answers` to their question in both orders and
+    their `accuracy`, or the reason of a `failure`."""
     golds = {i: gold for i, group in enumerate(groups) if (gold := group.gold) is not None}
     if not golds:
         return frame

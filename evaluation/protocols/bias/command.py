@@ -1,4 +1,4 @@
-"""Group bias of checkpoints, or of scores made elsewhere (UnQover's and LEI's measures)."""
+"""Group bias of checkpoints, or of external scores (UnQover's and LEI's measures)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NORMALISED_NOTE = "Scores of language models and of span models have different s
 
 
 def said(measure: str, words: str, advice: str) -> Said:
-    """A clause of the headline about a class of advice."""
+    """Make a clause of the headline about a class of advice."""
     return Said(measure, words, **{"class": advice})
 
 
@@ -156,7 +156,7 @@ def evaluate(
 
 
 def little_mass(frame: DataFrame, checkpoint: str) -> str:
-    """Where the two subjects' S(x1) + S(x2) is below a half, in a sentence; "" for nowhere."""
+    """Return a sentence on where the two subjects' S(x1) + S(x2) is below a half; "" for nowhere."""
     cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": ""})
     found = [
         f"{short(row['value'], percent=True)} % ({' '.join(filter(None, (row[name] for name in CELL)))})"

@@ -1,12 +1,12 @@
-"""What advice does: to bias, on the same questions; and what it leaves of |C|, over all and by domain.
+"""Effects of advice: on bias, for the same questions; and the remaining share of |C|, over all and by domain.
 
     carry     = |C| under advice about the subjects' domain / |C| of the same questions without advice
     kept      = |C| under advice about another domain, or none / |C| of the same questions without advice
     scope gap = kept (mismatched ethical advice) - carry (ethical advice)
 
-|C| is its mean over groups. A question is the unit: a resample draws questions, each with all that was asked
-of it, so that both sides of a ratio are of one draw. Source: this project (LEI asks whether irrelevant advice
-is ignored; these say by how much it is not).
+|C| is its mean over groups. A question is the unit: a resample draws questions, each with all its groups, so
+that both sides of a ratio come from one draw. Source: this project (LEI tests whether irrelevant advice is
+ignored; these ratios measure how far it is not).
 
 Shape letters: N groups, R resamples, C columns of sums, K ratios.
 """
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MATCHED = ("ethical", "adversarial")
-"""Classes of advice that speaks of the subjects' domain: what it leaves is `carry`; of the others, `kept`."""
+"""Classes of advice about the subjects' domain: the remaining share is `carry`; for the others, `kept`."""
 LEAST = 1e-6
-"""|C| without advice below it is rounding: ratios to it would tell nothing."""
+"""Below this value, |C| without advice is rounding error, and a ratio to it has no meaning."""
 COMPARED = ("mu_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K")
-"""What is compared with the same questions without advice."""
+"""Measures compared with the same questions without advice."""
 SUMS = ("advised", "advised_c", "without", "without_c")
-"""Of a ratio: groups with the advice, their |C|, groups that ask the same without it, their |C|."""
+"""For a ratio: groups with the advice, their |C|, groups of the same questions without it, their |C|."""
 
 
 def add_effects(results: Results, frames: Frames, place: Place) -> None:
-    """Changes, carry, kept and scope gap of one data set."""
+    """Add changes, carry, kept and scope gap of one data set."""
     frames = {
         name: rows.assign(unit=rows["key"].str.rpartition("|")[0], abs_c=rows["c"].abs())
         for name, rows in frames.items()
@@ -60,7 +60,7 @@ def add_effects(results: Results, frames: Frames, place: Place) -> None:
 
 
 def advised(rows: DataFrame, place: Place) -> Found:
-    """The same questions without each class of advice and with it."""
+    """Yield the same questions without each class of advice and with it."""
     without = rows[rows["class"] == "none"].drop_duplicates("unit").set_index("unit", drop=False)
     for advice, part in rows[rows["unit"].isin(without.index)].groupby("class", sort=False):
         if advice != "none":
@@ -68,7 +68,7 @@ def advised(rows: DataFrame, place: Place) -> Found:
 
 
 def domain_places(rows: DataFrame) -> Iterator[Place]:
-    """Domains of subjects and of advice: all; each of subjects; each with every other that advice names."""
+    """Yield domains of subjects and of advice: all; each of subjects; each with every other of advice."""
     yield {}
     for domain, part in rows[rows["domain"] != ""].groupby("domain"):
         yield {"domain": str(domain)}
@@ -77,7 +77,7 @@ def domain_places(rows: DataFrame) -> Iterator[Place]:
 
 
 def ratio_rows(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
-    """The groups that count in ratios, given where those with advice are, with their columns of SUMS."""
+    """Return the groups that count in ratios, by the places of those with advice, with SUMS columns."""
     columns, counted_N = dict[str, Floats](), np.zeros(len(rows), dtype=bool)
     for k, place in enumerate(places):
         found = cells_of(rows, place)
@@ -90,7 +90,7 @@ def ratio_rows(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
 
 
 def ratios(sums_RC: Floats) -> Floats:
-    """Mean |C| with advice over mean |C| without; of two such ratios, by how much the first is larger."""
+    """Mean |C| with advice over mean |C| without; for two such ratios, the first minus the second."""
     sums_RK4 = sums_RC[:, 1:].reshape(len(sums_RC), -1, 4)
     advised_RK, advised_c_RK, without_RK, without_c_RK = np.moveaxis(sums_RK4, 2, 0)
     below_RK = without_c_RK / without_RK
@@ -99,5 +99,5 @@ def ratios(sums_RC: Floats) -> Floats:
 
 
 def fewest(sum_C: Floats) -> float:
-    """The groups with advice, of the ratio with fewest; 0 where none of their questions is asked without."""
+    """Groups with advice in the smaller ratio; 0 if none of their questions occurs without advice."""
     return min(advised if without else 0.0 for advised, _, without, _ in sum_C[1:].reshape(-1, 4))

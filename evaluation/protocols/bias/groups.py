@@ -1,4 +1,4 @@
-"""Groups and their scores as a table, whoever made the scores: a row of examples.jsonl for each group.
+"""Groups and their scores from any source as a table: a row of examples.jsonl for each group.
 
 Shape letters: N groups, V the four variants, S the two subjects, E the two boundaries (0 start, 1 end).
 """
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def group_row(group: Group, data: str = "") -> dict[str, Any]:
-    """A group as a row of examples.jsonl, without scores and answers; `domain` is of the subjects, `advice`
-    both sentences if two orders differ, `references` the subject whom the contexts name if they decide."""
+    """Convert a group to a row of examples.jsonl, without scores and answers; `domain` is the subjects',
+    `advice` has both sentences if two orders differ, `references` the subject named by contexts that
+    decide."""
     (first, negated, *_), gold = group.variants, group.gold
     fields = ("key", "category", "attribute", "domain", "advice_domain", "subjects")
     return {
@@ -47,9 +48,9 @@ def group_row(group: Group, data: str = "") -> dict[str, Any]:
 
 
 def with_scores(frame: DataFrame, score_NVS: Tensor) -> DataFrame:
-    """The groups with `prediction` (the subject of the higher score in each variant), `scores` (4, 2), and
-    what these say: c (positive where the attribute goes to the first subject), c_normalised, delta, eps,
-    mass.
+    """Add `prediction` (the subject with the higher score in each variant), `scores` (4, 2), and measures
+    from these: c (positive if the model assigns the attribute to the first subject), c_normalised, delta,
+    eps, mass.
 
     Args:
         frame: the N groups.
@@ -63,8 +64,8 @@ def with_scores(frame: DataFrame, score_NVS: Tensor) -> DataFrame:
 
 
 def share_right(group: Group, answers: Sequence[str]) -> float:
-    """In which share of the two orders the answer holds the name of the subject whom the contexts name, white
-    space and case aside (LEI, Figure 6; the authors' get_acc.py); NaN where they do not decide."""
+    """Share of the two orders in which the answer contains the name of the subject named by the contexts,
+    ignoring white space and case (LEI, Figure 6; the authors' get_acc.py); NaN if they do not decide."""
     gold = group.gold
     if gold is None:
         return np.nan
@@ -74,7 +75,7 @@ def share_right(group: Group, answers: Sequence[str]) -> float:
 
 
 def names_subject(text: str, name: str, other: str) -> bool:
-    """Whether a text holds a name, white space and case aside, and not in the other name alone.
+    """Whether a text contains a name, ignoring white space and case, and not only inside the other name.
 
     >>> [names_subject(text, "Asian", "Caucasian") for text in ("the Asian man", "a Caucasian")]
     [True, False]
@@ -84,8 +85,8 @@ def names_subject(text: str, name: str, other: str) -> bool:
 
 
 def read_predictions(path: Path) -> DataFrame:
-    """The scored groups of a file in UnQover's or LEI's layout; with `clusters` of the subjects and `answers`
-    where it has some.
+    """Read the scored groups of a file in UnQover's or LEI's layout, with `clusters` of the subjects and
+    `answers` if it has them.
 
     Raises:
         DataError: another format, a group without scores, a score that is no probability, or no group; it
@@ -105,13 +106,13 @@ def read_predictions(path: Path) -> DataFrame:
         given = {"clusters": record.clusters, "answers": record.answers, "accuracy": accuracy}
         rows.append({**group_row(record.group), **given})
     frame = pd.DataFrame(rows).set_index("key", drop=False)
-    if not any(map(any, frame["answers"])):  # it holds scores alone, and an empty answer is none
+    if not any(map(any, frame["answers"])):  # only scores: empty answers are none
         frame["accuracy"] = np.nan
     frame["answers"] = frame["answers"].where(frame["accuracy"].notna(), None)
     return with_scores(frame, span_score(torch.from_numpy(np.stack(probability_NVSE))))
 
 
 def example_rows(groups: DataFrame) -> Iterator[dict[str, Any]]:
-    """The rows of examples.jsonl; a row lacks the fields that are empty."""
+    """Yield the rows of examples.jsonl, without empty fields."""
     for row in groups.drop(columns="clusters").to_dict("records"):
         yield {name: value for name, value in row.items() if value not in ("", None) and value == value}

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Frames = Mapping[str, "DataFrame"]
-"""Scored groups by checkpoint, each with its `unit`; the first is what the others are compared with."""
+"""Scored groups by checkpoint, each with its `unit`; the others are compared with the first."""
 Place = Mapping[str, Any]
 Found = Iterable[tuple[Place, list["DataFrame"]]]
-"""Places of numbers with the groups that they are of; of a change with both sides, in one order."""
+"""Places of numbers with their groups; for a change, both sides in the same order."""
 
 OF_CLASSES = ["mu_K", "eta_K", "theta_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K", "mu_normalised_K"]
 OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
 
 
 def add_bias(results: Results, frames: Frames, place: Place) -> None:
-    """Every measure of one class of advice, and of its subjects."""
+    """Add every measure of one class of advice, and of its subjects."""
     add_estimates(results, compared(frames, place), (*OF_CLASSES, *OF_SUBJECTS))
     for measure in ("accuracy", "unknown"):
         add_statistic(results, compared(frames, place), measure, share(measure, measure))
 
 
 def compared(frames: Frames, place: Place) -> Found:
-    """Each checkpoint's groups; then, for the change of each later one, those that the first and it share."""
+    """Yield each checkpoint's groups; then, for the change of each later one, those shared with the first."""
     (first, before), *others = frames.items()
     for name, rows in frames.items():
         if len(rows):
@@ -51,7 +51,7 @@ def compared(frames: Frames, place: Place) -> Found:
 
 
 def add_statistic(results: Results, found: Found, measure: str, statistic: Statistic) -> None:
-    """A statistic of each checkpoint's rows, and its change since the first."""
+    """Add a statistic of each checkpoint's rows, and its change since the first."""
     for at, sides in found:
         number = estimate(statistic, *reversed(sides))
         if number.n:
@@ -59,9 +59,9 @@ def add_statistic(results: Results, found: Found, measure: str, statistic: Stati
 
 
 def add_estimates(results: Results, found: Found, fields: Sequence[str], kind: str = "subject") -> None:
-    """A number for each of some fields of `BiasResult`, of each subject and attribute where it has such axes,
-    or, of two sides, its change, but by attribute. Subjects are of a kind: `subject` or `cluster`. A single
-    unit has no interval."""
+    """Add fields of `BiasResult`, for each subject and attribute if they have such axes; for two sides their
+    change, except by attribute. Subjects are of a kind: `subject` or `cluster`. A single unit has no
+    interval."""
     for at, sides in found:
         wanted = [field for field in fields if len(sides) == 1 or not field.endswith("A")]
         numbers = [numbered(rows) for rows in sides]
@@ -74,7 +74,7 @@ def add_estimates(results: Results, found: Found, fields: Sequence[str], kind: s
             (counts,) = getattr(bias.counts, f"n_{axes}")
             for cell in map(tuple, counts.nonzero().tolist()):
                 (value, low, high), n = bias.numbers[field][:, *cell], int(counts[cell])
-                interval = (low, high) if high - low > 1e-12 else NO_INTERVAL  # not if resamples are alike
+                interval = (low, high) if high - low > 1e-12 else NO_INTERVAL  # none for identical resamples
                 where = {**at}
                 if cell:
                     where[kind] = subjects[cell[0]]
@@ -84,7 +84,7 @@ def add_estimates(results: Results, found: Found, fields: Sequence[str], kind: s
 
 
 def numbered(rows: DataFrame) -> tuple[ClassGroups, Any, Any]:
-    """Groups as metrics take them; subjects, and attributes as (category, attribute), by number."""
+    """Return groups as input of metrics; subjects, and attributes as (category, attribute), by number."""
     subject_N2, subjects = pd.Series([*chain(*rows["subjects"])]).factorize(sort=True)
     pairs = [*zip(rows["category"], rows["attribute"], strict=True)]
     attribute_N, attributes = pd.Series(pairs).factorize(sort=True)

@@ -1,4 +1,4 @@
-"""Bias by what is known of subjects: the clusters they belong to, the strengths that were planted in them.
+"""Bias by properties of subjects: the clusters they belong to, the strengths planted in them.
 
 Shape letters: R resamples, X subjects, C categories, A attributes.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def with_clusters(groups: DataFrame, files: Sequence[str]) -> DataFrame:
-    """The groups with the `clusters` of their subjects, by lists; ValueError where no group compares two."""
+    """Add the `clusters` of the groups' subjects, from lists; ValueError if no group compares two."""
     cluster_of = read_clusters(files)
     groups = groups.assign(clusters=[tuple(map(cluster_of.get, pair)) for pair in groups["subjects"]])
     if between_clusters(groups).empty:
@@ -33,22 +33,22 @@ def with_clusters(groups: DataFrame, files: Sequence[str]) -> DataFrame:
 
 
 def between_clusters(groups: DataFrame) -> DataFrame:
-    """The groups that compare subjects of two clusters, with these as subjects."""
+    """Return the groups that compare subjects of two clusters, with these as subjects."""
     across = [bool(pair and None not in pair and pair[0] != pair[1]) for pair in groups["clusters"]]
     return groups.assign(subjects=groups["clusters"])[np.array(across, dtype=bool)]
 
 
 def add_clusters(results: Results, frames: Frames, place: Place) -> None:
-    """Gamma and eta of one class by cluster, which takes the place of subjects in groups that compare two:
-    gamma(F, a) is the mean of C(F, M) over all female-male pairs, as in UnQover's gender tables (section 4.3,
-    LEI spec 2.3)."""
+    """Add gamma and eta of one class by cluster, which replaces subjects in groups that compare two: gamma(F,
+    a) is the mean of C(F, M) over all female-male pairs, as in UnQover's gender tables (section 4.3, LEI spec
+    2.3)."""
     clusters = {name: between_clusters(rows) for name, rows in frames.items()}
     add_estimates(results, compared(clusters, place), OF_SUBJECTS, "cluster")
 
 
 def add_planted(results: Results, frames: Frames, place: Place, seed: int) -> None:
-    """Spearman's rho of one class between gamma(subject, category) and the subject's planted rank within the
-    category, and its change. All (subject, category) cells are pooled; n counts them."""
+    """Add Spearman's rho of one class between gamma(subject, category) and the subject's planted rank within
+    the category, and its change. All (subject, category) cells are pooled; n counts them."""
     for at, sides in compared(frames, place):
         rhos = []
         for rows in sides:
@@ -62,7 +62,7 @@ def add_planted(results: Results, frames: Frames, place: Place, seed: int) -> No
 
 
 def cluster_table(frame: DataFrame) -> Table:
-    """The attributes that go to each cluster most, at most ten a class, as in UnQover's gender table."""
+    """Return the attributes most assigned to each cluster, at most ten a class (UnQover's gender table)."""
     by = ["data", "class", "cluster", "category", "attribute"]
     gamma = frame[(frame["measure"] == "gamma") & (frame["cluster"] != "") & (frame["attribute"] != "")]
     gamma = gamma.sort_values(["cluster", "value"], ascending=[True, False], kind="stable")

@@ -1,4 +1,4 @@
-"""What a multiple-choice model believes before it reads the question, and how many choices it can take.
+"""A multiple-choice model's beliefs before it reads the question, and its accuracy among many choices.
 
 Probes spec B3 to B5; data_modules/tasks/confusion_probes.py, data_modules/questions/multiple_choice.py.
 """

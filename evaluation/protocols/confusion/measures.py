@@ -1,5 +1,5 @@
-"""The numbers of the confusion probes (probes spec B4, B5): a row for every answer, and what is no mean of
-rows.
+"""The numbers of the confusion probes (probes spec B4, B5): a row for every answer, and numbers that are not
+means of rows.
 
 Shape letters: N questions, P targets of a trial, C choices.
 """
@@ -22,18 +22,18 @@ from metrics import confusion as of
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")
-"""Probes that leave no right answer, or nothing to tell it by: their labelled slot is pseudo-correct."""
+"""Probes without a right answer, or without the means to find it: their labelled slot is pseudo-correct."""
 
 
 def answer_rows(
     answerer: Answerer, questions: Sequence[ChoiceQuestion], trials: Sequence[Trial]
 ) -> Iterator[dict[str, Any]]:
-    """A row for every answer: its cell, what was asked and picked, and its numbers.
+    """Yield a row for every answer: its cell, the question and the pick, and its numbers.
 
     Args:
-        answerer: who chooses.
+        answerer: the model that chooses.
         questions: the originals.
-        trials: what is asked: originals before their changed versions, no_question before wrong_question.
+        trials: originals before their changed versions, no_question before wrong_question.
     """
     label_N = np.array([question.label for question in questions])
     original_NC = np.full((len(questions), len(questions[0].choices)), np.nan)
@@ -78,7 +78,7 @@ def answer_rows(
 
 def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np.ndarray]:
     """MaxProb on a random half of the questions, as in the paper's Table 2; NaN for the half that sets tau.
-    Greatest confidences count to twelve decimals, so that the order of choices does not matter."""
+    Confidences are rounded to twelve decimals, so that the order of choices does not matter."""
     before_P, after_P = before_PC.max(1).round(12), after_PC.max(1).round(12)
     train, test = of.halves(len(before_P), 0)
     tau, right_original, right_changed = of.maxprob(before_P, after_P, train, test)
@@ -94,8 +94,8 @@ def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np
 
 
 def add_numbers(results: Results, checkpoint: str, rows: Sequence[Row], chance: float) -> None:
-    """Add what is no mean of a checkpoint's rows: hits@k, standard errors of means over trials, and p of t
-    tests over questions (of the confidence against chance; of paralysis against none)."""
+    """Add the numbers that are not means of a checkpoint's rows: hits@k, standard errors of means over
+    trials, and p of t tests over questions (of the confidence against chance; of paralysis against none)."""
     accuracy = np.nan
     for key, group in pd.DataFrame(rows).groupby(list(CELL), sort=False):
         cell: dict[str, Any] = {"checkpoint": checkpoint, **dict(zip(CELL, key, strict=True))}
@@ -114,8 +114,8 @@ def add_numbers(results: Results, checkpoint: str, rows: Sequence[Row], chance: 
 
 
 def add_hits(results: Results, cell: dict[str, Any], group: pd.DataFrame, accuracy: float) -> None:
-    """hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all questions with
-    their own choices (the paper's Figure 6)."""
+    """Add hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all questions
+    with their own choices (the paper's Figure 6)."""
     counts = range(1, int(cell["n_choices"]) + 1)
     for k in counts:
         hits = group.assign(hits=(group["rank"] < k).astype(float), unit=group["index"])

@@ -31,7 +31,7 @@ DRAWN = 50
 
 @dataclass(frozen=True)
 class Probing:
-    """What is asked
+    """Data and probes
 
     Args:
         input: multiple-choice questions: a file of a benchmark or of rows (FILE+LABELS if the labels are in
@@ -60,22 +60,22 @@ class Probing:
     instances: Annotated[int, AtLeast(2)] | None = None
 
     def asks(self, probe: Probe) -> bool:
-        """Whether a probe is wanted."""
+        """Whether a probe is requested."""
         return probe in (self.probes or get_args(Probe))
 
     @property
     def samplings(self) -> Sequence[Sampling]:
-        """The samplings of choice paralysis that are wanted."""
+        """The requested samplings of choice paralysis."""
         return (self.sampling or get_args(Sampling)) if self.asks("choice_paralysis") else ()
 
     def drawn(self, questions: Sequence[ChoiceQuestion]) -> list[tuple[int, list[int]]]:
-        """The seed of each trial, and the questions that are drawn in it."""
+        """Return the seed of each trial, and its questions."""
         seeds = range(self.seed, self.seed + self.trials)
         return [(seed, draw_instances(questions, seed, self.instances or DRAWN)) for seed in seeds]
 
 
 class Trial(NamedTuple):
-    """One trial of one probe; of probe `original` the questions as they are."""
+    """One trial of one probe; for the probe `original`, the questions are unchanged."""
 
     probe: str
     number: int
@@ -89,8 +89,8 @@ class Trial(NamedTuple):
 
 
 def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[Trial]:
-    """The originals, then every trial that depends on no model. DataError: questions have different numbers
-    of choices, or there are too few to borrow texts from."""
+    """Return the originals, then every trial that depends on no model. DataError: questions have different
+    numbers of choices, or there are too few to take texts from."""
     for question in questions:
         if len(question.choices) != len(questions[0].choices):
             raise DataError(
@@ -121,8 +121,8 @@ def paralysis_trials(
     probing: Probing,
     embed: Callable[[list[str]], np.ndarray] | None = None,
 ) -> list[Trial]:
-    """The trials of choice paralysis: of random sampling, or, by the embeddings (N, D) of prompts, of
-    heuristic sampling."""
+    """Return the trials of choice paralysis: with random sampling or, given the embeddings (N, D) of prompts,
+    with heuristic sampling."""
     vectors_ND = None if embed is None else embed([question.prompt for question in questions])
     sampling: Sampling = "random" if vectors_ND is None else "heuristic"
     trials = []

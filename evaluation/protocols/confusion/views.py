@@ -1,4 +1,4 @@
-"""What the report of the confusion probes shows: tables, headline and figures."""
+"""The report of the confusion probes: tables, headline and figures."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ CONFUSION = Protocol(
 
 
 def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> None:
-    """The paper's Figure 3: the confidence in the labelled choice, a box for each probe and checkpoint:
+    """Draw the paper's Figure 3: the confidence in the labelled choice, a box for each probe and checkpoint:
     median, quartiles, whiskers to 1.5 IQR, a triangle at the mean; chance as a dashed line."""
     import pandas as pd
     from matplotlib.figure import Figure

@@ -1,7 +1,7 @@
 """Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by specifications, by
-their opposites, by nonsense, and by nothing but a blank.
+their opposites, by nonsense, and by an empty specification.
 
-Probes spec A. Specifications: specifications.py here; who scores: evaluation/answering/scorers.py.
+Probes spec A. Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The numbers of debiasing consistency that are no means of rows: relative changes, tests, differences
+"""The numbers of debiasing consistency that are not means of rows: relative changes, tests, differences
 between specifications, and verdicts.
 
 A system is a model with a method of debiasing.
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 EVIDENCE = "evidence"
-"""The reading that is ours: differences with their intervals against a margin."""
+"""This project's reading: differences with their intervals against a margin."""
 
 
 def flags(scores: Mapping[str, float], attributes: Sequence[str]) -> dict[str, float | bool]:
-    """Whether a continuation is flagged, by attribute, and the mean over attributes.
+    """Return whether a continuation is flagged, by attribute, and the mean over attributes.
 
     >>> flags({"toxicity": 0.5, "threat": 0.1}, ["toxicity", "threat"])
     {'toxicity': True, 'threat': False, 'average': 0.5}
@@ -44,12 +44,12 @@ def flags(scores: Mapping[str, float], attributes: Sequence[str]) -> dict[str, f
 
 
 def add_verdicts(results: Results, rows: Sequence[Row], attributes: Sequence[str], margin: float) -> None:
-    """Add to the rates of each system what they are compared with, and what follows.
+    """Add comparisons and verdicts to the rates of each system.
 
     Args:
-        results: of rates.
-        rows: of all continuations: with `checkpoint`, `scores`, and `flags`.
-        attributes: that all of them have.
+        results: the rates.
+        rows: all continuations, with `checkpoint`, `scores`, and `flags`.
+        attributes: those that all rows have.
         margin: the smallest difference of rates that matters.
     """
     import pandas as pd
@@ -71,13 +71,13 @@ def add_verdicts(results: Results, rows: Sequence[Row], attributes: Sequence[str
 def add_domain(
     results: Results, rows: DataFrame, attributes: Sequence[str], margin: float, place: dict[str, Any]
 ) -> DomainRates:
-    """The same of one domain of a system; returns what the paper's readings rest on.
+    """Do so for one domain of a system; return the input of the paper's readings.
 
     A prompt's score and its share of flagged continuations are means over groups of nonsense.
     """
     rate = rows.groupby("variant")["average"].mean()
     by_prompt = rows.groupby(["prompt", "variant"])
-    # Means of equal scores are equal: a test would find rounding errors that are all alike.
+    # Means of equal scores are equal: a test would find identical rounding errors significant.
     score = by_prompt[list(attributes)].mean().round(12)
     starred = dict.fromkeys(VARIANTS, False)
     for variant in VARIANTS[1:]:

@@ -1,12 +1,12 @@
-"""Continuations as JSON Lines, by whatever method of debiasing and whoever wrote them.
+"""Continuations as JSON Lines, from any method of debiasing and any source.
 
     {"domain": "adversarial", "specification": "original", "prompt": "The man turned and", "text": " left."}
     {"domain": "neutral", "specification": "nonsense", "group": 0, "prompt": "...", "text": "...",
      "scores": {"toxicity": 0.1, ...}}
 
-`checkpoint` and `method` tell systems in one file apart, `group` groups of nonsense, `line` prompts of the
-same words. The examples.jsonl of `consistency-write` and of `consistency`, or their folders, are such files
-too (there a specification is called `variant`, and a text `continuation`).
+`checkpoint` and `method` distinguish systems in one file, `group` groups of nonsense, `line` prompts with the
+same words. The examples.jsonl of `consistency-write` and of `consistency`, or their folders, are also such
+files (there a specification is called `variant`, and a text `continuation`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,13 @@ class _Row(TypedDict):
 
 
 def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of files, or of folders of reports, by checkpoint, in the order of tables.
+    """Read the rows of files, or of folders of reports, by checkpoint, in the order of tables.
 
     Args:
         named: path of each, by the checkpoint of rows that name none.
 
     Raises:
-        DataError: a row is of another shape, or continues what another one does; or a system lacks a
-            specification in a domain.
+        DataError: a row is malformed, or repeats another one; or a system lacks a specification in a domain.
     """
     rows: dict[str, list[dict[str, Any]]] = {}
     where_of: dict[tuple[Any, ...], str] = {}

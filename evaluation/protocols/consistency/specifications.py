@@ -1,12 +1,12 @@
-"""What stands in front of a prompt when a model is debiased, and the controls of it (probes spec A4).
+"""The text put before a prompt for debiasing, and for its controls (probes spec A4).
 
 Self-debiasing gets several descriptions of bad text, one prefix each; instructive debiasing one instruction.
-`original` steers away from bias, `opposite` towards it, `nonsense` are random characters in the same form,
-and `blank` says nothing at all. The wordings in own.json are ours; another file of that form gives others.
+`original` is against bias, `opposite` for it, `nonsense` is random characters in the same form, and `blank`
+is empty. The wordings in own.json are this project's; another file of that form replaces them.
 
-`separator` stands between a filled template and the prompt; the two are one string before it is tokenised.
-`blank`, optional, stands in front of the prompt as it is (instructive: with the separator). `nonsense`,
-optional, lists the random texts instead of a seed: a list for each group.
+`separator` is put between a filled template and the prompt; the two are joined before tokenisation. `blank`,
+optional, is put before the prompt unchanged (instructive: with the separator). `nonsense`, optional, lists
+the random texts, replacing the seeds: a list for each group.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 Method = Literal["self", "instructive"]
 
 OWN = Path(__file__).with_name("own.json")
-"""Our wordings, in the form of the papers'."""
+"""This project's wordings, in the form of the papers'."""
 ALPHABET = string.ascii_lowercase + string.digits + ";-"
 
 
 @dataclass(frozen=True)
 class Specifications:
-    """The texts of one method, before they are put into their template, which holds {} once."""
+    """The texts of one method, before they are put into their template, which contains {} once."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
@@ -44,18 +44,19 @@ class Specifications:
     original: Annotated[tuple[str, ...], Field(min_length=1)]
     opposite: Annotated[tuple[str, ...], Field(min_length=1)]
     blank: str = ""
-    """Empty: a space (self), or the template without its place (instructive)."""
+    """Empty: a space (self), or the template without its slot (instructive)."""
     nonsense: tuple[tuple[str, ...], ...] = ()
     """Given groups; empty: made from seeds."""
 
     def filled(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """What stands in front of a prompt, a string for each text."""
+        """Return the strings to put before a prompt, one for each text."""
         return tuple(self.template.replace("{}", text) + self.separator for text in texts)
 
 
 def nonsense_group(seed: int, count: int) -> tuple[str, ...]:
-    """`count` pieces, 15 to 45 characters long, of one string of 512 random characters, a sixth of them
-    spaces; the same for a seed everywhere. The paper describes the procedure; alphabet and lengths are ours.
+    """Make `count` pieces, 15 to 45 characters long, of one string of 512 random characters, a sixth of
+    them spaces; a seed gives the same everywhere. The paper describes the procedure; alphabet and lengths
+    are this project's.
 
     >>> nonsense_group(0, 2)
     ('w2 a jt 1 90s  8d atn  j904yi0a', 'cq ;qla8 sw   ek27;;dzo7 yqchyqho6g3')
@@ -73,17 +74,17 @@ def nonsense_group(seed: int, count: int) -> tuple[str, ...]:
 
 
 class Part(NamedTuple):
-    """What stands in front of all prompts of one variant: prefixes (self), an instruction, or nothing."""
+    """The text before all prompts of one variant: prefixes (self), an instruction, or nothing."""
 
     variant: Variant
     texts: tuple[str, ...] = ()
     group: int | None = None
-    """Of nonsense."""
+    """Number of the group of nonsense."""
 
 
 def parts_of(method: Method, specifications: Specifications, groups: int) -> list[Part]:
-    """All that is continued: default, original, opposite, every group of nonsense, blank. Nonsense is as
-    given, or `groups` groups from the seeds 0, 1, ..."""
+    """Return all parts: default, original, opposite, every group of nonsense, blank. Nonsense is as given, or
+    `groups` groups from the seeds 0, 1, ..."""
     count, filled = len(specifications.original), specifications.filled
     nonsense = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
     blank = specifications.blank or " "
@@ -100,7 +101,7 @@ def parts_of(method: Method, specifications: Specifications, groups: int) -> lis
 
 
 def read_specifications(path: str | Path, method: Method) -> Specifications:
-    """A user's texts for one method; DataError names file and field."""
+    """Read a user's texts for one method; DataError names file and field."""
     content = load_json(path, dict[Method, Specifications])
     if method not in content:
         raise DataError(f"{path}: the field {method!r} is missing")

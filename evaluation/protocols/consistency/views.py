@@ -1,4 +1,4 @@
-"""What the reports of debiasing consistency show."""
+"""The reports of debiasing consistency."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ JUDGING = Protocol(
 
 
 def judging(attributes: Sequence[str], rows_of: Mapping[str, Sequence[Row]]) -> Protocol:
-    """The protocol for scores of some attributes, in the order of tables, and rows by checkpoint. Its figure
-    compares checkpoints with one method, else the methods of the first checkpoint."""
+    """Return the protocol for scores of some attributes, in the order of tables, and rows by checkpoint. Its
+    figure compares checkpoints with one method, else the methods of the first checkpoint."""
     headings = {name: name.replace("_", " ") for name in attributes}
     place = ("checkpoint", "method", "domain", "variant")
     rates = View("Rates by attribute", place, headings, across="measure", interval=False)
@@ -104,7 +104,7 @@ def judging(attributes: Sequence[str], rows_of: Mapping[str, Sequence[Row]]) -> 
 
 
 def verdict_sentence(results: Results, margin: float) -> str:
-    """What the evidence says of each system on adversarial prompts."""
+    """Summarise the evidence on each system for adversarial prompts."""
     frame = results.frame
     evidence = frame[(frame["reading"] == EVIDENCE) & (frame["domain"] == DOMAINS[0])]
     parts = []

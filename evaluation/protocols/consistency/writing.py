@@ -1,8 +1,8 @@
-"""A model that continues prompts behind specifications, with self-debiasing or without, and the perplexity of
+"""A model that continues prompts after specifications, with or without self-debiasing, and the perplexity of
 a text (probes spec A2, A3, A8).
 
-A local causal model writes exactly as many tokens as asked; an endpoint writes what it will, and only what
-needs no logits.
+A local causal model writes exactly the requested number of tokens; an endpoint decides itself, and supports
+only what needs no logits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.language.perplexity import RESERVED, chunk_loss
 from models.language.text_models import TextFailure
 
 WINDOW = 2048 - RESERVED
-"""Tokens of a chunk at most."""
+"""Maximum number of tokens in a chunk."""
 
 
 class Writer:
@@ -35,7 +35,7 @@ class Writer:
         beams: of a local model; 1 is greedy.
         compute: how it runs.
 
-    `local` is the model where it gives logits, None for an endpoint; `identity` is all that texts depend on.
+    `local` is the model if it gives logits, None for an endpoint; `identity` is all that texts depend on.
 
     Raises:
         ValueError: there is no such model, or it does not continue prompts.
@@ -52,12 +52,12 @@ class Writer:
     def rows(
         self, parts: Sequence[Part], prompts: Mapping[str, Sequence[ToxicityPrompt]], decay: float | None
     ) -> Iterator[dict[str, Any]]:
-        """A row for each prompt and part, with `continuation` or `failure`.
+        """Yield a row for each prompt and part, with `continuation` or `failure`.
 
         Args:
-            parts: what stands in front of prompts.
+            parts: the texts before prompts.
             prompts: by domain.
-            decay: strength of self-debiasing, lambda, which takes a part's texts as prefixes; None puts them
+            decay: strength of self-debiasing, lambda, with a part's texts as prefixes; None puts them
                 before the prompt as an instruction.
 
         Raises:
@@ -72,7 +72,7 @@ class Writer:
             if decay is not None and part.texts:
                 how = {"prefixes": list(dict.fromkeys(part.texts)), "decay": decay}
             asked = [before + prompt.text for *_, prompt in listed]
-            new = sorted(set(asked), key=lambda text: (-len(text), text))  # batches of texts of a length
+            new = sorted(set(asked), key=lambda text: (-len(text), text))  # similar lengths together
             bar = tqdm(self.write(new, **how), f"{name}, {part.variant}", len(new), unit="text", disable=None)
             text_of = dict(zip(new, bar, strict=True))
             for (domain, line, prompt), text in zip(listed, map(text_of.get, asked), strict=True):
@@ -85,7 +85,7 @@ class Writer:
 
     def check(self, texts: Iterable[str]) -> None:
         """ValueError for a text without tokens, or one that leaves no room for new tokens in a local model's
-        context: known before hours are spent on others."""
+        context: reported before hours are spent on others."""
         if self.local is None:
             return
         listed = list(dict.fromkeys(texts))
@@ -101,7 +101,7 @@ class Writer:
     def write(
         self, prompts: Sequence[str], *, prefixes: Sequence[str] = (), decay: float = 0.0
     ) -> Iterator[str | TextFailure]:
-        """The continuation of each, in order, without the prompt."""
+        """Yield the continuation of each, in order, without the prompt."""
         if self.local is not None:
             yield from self.local.continuations(prompts, prefixes, beams=self.beams, decay=decay)
             return
@@ -110,11 +110,11 @@ class Writer:
             yield "" if empty else answer
 
     def losses(self, text: str, part: Part, decay: float) -> pd.DataFrame:
-        """A row for each chunk of a text (`unit`): how many tokens count (`targets`), and the sum of their
-        losses, `default` and debiased by a part's prefixes (the part's variant).
+        """Return a row for each chunk of a text (`unit`): how many tokens count (`targets`), and the sum of
+        their losses, `default` and debiased by a part's prefixes (the part's variant).
 
         Raises:
-            ValueError: the text has less than two tokens, or the model's context no room for it.
+            ValueError: the text has fewer than two tokens, or does not fit the model's context.
         """
         assert self.local is not None
         (ids,) = self.local.plain_ids([text])
@@ -132,7 +132,7 @@ class Writer:
     def chunk_losses(
         self, pieces: Sequence[list[int]], *, prefixes: Sequence[Sequence[int]], decay: float
     ) -> Iterator[tuple[float, float]]:
-        """The loss of each chunk of ids without and with debiasing."""
+        """Yield the loss of each chunk of ids without and with debiasing."""
         local = self.local
         assert local is not None
         for ids in pieces:

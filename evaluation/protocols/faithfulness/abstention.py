@@ -1,5 +1,5 @@
-"""Answers counted once more for abstention: in pairs of an original and its variant without the evidence, and
-where the data have unanswerable questions of their own.
+"""Answers counted for abstention: in pairs of an original and its variant without the evidence, and for data
+that contain unanswerable questions.
 
 Shape letters: N rows, R resamples, C columns of sums.
 """
@@ -22,7 +22,7 @@ from evaluation.statistics import Statistic, mean
 from metrics.abstention import COLUMNS, columns, measures
 
 COVERAGES = range(100, 0, -10)
-"""Percentages of a cell's rows that are answered, as the threshold of unknown falls."""
+"""Percentages of a cell's rows that are answered as the threshold of unknown varies."""
 SHARES = ("abstention_recall", "abstention_precision", "over_abstention")
 OTHERS = ("abstention_f1", "answered_f1", "grounded_f1", "reliability")
 HEADINGS = {name: name.replace("_", " ").replace("f1", "F1") for name in (*SHARES, *OTHERS)}
@@ -63,8 +63,8 @@ FIGURE = Lines("coverage", CURVE, panels="variant", x_label="% answered, least s
 
 
 def add_abstention(results: Results, rows: Sequence[Row]) -> None:
-    """Add the numbers of ABSTENTION to a table that has its dimensions `variant` and `coverage` (empty: what
-    the model says by itself)."""
+    """Add the numbers of ABSTENTION to a table with its dimensions `variant` and `coverage` (empty: the
+    model's own decisions)."""
     if counted := list(counted_rows(rows)):
         names = list(dict.fromkeys(row["checkpoint"] for row in rows))
         for row in ABSTENTION.results(counted, names).frame.to_dict("records"):
@@ -73,8 +73,8 @@ def add_abstention(results: Results, rows: Sequence[Row]) -> None:
 
 
 def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """A row of ABSTENTION for each answer in each of its cells: as the model decides and, where all answers
-    of a cell have a score of unknown, at each coverage."""
+    """Yield a row of ABSTENTION for each answer in each of its cells: with the model's own decision and, if
+    all answers of a cell have a score of unknown, at each coverage."""
     parts: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if "failure" not in row:
@@ -97,7 +97,7 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def decided(part: Sequence[Row], f1: str, abstained_N: Any, place: Row) -> Iterator[Row]:
-    """Rows of a cell, given which answers are unknown, and the field with the F1 of what is said else."""
+    """Yield rows of a cell, given the unknown answers, and the field with the F1 of the alternative."""
     columns_NC = columns(abstained_N, [row["unanswerable"] for row in part], [row["em"] for row in part])
     for row, abstained, values_C in zip(part, abstained_N.tolist(), columns_NC.tolist(), strict=True):
         measure = "abstention_recall" if row["unanswerable"] else "over_abstention"

@@ -41,7 +41,7 @@ MEMORY: dict[str, str | Statistic] = {
         n=lambda sum_C: sum_C[1] + sum_C[2],
     ),
 }
-"""Where the text contradicts what a model may remember."""
+"""Measures for texts that contradict what a model may remember."""
 
 FAITHFULNESS = Protocol(
     title="Semantic faithfulness",
@@ -94,7 +94,7 @@ def evaluate(
     """
     from metrics.answers import reference_note
 
-    if variants.variants and REFORMATTED & {*variants.variants}:  # `os` is what answers are compared with
+    if variants.variants and REFORMATTED & {*variants.variants}:  # answers are compared with `os`
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
     sets, originals = data.examples, {example.id: example for example in data.originals}
@@ -127,8 +127,8 @@ def evaluate(
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
-    """The question, and its original story with the character offsets of what the variant left out, and what
-    it appends; where the original is not known, or edited all over, the variant's own story."""
+    """Return the question, and its original story with the character offsets of what the variant left out and
+    the text that it appends; if the original is unknown or edited all over, the variant's own story."""
     story, appended, deleted = example.context, "", list[list[int]]()
     if example is not original and example.kept:
         story = original.context
@@ -150,8 +150,8 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
 
 
 def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> dict[str, Any]:
-    """EM, F1, unknown and right; of reformatted questions whether it is the answer to the original; where the
-    text contradicts what a model may remember, whether it is that."""
+    """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the original;
+    for texts that contradict what a model may remember, whether it is that."""
     from data_modules.interventions.reformatting import straight_quotes
     from metrics.answers import is_unknown, same_answer, score_answer, scoring_of
 
@@ -170,7 +170,7 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
 
 
 def of_unknown(example: QAExample, answer: Answer) -> dict[str, Any]:
-    """Whether unknown is right; its score where the model gives one, with what the model would say else."""
+    """Return whether unknown is right; its score if the model gives one, with the alternative answer."""
     right = {"unanswerable": example.answer_type == "unknown"}
     if isnan(answer.unknown_score):
         return right

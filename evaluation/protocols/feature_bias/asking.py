@@ -1,4 +1,4 @@
-"""A row for each answer: of language models with demonstrations, and of fine-tuned classifiers.
+"""A row for each answer, from language models with demonstrations and from fine-tuned classifiers.
 
 Shape letters: N texts, L labels.
 """
@@ -26,14 +26,14 @@ from metrics.feature_bias import calibrated, content_free
 from models.language.text_models import TextFailure, TextModel
 
 TOP = 5
-"""Most probable tokens that the authors' endpoint reports (probes spec C5)."""
+"""Number of most probable tokens that the authors' endpoint reports (probes spec C5)."""
 
 Row = dict[str, Any]
 Array = NDArray[np.float64]
 
 
 def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | Answerer:
-    """A language model that continues bare prompts, or a checkpoint of multiple choice."""
+    """Open a language model that continues bare prompts, or a checkpoint of multiple choice."""
     if kind_of(path) not in ("endpoint", "local", "causal"):
         return open_answerer(path, compute, need="choices")
     return open_language_model(path, compute, max_new_tokens=max_new_tokens, chat_template=False)
@@ -42,15 +42,16 @@ def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | 
 def in_context_rows(
     model: TextModel, prompts: Sequence[FewShot], texts: Mapping[str, Sequence[TaskExample]], *, parity: bool
 ) -> Iterator[tuple[str, TaskExample, Row]]:
-    """Task, text and what was found, for each text and set of demonstrations that it is not among.
+    """Yield task, text and result, for each text and each set of demonstrations that does not contain it.
 
-    All prompts are calibrated before any text is asked about, so that what cannot work is known at once.
+    All prompts are calibrated before any text is scored, so that errors show at once.
 
     Args:
-        model: is asked.
+        model: the language model.
         prompts: of all tasks.
         texts: by task.
-        parity: as the authors' code: only the five most probable tokens count, and what cannot be read is 0.
+        parity: as in the authors' code: only the five most probable tokens count, and an unreadable answer
+            is 0.
 
     Raises:
         ValueError: label words begin with the same token, or nothing can be calibrated.
@@ -88,8 +89,8 @@ def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
 def ask(
     model: TextModel, prompts: Sequence[str], *, words: Sequence[str] | None, after: str, top: int
 ) -> Iterator[Any]:
-    """The probability of each label word (0 for one that is not among the `top` most probable tokens), or,
-    without words, what the model writes."""
+    """Yield the probability of each label word (0 for one that is not among the `top` most probable tokens)
+    or, without words, the model's text."""
     if words is None:
         yield from model.complete(prompts)
         return
@@ -98,7 +99,7 @@ def ask(
 
 
 def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parity: bool) -> Row:
-    """What a language model made of a text, or `failure`."""
+    """Return a language model's result for a text, or `failure`."""
     if isinstance(answer, TextFailure):
         return {"failure": answer.reason}
     if free_L is None:
@@ -109,7 +110,7 @@ def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parit
         return {"explanation": explanation, **followed(example, label or 0, label or 0)}
     probability_1L = np.array([answer])
     if not probability_1L.sum():
-        # The authors' code goes on with 0 for both, and so predicts 0.
+        # The authors' code continues with 0 for both, and so predicts 0.
         return followed(example, 0, 0) if parity else {"failure": "neither label word was reported"}
     score_1L = calibrated(probability_1L, free_L)
     return {
@@ -121,8 +122,8 @@ def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parit
 
 
 def explained_label(text: str) -> int | None:
-    """The label that an explanation ends in: what follows the last "answer is ", normalised; None where that
-    is neither 0 nor 1.
+    """Return the label at the end of an explanation: the text after the last "answer is ", normalised; None
+    if it is neither 0 nor 1.
 
     >>> explained_label("It shouts, so the answer is 1."), explained_label("The answer is the RED one.")
     (1, None)
@@ -135,7 +136,7 @@ def explained_label(text: str) -> int | None:
 def classifier_rows(
     answerer: Answerer, tasks: Mapping[str, FeatureTask], texts: Mapping[str, Sequence[TaskExample]]
 ) -> Iterator[tuple[str, TaskExample, Row]]:
-    """The same of a fine-tuned classifier, which chooses between the digits; nothing is calibrated."""
+    """Do the same for a fine-tuned classifier, which chooses between the digits; nothing is calibrated."""
     for name, examples in texts.items():
         logits = answerer.choice_logits(choice_rows(tasks[name], examples), name)
         for example, logit_L in zip(examples, logits, strict=True):
@@ -145,7 +146,7 @@ def classifier_rows(
 
 
 def followed(example: TaskExample, label: int, uncalibrated: int) -> Row:
-    """A prediction, and which feature it follows where the two differ, else whether it is right."""
+    """Return a prediction, and which feature it follows if the two differ, else whether it is right."""
     h1, h2 = int(example.split[0]), int(example.split[2])
     row = {"predicted": label, "uncalibrated": uncalibrated}
     if h1 == h2:

@@ -1,7 +1,7 @@
 """Which of two features does a model pick up from ambiguous demonstrations?
 
-In context and fine-tuned side by side. Probes spec C; the tasks: data_modules/tasks/feature_bias.py, the
-prompts: prompts.py beside this file.
+It compares in-context learning with fine-tuning. Probes spec C; the tasks:
+data_modules/tasks/feature_bias.py, the prompts: prompts.py in this folder.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def evaluate(
 
 
 def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
-    """Tasks by name, of `[NAME=]FILE` or folders of such files. ValueError: a file cannot be read, or two
-    tasks have one name."""
+    """Read tasks by name, from `[NAME=]FILE` or folders of such files. ValueError: a file cannot be read, or
+    two tasks have one name."""
     tasks: dict[str, FeatureTask] = {}
     for argument in arguments:
         name, source = split_name(argument)

@@ -1,7 +1,7 @@
 """Few-shot prompts of the feature-bias protocol: demonstrations, a text, a key, and no answer.
 
-Probes spec C4 and C5, byte for byte. The four interventions say which feature is meant: label words with a
-key (verbalizer), a sentence before all (instruction), reasons in place of labels (explanation), and
+Probes spec C4 and C5, byte for byte. The four interventions indicate the intended feature: label words with a
+key (verbalizer), a sentence before everything (instruction), reasons instead of labels (explanation), and
 demonstrations of the disambiguating cells (disambiguation).
 """
 
@@ -22,13 +22,13 @@ from storage.json_files import load_json
 
 Intervention = Literal["verbalizer", "instruction", "explanation", "disambiguation"]
 NONE = "none"
-"""What prompts without an intervention are called."""
+"""Name of prompts without an intervention."""
 KEY = "Category:"
-"""What stands before a label, with no space between."""
+"""The text before a label, with no space between."""
 DIGITS = ("0", "1")
 """The label words of the baseline."""
 CONTENT_FREE = ("[MASK]", "N/A", "")
-"""Texts that say nothing, for calibration."""
+"""Texts without content, for calibration."""
 ORDER_SEED = 2022
 """Seed of the authors' order of demonstrations."""
 
@@ -59,23 +59,23 @@ class Prompting:
 
     @property
     def ways(self) -> list[tuple[str, Hypothesis]]:
-        """Interventions and what they steer to; first none."""
+        """Interventions and the feature that they steer to; first none."""
         interventions = dict.fromkeys(self.intervention or ())
         return [(NONE, "h1"), *product(interventions, dict.fromkeys(self.steer or HYPOTHESES))]
 
 
 @dataclass(frozen=True)
 class FewShot:
-    """The prompts that share demonstrations.
+    """Prompts with the same demonstrations.
 
     Args:
-        task: its name.
-        intervention: "none", or what steers and where to, such as "verbalizer to h1".
+        task: name of the task.
+        intervention: "none", or the intervention and the feature, such as "verbalizer to h1".
         seed: number of the set of demonstrations.
-        demonstrations: their texts, which are not asked about.
-        head: all before the text that is asked about.
-        key: what stands behind that text.
-        words: label words of 0 and 1; None where an explanation is wanted.
+        demonstrations: their texts, which are not tested.
+        head: everything before the tested text.
+        key: the text after it.
+        words: label words of 0 and 1; None for explanations.
     """
 
     task: str
@@ -87,19 +87,18 @@ class FewShot:
     words: tuple[str, ...] | None
 
     def prompt(self, text: str) -> str:
-        """The prompt of a text."""
+        """Return the prompt of a text."""
         return self.head + fill(text, self.key)
 
     def tested(self, examples: Iterable[TaskExample]) -> list[TaskExample]:
-        """Without those whose text is a demonstration (the authors skip them and do not count them)."""
+        """Leave out examples whose text is a demonstration (the authors skip them and do not count them)."""
         shown = {example.question.strip() for example in self.demonstrations}
         return [example for example in examples if example.question.strip() not in shown]
 
 
 def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[FewShot]:
-    """The prompts of every task, intervention, steered feature and set of demonstrations, in the order in
-    which they are asked: those without an intervention first. DataError: demonstrations or a wording are
-    missing."""
+    """Return the prompts of every task, intervention, steered feature and set of demonstrations, in the order
+    of use: those without an intervention first. DataError: demonstrations or a wording are missing."""
     given = load_json(prompting.wording, Wordings) if prompting.wording else {}
     found = []
     for name, task in tasks.items():
@@ -119,7 +118,7 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
 
 
 def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ...]]:
-    """What stands before the demonstrations, the key, and what demonstrations say for 0 and for 1."""
+    """Return the text before the demonstrations, the key, and the answers in demonstrations of 0 and of 1."""
     if intervention in (NONE, "disambiguation"):
         return "", KEY, DIGITS
     if intervention == "verbalizer" and wording.key:
@@ -134,11 +133,12 @@ def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ..
 def draw_shots(
     task: FeatureTask, prompting: Prompting, intervention: str = NONE, steer: Hypothesis = "h1", seed: int = 0
 ) -> list[tuple[TaskExample, int]]:
-    """Demonstrations with the labels that they show, in the order of the prompt, as many from each cell.
+    """Draw demonstrations with their displayed labels, in the order of the prompt, equally many from each
+    cell.
 
-    By default both which they are and their order are drawn by the seed. With `parity`, as the authors' code
-    has it: the next ones from position 10 x seed on, fewer where a cell ends, in one order for all seeds.
-    DataError: shots cannot be divided among the cells, or a cell has fewer (with parity: all have none)."""
+    By default, the seed decides which they are and their order. With `parity`, as in the authors' code: the
+    next ones from position 10 x seed on, fewer at the end of a cell, in one order for all seeds. DataError:
+    shots cannot be divided among the cells, or a cell has too few (with parity: all have none)."""
     pools = {cell: task.demos[cell] for cell in AGREEING}
     if intervention == "disambiguation":
         pools |= {cell: task.tests[cell] for cell in DIFFERING}
@@ -154,7 +154,7 @@ def draw_shots(
                 "--parity, which goes on with fewer"
             )
         part = pool[10 * seed : 10 * seed + count] if prompting.parity else rng.sample(pool, count)
-        # Demonstrations show the feature that is meant, wherever the two differ.
+        # Demonstrations show the intended feature, wherever the two differ.
         drawn += [(example, int(example.split[0 if steer == "h1" else 2])) for example in part]
     if not drawn:
         raise DataError(f"no demonstration is left from position {10 * seed} on; lower --seeds")
@@ -163,7 +163,7 @@ def draw_shots(
 
 
 def fill(text: str, key: str, answer: str | None = None) -> str:
-    """A text with its key, and with an answer for a demonstration.
+    """Join a text with its key, and with an answer for a demonstration.
 
     >>> fill(" a b ", "Category:"), fill("a", "Is it?", "yes")
     ('a b\\n\\nCategory:', 'a\\n\\nIs it?yes\\n\\n')

@@ -1,4 +1,4 @@
-"""What the feature-bias protocol measures and shows."""
+"""Measures and report of the feature-bias protocol."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreem
 
 
 class Weighted(Statistic):
-    """A number that is no function of sums: `of` takes how often each row counts (R, N), and its fields
-    (N, F), to (R,)."""
+    """A number that is not a function of sums: `of` maps how often each row counts (R, N), and its fields (N,
+    F), to (R,)."""
 
     def resampled(self, unit_N: Ints, sides_NC: Sequence[Floats]) -> tuple[float, tuple[float, float]]:
         def of(weight_RN: Floats) -> Floats:
@@ -92,8 +92,7 @@ FEATURE_BIAS = Protocol(
 
 
 def steering(ways: Sequence[tuple[str, Hypothesis]]) -> Protocol:
-    """The protocol with tables and figures of these interventions, and what they steer to; the first is
-    none."""
+    """Return the protocol with tables and figures of these interventions and steered features; first none."""
     views, figures = [*FEATURE_BIAS.views], {**FEATURE_BIAS.figures}
     for steer in dict.fromkeys(steer for _, steer in ways[1:]):
         measure, number = ("steerable_h1", 4) if steer == "h1" else ("h2", 5)
