@@ -40,7 +40,7 @@ class Protocol(Layout):
         compared: dimensions other than the checkpoint whose values are compared with the first one.
         item: the fields that identify a question, equal for all that is compared (default: the unit and the
             dimensions that are not compared). Of several rows with the same question, the n-th is compared
-                with the n-th.
+            with the n-th.
         failures: a plural noun for unanswered rows; empty if rows cannot fail.
     """
 

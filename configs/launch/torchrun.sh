@@ -1,19 +1,19 @@
 #!/bin/bash
-# A run on several machines without a scheduler: start this same command on each of them.
+# A run on several machines without a scheduler: start the same command on each of them.
 #
 #     HEAD=node-1 NODES=2 configs/launch/torchrun.sh -c configs/experiments/squad.yaml \
 #         -c configs/backbones/roberta_large.yaml --run.version=mine --data.train_qa=train.json
 #
-# HEAD: the machine where all meet, by a name that the others reach. NODES: how many there are. GPUS: of each, all
-# by default. The checkout, and the folder of runs, lie in the same place everywhere. When a process dies, all
-# start again, three times at most, and go on from checkpoints/last.ckpt; so does the same command later.
+# HEAD: the host name of the first machine. NODES: the number of machines. GPUS: GPUs per machine, all by default. The
+# checkout and the folder of runs must have the same path on all machines. If a process dies, all restart, three
+# times at most, and resume from checkpoints/last.ckpt; so does the same command later.
 set -euo pipefail
 
 HEAD="${HEAD:?the machine where all processes meet}"
 NODES="${NODES:-1}"
 GPUS="${GPUS:-$(nvidia-smi --list-gpus | wc -l)}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"
-# A new meeting point for every restart: the old one still holds the addresses of processes that died.
+# A new rendezvous id for every restart: the old one still has the addresses of processes that died.
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 
 exec torchrun \
