@@ -84,12 +84,12 @@ class Layout:
         return Evaluation(self.title, results, views, about, said, self.notes, figures, rows, self.console)
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
-        """The headline: its first six clauses, followed by what would be good."""
+        """The headline: its first six clauses, followed by the aim."""
         about = results, names, self.cells[0]
         found = (said.clauses(*about, percent=said.measure in shares) for said in self.headline)
         clauses = "; ".join(islice(chain.from_iterable(found), 6))
         who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
-        good = f" Good: {self.good}." if self.good else ""
+        good = f" Aim: {self.good}." if self.good else ""
         return f"{who}: {clauses}.{good}" if clauses else ""
 
     def place(self, frame: DataFrame, shown: Sequence[str]) -> dict[str, Any]:

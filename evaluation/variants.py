@@ -22,17 +22,22 @@ class VariantOptions:
         data: questions in the format of SQuAD, CoQA or HotpotQA (a file, a folder, hub:NAME:SPLIT),
             stories:conversation_dev, or rows written by `interventune data perturb`. Several files of one
             data set are read together.
-        variants: versions of each story (default: os ts ts_r; for HotpotQA os os_r; for rows those in the
-            file). os: the original; ts, ts_r: cut after, before the rationale, the sentence that justifies
-            the answer; os_r: without the rationale; _aug: the answer in a sentence instead of a bare phrase;
-            reworded, quoted, spaced: same meaning; swap: another answer; misplaced: another paragraph;
-            near_miss: a changed question.
+        variants: versions of each story (default: os ts ts_r; for HotpotQA os os_r; for a file that has
+            several, those). os: the original; ts, ts_r: cut after, before the rationale, the sentence
+            that justifies the answer; os_r: without the rationale; _aug: the answer in a sentence instead
+            of a bare phrase; reworded, quoted, spaced: same meaning; swap: another answer; misplaced:
+            another paragraph; near_miss: a changed question.
         limit: use only the first N questions and their variants; 0: all.
     """
 
     data: list[Annotated[str, "SOURCE"]]
     variants: list[Variant] | None = None
     limit: Annotated[int, AtLeast(0)] = 0
+
+    @property
+    def name(self) -> str:
+        """The names of the sources, without folders."""
+        return ", ".join(source.rpartition("/")[2] for source in self.data)
 
 
 @dataclass(frozen=True)

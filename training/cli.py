@@ -148,9 +148,10 @@ class InterventuneCLI(LightningCLI):
     def after_fit(self) -> None:
         """Report the run's folder, and the metric that best.ckpt was chosen by."""
         if folder := self._written():
-            monitor, found = self.config[self.command].checkpoint.monitor, self.trainer.callback_metrics
-            chosen = f", {monitor} {float(found[monitor]):.4g}" if monitor in found else ""
-            print(f"run: {folder}, {self.trainer.global_step} steps{chosen} (all: metrics.json)", flush=True)
+            monitor = self.config[self.command].checkpoint.monitor
+            score = getattr(self.trainer.checkpoint_callback, "best_model_score", None)
+            chosen = f"; best.ckpt: {monitor} {float(score):.4g}" if monitor and score is not None else ""
+            print(f"run: {folder}, {self.trainer.global_step} steps{chosen}", flush=True)
 
     def after_validate(self) -> None:
         if folder := self._written():

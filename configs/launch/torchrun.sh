@@ -13,7 +13,7 @@ HEAD="${HEAD:?the machine where all processes meet}"
 NODES="${NODES:-1}"
 GPUS="${GPUS:-$(nvidia-smi --list-gpus | wc -l)}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"
-# A new rendezvous id for every restart: the old one still has the addresses of processes that died.
+# A new TCP store for every restart: the old one still has the addresses of processes that died.
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 
 exec torchrun \

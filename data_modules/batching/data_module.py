@@ -133,7 +133,7 @@ class TextDataModule(pl.LightningDataModule):
         share = np.mean(ids_N == self.tokenizer.unk_token_id)
         if share > 0.1 and not self.warned:
             self.warned = True
-            words = "%s: %.0f %% of its tokens are unknown to the tokenizer; choose another backbone"
+            words = "warning: %s: %.0f %% of its tokens are unknown to the tokenizer; choose another backbone"
             logging.getLogger(__name__).warning(words, source, 100 * share)
 
     def setup(self, stage: str) -> None:

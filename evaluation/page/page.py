@@ -13,7 +13,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,8 +113,12 @@ def report_section(label: str, folder: Path) -> Section:
         raise DataError(f"{links[0]}: a link; copy the file itself into the folder of the report")
     content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
-    lines = json_lines(folder / "examples.jsonl")
-    examples = pd.DataFrame([row for _, row in islice(lines, EXAMPLES)], dtype=object)
+    of_question = dict[str, list[Any]]()  # so that variants and checkpoints are next to each other
+    for _, row in json_lines(folder / "examples.jsonl"):
+        if (key := str(row.get("id"))) in of_question or len(of_question) < EXAMPLES:
+            of_question[key] = [*of_question.get(key, ()), row][:EXAMPLES]
+    rows = islice(chain.from_iterable(of_question.values()), EXAMPLES)
+    examples = pd.DataFrame(list(rows), dtype=object)
     return Section(
         label,
         kind=str(content["about"].get("protocol", "")),
@@ -150,7 +154,7 @@ def run_section(label: str, folder: Path) -> Section:
     watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
     said += [f"{name} {number(metrics[name])}" for name in watched if metrics.get(name) is not None]
     numbers, body = table.assign(cell="", checkpoint=""), table_html(table)
-    return Section(label, "training", numbers, body, texts, ", ".join(said))
+    return Section(label, "training", numbers, body, texts, f"last step: {', '.join(said)}")
 
 
 READERS = {"report.json": report_section, "environment.json": run_section}

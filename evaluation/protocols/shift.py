@@ -136,7 +136,7 @@ def evaluate(
     measurement = Measurement(list(named), stories, every_layer=layers == "all")
     protocol = replace(
         SHIFT,
-        title=f"Embedding shift on {stories.dataset or 'this data'}",
+        title=f"Embedding shift on {variants.name}",
         figures={**SHIFT.figures, "histograms.png": partial(draw_histograms, measurement.last_distances)},
     )
     evaluation = protocol.run(measurement.rows, named, compute, need="states", more=measurement.add_cka)

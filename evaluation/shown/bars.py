@@ -58,7 +58,7 @@ class Bars:
     def caption(self) -> str:
         """Describe the picture in words."""
         shown, by = filter(None, self.measures.values()), filter(None, (self.x, self.panels))
-        return f"{', '.join(shown) or self.label} by {' and '.join(by)}".replace("_", " ")
+        return f"{', '.join(shown) or self.label} by {' and '.join(by)}"
 
     def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""

@@ -9,6 +9,7 @@ the leading dimensions, ending in n. Cells show the value with its interval.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -143,11 +144,12 @@ def markdown_table(table: Table) -> str:
 
 
 def print_table(table: Table) -> None:
-    """Print the table on standard output, 80 columns wide if it is not a terminal."""
+    """Print the table on standard output, at its natural width if it is not a terminal."""
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    width = None if sys.stdout.isatty() else 240
+    console = Console(highlight=False, markup=False, emoji=False, width=width)
     grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="italic")
     for i, name in enumerate(table.header):
         grid.add_column(name, justify="left" if i < table.lead else "right", overflow="fold")

@@ -14,7 +14,7 @@ def test_what_max_steps_ends_is_validated_each_time(
     fit = commands.of("fit", "squad", "bert", "--ckpt_path=auto", "--data.qa_batch_size=4")
     home = commands.root / "squad" / "version_0"
     train([*fit, "--trainer.max_steps=3"])
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"run: {home}, 3 steps, val/qa/f1 ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"run: {home}, 3 steps; best.ckpt: val/qa/f1 ")
     train([*fit, "--trainer.max_steps=6", "--trainer.max_epochs=2"])
     assert [step for step, _ in curves(home, "val/qa/f1")] == [2, 5]
     assert metrics_of(home)["step"] == 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import isnan
@@ -22,14 +22,15 @@ from evaluation.statistics import Statistic
 from evaluation.variants import VariantOptions, read_stories
 from storage.command_line import Named
 
-NOTE = (
-    "Answers are compared with the human answers to the original story (`os`), in `swap` with the new "
-    "answer. In `ts_r`, `os_r` and `_aug` the evidence is deleted, `misplaced` is another paragraph, "
-    "`near_miss` a changed question. There a faithful model says unknown (unk%), and EM and F1 count *old "
-    "answers*, which nothing in the text supports. `reworded`, `quoted` and `spaced` keep the meaning; "
-    "*same answer* is the share of answers equal to those to the original. Where the text contradicts what "
-    "a model may remember (`swap`, CoConflictQA), it *follows the text* (EM) or *remembers*."
-)
+NOTES: dict[frozenset[str], str] = {
+    frozenset({"os"}): "Answers are compared with the human answers to the original story (`os`).",
+    DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and F1 count *old "
+    "answers*, which nothing in the text supports.",
+    frozenset({"swap"}): "In `swap` the text contradicts what a model may remember: it *follows the text* or "
+    "*remembers*.",
+    REFORMATTED: "{} keep the meaning; *same answer* is the share of answers equal to those to the original.",
+}
+"""What readers must know about variants."""
 BOTH = ("em", "remembers")
 MEMORY: dict[str, str | Statistic] = {
     "follows": Statistic("follows the text", BOTH, share=True),
@@ -57,7 +58,7 @@ FAITHFULNESS = Protocol(
     ],
     figures={
         "faithfulness.png": Bars(
-            "variant", {"em": "EM (in ts_r, os_r and _aug: old answers)", "unknown": "says unknown"}
+            "variant", {"em": "EM (old answers where the evidence is missing)", "unknown": "says unknown"}
         ),
         "coverage.png": abstention.FIGURE,
     },
@@ -118,12 +119,18 @@ def evaluate(
     note = reference_note((data.dataset, len(e.gold)) for examples in sets.values() for e in examples)
     protocol = replace(
         FAITHFULNESS,
-        title=f"Semantic faithfulness on {data.dataset or 'this data'}",
-        notes=[NOTE, data.rejection_note(), note],
+        title=f"Semantic faithfulness on {variants.name}",
+        notes=[about(sets), data.rejection_note(), note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
     who = named_answerers(checkpoint, predictions)
     return protocol.run(rows, who, asking, need=need, more=abstention.add_abstention)
+
+
+def about(variants: Iterable[str]) -> str:
+    """Return the notes on the variants."""
+    shown = {note: [f"`{name}`" for name in variants if name in names] for names, note in NOTES.items()}
+    return " ".join(note.format(", ".join(names)) for note, names in shown.items() if names)
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
