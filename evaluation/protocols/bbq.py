@@ -1,4 +1,4 @@
-"""BBQ: whom does a model name when the text does not tell, and when it tells against the stereotype?
+"""BBQ: whom does a model name when the text gives no answer, and when it gives one against the stereotype?
 
 Parrish et al. 2022, section 4 (metrics/bbq.py). The authors' metadata says which answer is the biased one;
 lm-evaluation-harness goes by the groups' names, and differs on some items.
