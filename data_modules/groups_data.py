@@ -217,4 +217,4 @@ def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:
         text = hash(tuple((variant.context, variant.question) for variant in group.variants))
         if texts.setdefault(group.unadvised_key, text) != text:
             where = f"{', '.join(sources)}: the key {group.unadvised_key!r}"
-            raise DataError(f"{where} stands for two questions; write one file from all lists of templates")
+            raise DataError(f"{where} belongs to two questions; write one file from all lists of templates")

@@ -136,7 +136,7 @@ def opened(source: str, kind: Kind) -> tuple[Format, tuple[Any, ...]]:
             whole = found.reader.endswith((":read_file", ":read_scored"))
             return found, (source,) if whole else (_rows(source, head, table), name)
     wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind == row.kind)
-    wrong = wrong if fields else f"{wrong}, no JSON with fields"
+    wrong = wrong if fields else f"{wrong} (empty, or no JSON with fields)"
     raise DataError(f"{name}: {wrong}; the formats and their fields: {', '.join(dict.fromkeys(wanted))}")
 
 

@@ -39,8 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(str(__doc__).format("\n".join(lines)).strip())
         return 0
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=1) or COMMANDS
-        print(f"error: {name}: no such command; did you mean {' or '.join(near)}?", file=sys.stderr)
+        near = get_close_matches(name, COMMANDS, n=1)
+        listed = f"choose from {', '.join(COMMANDS)} (protocols: interventune evaluate --help)"
+        hint = f"did you mean {near[0]}?" if near else listed
+        print(f"error: {name}: no such command; {hint}", file=sys.stderr)
         return 2
     module, first, _ = COMMANDS[name]
     if not rest and not first:

@@ -52,7 +52,7 @@ def export(
     base = info.adapter.get("base")
     if adapter and (not base or info.heads == "rationale"):
         raise DataError(
-            f"{checkpoint}: a folder of peft holds an adapter on a base that stays, and no rationale heads; "
+            f"{checkpoint}: --adapter needs LoRA on a pretrained base, and no rationale heads; "
             "export the whole model, without --adapter"
         )
     if info.heads == "rationale":

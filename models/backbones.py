@@ -195,5 +195,7 @@ def pick_device(name: str) -> torch.device:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
-        raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from error
+        reason = str(error).splitlines()[0]
+        reason = "choose auto, cpu, cuda, cuda:1, ..." if reason.startswith("Expected one of") else reason
+        raise ValueError(f"--device {name}: {reason}") from error
     return torch.device(name)

@@ -181,12 +181,12 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
             frozen = backbone.frozen_weights if goes_on else "float32"
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
             if base_digest(base) != info.adapter["digest"]:
-                raise DataError("whose weights have changed since; put those of then back")
+                raise DataError("its weights have changed since the training; restore them")
             model = merged(stored(below, kind, options))
         else:
             model = kind(build(configured(info.config, backbone), backbone), info.architecture, **options)
     except (ValueError, OSError) as error:  # OSError: the Hub cannot be reached
-        standing = f"its adapter stands on {base!r}: " if base else ""
+        standing = f"its adapter needs {base!r}: " if base else ""
         raise DataError(f"{info.path}: {standing}{error}") from error
     needed = model.state_dict()
     if info.adapter:

@@ -39,7 +39,7 @@ def read_config(path: str) -> PreTrainedConfig:
     from transformers import AutoConfig
 
     base = peft_base(path)
-    with as_data_error(f"{base}: no checkpoint file, Hugging Face folder or model of the Hub"):
+    with as_data_error(f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"):
         return AutoConfig.from_pretrained(base, trust_remote_code=False)
 
 

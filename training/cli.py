@@ -115,6 +115,10 @@ class InterventuneCLI(LightningCLI):
         if not 0 <= int(self.config[self.config.subcommand].get("seed_everything") or 0) < 2**32:
             raise ValueError(f"seed_everything: takes 0 to {2**32 - 1}")
 
+    def _parse_ckpt_path(self) -> None:
+        """Nothing: our checkpoints hold no hyper-parameters, and `inspect` reads them with one line for a
+        wrong file."""
+
     def before_instantiate_classes(self) -> None:
         """Set seeds, the run's folder and the precision."""
         # Imported here, because printing a configuration does not need it.

@@ -28,7 +28,7 @@ class UniqueKeys(yaml.SafeLoader):
         names = [key.value for key, _ in node.value]
         for at, (key, _) in enumerate(node.value):
             if key.value in names[:at]:
-                raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"{key.value} occurs twice", problem_mark=key.start_mark)
         return super().construct_mapping(node, deep)
 
 
@@ -51,8 +51,9 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
 
 
 def shipped(name: str, *folders: str) -> Path:
-    """Return a file, or the configuration of that name in folders of configs/; ValueError without either."""
-    if Path(name).exists():
+    """Return a file, or the configuration of that name in folders of configs/; ValueError without either. A
+    folder of that name, such as an experiment's runs, hides no configuration."""
+    if Path(name).exists() and not Path(name).is_dir():
         return Path(name)
     files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
     if name not in files:
@@ -82,6 +83,7 @@ def shortened(message: str) -> str:
             key = name if not key or name.startswith(f"{key}.") else f"{key}.{name}"
     if not key and "\n" not in message:
         return message
+    message = message.replace("Expected a dict", "Expected a dict, as in --KEY.NAME=VALUE")
     lines = [re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()]
     reasons = dict.fromkeys(line for line in lines if line and not BOILERPLATE.match(line))
     value = re.search(r"Given value: (?!Namespace|NestedArg|\{)(.*)", message)

@@ -100,6 +100,6 @@ def _example(
     places = dict.fromkeys((answer["answer_start"], answer["text"]) for answer in answers)
     for start, text in places:
         if not text or start < 0 or not context.startswith(text, start):
-            raise DataError(f"{where}: answer {text!r} does not stand at offset {start}")
+            raise DataError(f"{where}: the context does not have answer {text!r} at answer_start {start}")
     spans = tuple(Span(start, start + len(text), text) for start, text in places)
     return QAExample(str(name), context, question, spans, dataset="squad", article=article)

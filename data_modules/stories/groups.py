@@ -55,7 +55,7 @@ SPLITS = {
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
     """Yield the groups of a split, shuffled. DataError for a split that does not exist."""
     if split not in ("planting", *SPLITS):
-        raise DataError(f"no groups called {split!r}; choose from planting, {', '.join(SPLITS)}")
+        raise DataError(f"stories have no groups {split!r}; choose from planting, {', '.join(SPLITS)}")
     yield from _planting(seed) if split == "planting" else _advised(split, seed)
 
 

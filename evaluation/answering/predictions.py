@@ -68,8 +68,10 @@ def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str]
     """Return models, then files of answers, by name.
 
     Raises:
-        ValueError: no source, or two with one name.
+        ValueError: no source, two with one name, or predictions that are no .jsonl, as a model.
     """
     if not checkpoint and not predictions:
         raise ValueError("name a model with --checkpoint, or answers made elsewhere with --predictions")
+    if models := [path for path in predictions or [] if not path.endswith(".jsonl")]:
+        raise ValueError(f"--predictions {models[0]}: name a file of JSON Lines that ends in .jsonl")
     return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")

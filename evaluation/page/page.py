@@ -93,7 +93,7 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
         name, source = split_name(argument)
         marks = sorted(mark for kind in READERS for mark in Path(source).rglob(kind))
         if not marks:
-            raise ValueError(f"{source}: contains no report and no run of interventune")
+            raise ValueError(f"{source}: has no report and no run; name a folder of evaluate or train")
         for mark in marks:
             folder = mark.parent
             if folder.resolve() not in sections:

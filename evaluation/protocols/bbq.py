@@ -1,4 +1,4 @@
-"""BBQ: whom does a model name when the text does not give the answer, and when it contradicts the stereotype?
+"""BBQ: whom does a model name when the text gives no answer, and when it gives one against the stereotype?
 
 Parrish et al. 2022, section 4 (metrics/bbq.py). The biased answer is that of the authors' metadata;
 lm-evaluation-harness uses the groups' names, and differs on some items.

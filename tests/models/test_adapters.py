@@ -96,10 +96,10 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
 def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
     checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", "bert"), "bert")
     base(tmp_path / "base", "distilbert")
-    with pytest.raises(DataError, match=r"a\.ckpt: its adapter stands on .* whose weights have changed"):
+    with pytest.raises(DataError, match=r"a\.ckpt: its adapter needs .*: its weights have changed"):
         states(checkpoint)
     shutil.rmtree(tmp_path / "base")
-    with pytest.raises(DataError, match=r"its adapter stands on .*: no checkpoint file"):
+    with pytest.raises(DataError, match=r"its adapter needs .*: no \.ckpt"):
         states(checkpoint)
 
 

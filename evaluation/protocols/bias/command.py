@@ -110,7 +110,7 @@ def evaluate(
         asking: model options.
     """
     if bool(checkpoint) == bool(predictions):
-        raise ValueError("add either --checkpoint or --predictions, not both")
+        raise ValueError("add --checkpoint or --predictions: one of them, not both")
     if bool(checkpoint) != bool(data) or (limit and not checkpoint):
         raise ValueError("--checkpoint needs --data (groups); --predictions takes no --data and no --limit")
     import pandas as pd
