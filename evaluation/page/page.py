@@ -55,7 +55,7 @@ class Section:
     kind: str
     """The protocol, or `training`; numbers of one kind are compared."""
     numbers: DataFrame
-    """Columns cell, measure, checkpoint and value, all as text."""
+    """Columns where (the dimensions), measure, checkpoint and value, all as text."""
     body: str
     texts: Mapping[str, str]
     headline: str = ""
@@ -139,7 +139,7 @@ def long_table(content: _Report) -> DataFrame:
     rows, dimensions = frame.to_dict("records"), [name for name in content["by"] if name not in ALWAYS]
     cells = [", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows]
     values = [shown(row) for row in rows]
-    return frame[["measure", "checkpoint"]].assign(cell=cells, value=values)
+    return frame[["measure", "checkpoint"]].assign(where=cells, value=values)
 
 
 def run_section(label: str, folder: Path) -> Section:
@@ -153,7 +153,7 @@ def run_section(label: str, folder: Path) -> Section:
     said = [f"{name} {number(metrics[name])}" for name in ("epoch", "step") if metrics.get(name)]
     watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
     said += [f"{name} {number(metrics[name])}" for name in watched if metrics.get(name) is not None]
-    numbers, body = table.assign(cell="", checkpoint=""), table_html(table)
+    numbers, body = table.assign(where="", checkpoint=""), table_html(table)
     return Section(label, "training", numbers, body, texts, f"last step: {', '.join(said)}")
 
 
@@ -188,13 +188,13 @@ def table_html(frame: DataFrame, *, index: bool = False) -> str:
 
 
 def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
-    """By kind, return the numbers that at least two folders share: a row for each cell and measure, a column
+    """By kind, return the numbers that at least two folders share: a row for each place and measure, a column
     for each checkpoint of each folder."""
     import pandas as pd
 
     frame = pd.concat([s.numbers.assign(kind=s.kind, label=s.label) for s in sections])
-    shared = frame.groupby(["kind", "cell", "measure"])["label"].transform("nunique") > 1
-    layout = {"values": "value", "index": ["cell", "measure"], "columns": ["label", "checkpoint"]}
+    shared = frame.groupby(["kind", "where", "measure"])["label"].transform("nunique") > 1
+    layout = {"values": "value", "index": ["where", "measure"], "columns": ["label", "checkpoint"]}
     return {
         str(kind): part.pivot_table(**layout, aggfunc="first", fill_value="", sort=False)
         for kind, part in frame[shared].groupby("kind", sort=False)

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -93,7 +94,8 @@ def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, 
         if written and all(path.exists() for path in written) and not overwrite:
             done = at
     for at, command in enumerate(commands[done:], done + 1):
-        print(f"step {at} of {len(commands)}: {shlex.join(command[:2])}", flush=True)
+        shown = takewhile(lambda word: not word.startswith("--"), command)
+        print(f"step {at} of {len(commands)}: {shlex.join(shown)}", flush=True)
         if code := run_step(command):
             raise ValueError(f"step {at} failed (exit code {code}): python -m {shlex.join(command)}")
 
