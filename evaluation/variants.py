@@ -24,9 +24,9 @@ class VariantOptions:
             data set are read together.
         variants: versions of each story (default: os ts ts_r; for HotpotQA os os_r; for a file that has
             several, those). os: the original; ts, ts_r: cut after, before the rationale, the sentence
-            that justifies the answer; os_r: without the rationale; _aug: the answer in a sentence instead
-            of a bare phrase; reworded, quoted, spaced: same meaning; swap: another answer; misplaced:
-            another paragraph; near_miss: a changed question.
+            that justifies the answer (if the answer is gone, it is appended); os_r: without the
+            rationale; _aug: the answer in a sentence instead of a bare phrase; reworded, quoted, spaced:
+            same meaning; swap: another answer; misplaced: another paragraph; near_miss: a changed question.
         limit: use only the first N questions and their variants; 0: all.
     """
 

@@ -56,13 +56,15 @@ VIEW = View(
     ("variant",),
     HEADINGS,
     percent=(),
-    caption="os+ts_r: each question that has the variant, with its original story, where it has an answer, "
-    "and without the evidence, where unknown is right. os: data with unanswerable questions. Recall: share "
-    "of unknown where it is right; precision: share of right unknowns; over abstention: unknown among "
-    "answerable questions; answered F1: the same F1 for answering; grounded F1: the mean of both; "
+    caption="In os+ts_r each question that has the variant counts twice: with its original story, where it "
+    "has an answer, and without the evidence, where unknown is right; os is data with unanswerable questions. "
+    "Recall: share of unknown where it is right; precision: share of right unknowns; over abstention: unknown "
+    "among answerable questions; answered F1: the same F1 for answering; grounded F1: the mean of both; "
     "reliability, -1 to 1: (right - wrong) / all, where unknown counts 0.",
 )
-FIGURE = Lines("coverage", CURVE, panels="variant", x_label="questions answered (%)")
+FIGURE = Lines(
+    "coverage", CURVE, panels="variant", x_label="questions answered (%), likeliest unknown left out"
+)
 
 
 def add_abstention(results: Results, rows: Sequence[Row]) -> None:

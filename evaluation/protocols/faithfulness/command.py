@@ -25,7 +25,7 @@ from storage.command_line import Named
 NOTES: dict[frozenset[str], str] = {
     frozenset({"os"}): "Answers are compared with the human answers to the original story (`os`).",
     DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and F1 count *old "
-    "answers*, which nothing in the text supports.",
+    "answers*: a missing answer phrase is appended, but nothing in the text supports it.",
     frozenset({"swap"}): "In `swap` the text contradicts what a model may remember: it *follows the text* or "
     "*remembers*.",
     REFORMATTED: "{} keep the meaning; *same answer* is the share of answers equal to those to the original.",
