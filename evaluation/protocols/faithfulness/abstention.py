@@ -57,9 +57,9 @@ VIEW = View(
     HEADINGS,
     percent=(),
     caption="In os+ts_r each question that has the variant counts twice: with its original story, where it "
-    "has an answer, and without the evidence, where unknown is right; os is data with unanswerable questions. "
-    "Recall: share of unknown where it is right; precision: share of right unknowns; over abstention: unknown "
-    "among answerable questions; answered F1: the same F1 for answering; grounded F1: the mean of both; "
+    "has an answer, and without the evidence, where unknown is right. os: data with unanswerable questions. "
+    "Recall: share of unknown where it is right; precision: share of right unknowns; over abstention: "
+    "unknown among answerable questions; answered F1: the same for answering; grounded F1: the mean of both; "
     "reliability, -1 to 1: (right - wrong) / all, where unknown counts 0.",
 )
 FIGURE = Lines(
