@@ -3,6 +3,7 @@ metrics.csv, the curves, which survive a resume and a kill."""
 
 from __future__ import annotations
 
+import atexit
 import csv
 import glob
 from collections.abc import Mapping
@@ -60,11 +61,12 @@ class Run:
         return max(checkpoints, key=lambda path: path.stat().st_mtime, default=None)
 
     def refuse_taken(self) -> None:
-        """ValueError if this version's folder contains another run."""
-        if self.version and (self.home / self.version / "config.yaml").exists():
+        """ValueError if this version's folder contains another run that has trained."""
+        folder = self.home / self.version
+        if self.version and any((folder / name).exists() for name in ("checkpoints", "metrics.json")):
             raise ValueError(
-                f"run.version: {self.home / self.version} holds another run; choose another version, or "
-                "continue that one with --ckpt_path last (or auto)"
+                f"run.version: {folder} holds another run; choose another version, or continue that one "
+                "with --ckpt_path auto"
             )
 
     def lock(self, *, wait: float = 0.0) -> FileLock | None:
@@ -126,6 +128,7 @@ class CurveLogger(CSVLogger):
             if self.resumed_step is None:
                 run.refuse_taken()
             self.folder = run.version
+            atexit.register(remove_unused, Path(self.log_dir))
             keep_curves(Path(self.log_dir) / "metrics.csv", self.resumed_step or 0)
         return self.folder
 
@@ -149,6 +152,13 @@ class CurveLogger(CSVLogger):
     @property
     def experiment(self) -> Any:
         """None: Lightning's writer would delete the file of a resumed run."""
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove the folder of a run that failed before it wrote anything."""
+    if [path.name for path in folder.glob("*")] == [".lock"]:
+        (folder / ".lock").unlink()
+        folder.rmdir()
 
 
 def keep_curves(path: Path, step: int) -> None:

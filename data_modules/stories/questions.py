@@ -64,7 +64,7 @@ class Story(NamedTuple):
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """Yield the questions of a split, one per story. DataError for a split that does not exist."""
     if split not in SPLITS:
-        raise DataError(f"stories have no split {split!r}; choose from {', '.join(SPLITS)}")
+        raise DataError(f"stories have no questions {split!r}; choose from {', '.join(SPLITS)}")
     kind, _, part = split.rpartition("_")
     rng = Random(f"stories/{split}/{seed}")
     for index in range(QA_SIZES[part]):

@@ -41,6 +41,7 @@ EXAMPLES, LONGEST = 100, 300
 
 class _Report(TypedDict):
     about: dict[str, Any]
+    title: str
     headline: str
     figures: list[str]
     by: list[str]
@@ -53,7 +54,7 @@ class Section:
 
     label: str
     kind: str
-    """The protocol, or `training`; numbers of one kind are compared."""
+    """The report's title, or `training`; numbers of one kind are compared."""
     numbers: DataFrame
     """Columns where (the dimensions), measure, checkpoint and value, all as text."""
     body: str
@@ -121,7 +122,7 @@ def report_section(label: str, folder: Path) -> Section:
     examples = pd.DataFrame(list(rows), dtype=object)
     return Section(
         label,
-        kind=str(content["about"].get("protocol", "")),
+        kind=content["title"],
         numbers=long_table(content),
         body=report_html(read_text(folder / "report.md"), figures),
         texts={"Inputs, settings, versions": json.dumps(content["about"], indent=1, ensure_ascii=False)},

@@ -150,7 +150,7 @@ def test_the_model_is_left_as_it_was(name: str, folders: dict[str, Path]) -> Non
 MISTAKES: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
     ((STORIES,), {"measures": ["biass"]}, "measures: no 'biass'; choose from bias, qa, abstention, shift"),
     ((STORIES,), {"measures": ["bias"]}, "measures: bias needs a source with groups"),
-    (("stories:choices_dev",), {}, "stories have no split 'choices_dev'"),
+    (("stories:choices_dev",), {}, "stories have no questions 'choices_dev'"),
     (("nowhere.json",), {}, "nowhere.json: no such file"),
     ((STORIES,), {"score": {"val/qa/f2": 1.0}}, "score: no measure gives 'val/qa/f2'; there are val/qa/f1"),
 ]

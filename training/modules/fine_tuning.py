@@ -68,7 +68,7 @@ class FineTuning(pl.LightningModule):
         """Check that tokenizer, embeddings and data fit, before any long work."""
         longest, wanted = self.model.max_tokens, self.encoding.max_length
         if longest is not None and wanted > longest:
-            raise ValueError(f"data.encoding.max_length: {wanted}, but the model has {longest} positions")
+            raise ValueError(f"--data.encoding.max_length={wanted}: the model has only {longest} positions")
         words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
         if words > rows:
             raise ValueError(

@@ -59,8 +59,9 @@ VIEW = View(
     caption="In os+ts_r each question that has the variant counts twice: with its original story, where it "
     "has an answer, and without the evidence, where unknown is right. os: data with unanswerable questions. "
     "Recall: share of unknown where it is right; precision: share of right unknowns; over abstention: "
-    "unknown among answerable questions; answered F1: the same for answering; grounded F1: the mean of both; "
-    "reliability, -1 to 1: (right - wrong) / all, where unknown counts 0.",
+    "unknown among answerable questions; answered F1: the same for answering, right or wrong; grounded F1: "
+    "the mean of both; reliability: (right - wrong) / all, where unknown counts 0, so at most the share of "
+    "answerable questions.",
 )
 FIGURE = Lines(
     "coverage", CURVE, panels="variant", x_label="questions answered (%), likeliest unknown left out"

@@ -71,7 +71,7 @@ def test_report_command_writes_one_page_of_runs_and_reports(tmp_path: Path) -> N
         "0.500 [0.250, 0.750]",
         "said-99",
         "1.0e-4",
-        "mine, faithfulness",
+        "mine, Faithfulness of two",
     ):
         assert part in found.text, part
     assert "said-100" not in found.text
@@ -87,7 +87,7 @@ def test_comparison_holds_the_numbers_that_several_folders_have(tmp_path: Path) 
     ]
     compared = comparison(find_results([f"{folder.name}={folder}" for folder in folders]))
     ((kind, frame),) = compared.items()
-    assert (kind, list(frame.index)) == ("faithfulness", [("variant=ts_r", "em")])
+    assert (kind, list(frame.index)) == ("Faithfulness of two", [("variant=ts_r", "em")])
     assert list(frame.columns) == [(label, name) for label in "ab" for name in ("before", "after")]
     assert list(frame.iloc[0]) == ["0.500 [0.250, 0.750]"] * 2 + ["0.875 [0.250, 0.750]"] * 2
 
