@@ -119,8 +119,10 @@ def json_blocks(page: str) -> list[str]:
     return re.findall(r"```json\n(.*?)```", (ROOT / page).read_text(), re.S)
 
 
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_bytes()) <= 6_800
+def test_the_pages_are_short() -> None:
+    readme, *pages = [len((ROOT / page).read_bytes()) for page in PAGES]
+    assert readme <= 6_800
+    assert sum(pages) <= 75_000
 
 
 SMALL = {
