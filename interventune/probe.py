@@ -175,6 +175,20 @@ class Probe:
         tokenizer: a transformers tokenizer, its folder or Hub name, if the trainer has none.
         asking: fields of `Asking`, such as batch_size or max_new_tokens.
 
+    Keys:
+        val/bias/CLASS/{mu, mean_abs_c, mass}: by class of advice.
+        val/qa/{f1, em, unknown}: of the original stories.
+        val/abstention/{f1, recall, precision, over_abstention, answered_f1, grounded_f1, reliability,
+            selective_f1}: with and without the evidence. If a source has unanswerable questions of its own,
+            these keys are about them, and val/abstention/os+ts_r/... about the evidence.
+        val/shift/{cls, tokens}/ts_r/mean: cosine with the original story, last layer (HotpotQA: os_r).
+        val/shift/{cls, tokens}/start/{mean, cka}: cosine and CKA with the model at the start.
+        KEY/{change, change_low, change_high}: the paired change since the first probe, 95 % interval.
+        val/score: the weighted sum of `score`.
+
+    A span head says unknown by choosing the classification token; a causal model writes it, prompted by its
+    chat template or, without one, in the words of examples/probe_sft.py.
+
     Raises:
         ValueError: an unknown measure, or one that no source allows; a source of neither kind.
     """

@@ -73,7 +73,8 @@ def count_questions(
     output: Annotated[Path, "FILE"] | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Count the stories and questions of data sets in each variant (the faithfulness paper's Table 2).
+    """Count the stories and questions of data sets in each variant (the faithfulness paper's Table 2), and
+    the shares of the types of their original answers.
 
     Example: interventune data statistics --data train=coqa-train-v1.0.json dev=coqa-dev-v1.0.json
 

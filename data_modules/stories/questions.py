@@ -28,6 +28,7 @@ from data_modules.schema.groups import LEAD_IN
 from data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
 from data_modules.schema.spans import Span
 from data_modules.stories import words
+from data_modules.stories.groups import SPLITS as GROUP_SPLITS
 from storage.errors import DataError
 
 QA_SIZES = {"train": 12_000, "dev": 300}
@@ -64,7 +65,8 @@ class Story(NamedTuple):
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """Yield the questions of a split, one per story. DataError for a split that does not exist."""
     if split not in SPLITS:
-        raise DataError(f"stories have no questions {split!r}; choose from {', '.join(SPLITS)}")
+        names = f"choose from {', '.join(SPLITS)}; groups are {', '.join(GROUP_SPLITS)}"
+        raise DataError(f"stories have no questions {split!r}; {names}")
     kind, _, part = split.rpartition("_")
     rng = Random(f"stories/{split}/{seed}")
     for index in range(QA_SIZES[part]):
