@@ -155,7 +155,9 @@ def run_section(label: str, folder: Path) -> Section:
     watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
     said += [f"{name} {number(metrics[name])}" for name in watched if metrics.get(name) is not None]
     numbers, body = table.assign(where="", checkpoint=""), table_html(table)
-    return Section(label, "training", numbers, body, texts, f"last step: {', '.join(said)}")
+    return Section(
+        label, "training", numbers, body, texts, f"last step (best.ckpt may be earlier): {', '.join(said)}"
+    )
 
 
 READERS = {"report.json": report_section, "environment.json": run_section}
