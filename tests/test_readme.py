@@ -128,7 +128,8 @@ def test_the_pages_are_short() -> None:
 SMALL = {
     "train": [
         "--trainer.max_steps=2",
-        "--trainer.limit_val_batches=1",
+        "--data.limit_train_qa=64",
+        "--data.limit_val_qa=16",
         "--trainer.enable_progress_bar=false",
     ],
     "evaluate": ["--limit=12", "--device=cpu"],
