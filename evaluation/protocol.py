@@ -42,7 +42,11 @@ PROTOCOLS: tuple[Row, ...] = (
     Row("predicate-argument", P + "yes_or_no:predicate_argument", "whether it binds colours to objects"),
     Row("sensitivity", P + "sensitivity:evaluate", "how far one word moves when another changes"),
     Row("consistency-write", P + "consistency.command:write", "write debiased texts for `consistency`"),
-    Row("consistency", P + "consistency.command:evaluate", "whether debiasing does what it is told to"),
+    Row(
+        "consistency",
+        P + "consistency.command:evaluate",
+        "whether debiasing does what its specification says",
+    ),
     Row("confusion", P + "confusion.command:evaluate", "prior bias and choice paralysis in multiple choice"),
     Row("bbq", P + "bbq:evaluate", "whom it names when the text does not give the answer (BBQ)"),
     Row("feature-bias", P + "feature_bias.command:evaluate", "which feature ambiguous examples teach it"),

@@ -96,7 +96,7 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     Args:
         statistic: the statistic to compute.
         rows: its fields as float64, and the column `unit`; rows without a field (NaN) are ignored.
-        first: the same; rows of both with the same index have the same question, and no index occurs twice.
+        first: the same; rows with the same index have the same question, and no index occurs twice.
     """
     fields, changed = list(statistic.fields), first is not None
     sides = [side.dropna(subset=fields) for side in (rows, first) if side is not None]

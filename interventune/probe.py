@@ -4,8 +4,7 @@
                               score={"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5})
     transformers.Trainer(model, arguments, callbacks=[probe], ...)    # and TRL's trainers
 
-The results of the first probe are kept: later probes report the paired change since then for every number.
-`interventune evaluate` gives the same numbers for the saved model.
+Later probes report the paired change since the first for every number; `evaluate` gives the same numbers.
 """
 
 from __future__ import annotations
@@ -175,19 +174,12 @@ class Probe:
         tokenizer: a transformers tokenizer, its folder or Hub name, if the trainer has none.
         asking: fields of `Asking`, such as batch_size or max_new_tokens.
 
-    Keys:
-        val/bias/CLASS/{mu, mean_abs_c, mass}: by class of advice.
-        val/qa/{f1, em, unknown}: of the original stories.
-        val/abstention/{f1, recall, precision, over_abstention, answered_f1, grounded_f1, reliability,
-            selective_f1}: with and without the evidence. If a source has unanswerable questions of its own,
-            these keys are about them, and val/abstention/os+ts_r/... about the evidence.
-        val/shift/{cls, tokens}/ts_r/mean: cosine with the original story, last layer (HotpotQA: os_r).
-        val/shift/{cls, tokens}/start/{mean, cka}: cosine and CKA with the model at the start.
-        KEY/{change, change_low, change_high}: the paired change since the first probe, 95 % interval.
-        val/score: the weighted sum of `score`.
-
-    A span head says unknown by choosing the classification token; a causal model writes it, prompted by its
-    chat template or, without one, in the words of examples/probe_sft.py.
+    Keys: val/bias/CLASS/{mu, mean_abs_c, mass}; val/qa/{f1, em, unknown}; val/abstention/{f1, recall,
+    precision, over_abstention, answered_f1, grounded_f1, reliability, selective_f1}, about deleted evidence
+    or, if a source has some, its unanswerable questions; val/shift/{cls, tokens}/ts_r/mean, the cosine with
+    the original story (HotpotQA: os_r), and start/{mean, cka}, with the model at the start; KEY/{change,
+    change_low, change_high}, the paired change since then; val/score. A span head says unknown by choosing
+    the classification token.
 
     Raises:
         ValueError: an unknown measure, or one that no source allows; a source of neither kind.

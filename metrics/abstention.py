@@ -32,7 +32,7 @@ def columns(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLik
 def measures(sums_RC: Floats) -> dict[str, Floats]:
     """All seven measures, (R,), from the number of questions and the sums of COLUMNS; NaN where undefined.
 
-    `answered_f1` is F1 of giving an answer, right or wrong; `grounded_f1` is the mean of both F1 scores.
+    `answered_f1` is F1 of giving an answer, right or wrong; `grounded_f1` is the mean of the two F1 scores.
     `reliability` is (right - wrong) / all: unknown counts 0, an answer to an unanswerable question is wrong.
     """
     all_R, unanswerable_R, abstained_R, refused_R, right_R = sums_RC.T

@@ -48,7 +48,7 @@ def maxprob(
     original_N: np.ndarray, changed_N: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Separate changed questions from originals by their highest confidence (spec B5). Return the threshold
-    tau, which is the mean of both kinds in the training half, and which originals and which changed
+    tau, which is the mean of the two kinds in the training half, and which originals and which changed
     questions of the other half are classified correctly.
 
     The paper's accuracy may be over all of these, or over changed questions alone: only the second allows the

@@ -119,7 +119,7 @@ def numbered(names: Sequence[T]) -> tuple[list[T], np.ndarray]:
 
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[EncodedRow]:
     """Return the rows of groups; each variant has exactly one window. Their `spans` are the first and last
-    token of both subjects, and of `unknown` if it is a candidate.
+    token of each subject, and of `unknown` if it is a candidate.
 
     Raises:
         DataError: a context is longer than a window, or a token at a subject's boundary also covers

@@ -67,7 +67,7 @@ def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
 
 
 class Checkpoint(Answerer):
-    """The base of both kinds of checkpoints: a model with its own tokenizer, on a device, loaded from files
+    """The base of checkpoints: a model with its own tokenizer, on a device, loaded from files
     or, as `held`, from a running training (see `lent`). ValueError if it cannot be used, tokenizer and model
     do not fit, or the device is absent."""
 
@@ -167,7 +167,7 @@ class QuestionCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) = sqrt(p_start p_end) of both subjects in all four variants, (N, 4, 2) float64; for a decoder,
+        """S(x) = sqrt(p_start p_end) for each subject in all four variants, (N, 4, 2) float64; for a decoder,
         its share. A batch has as many rows as fit in the space of `batch_size` rows of the longest."""
         score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
         parts = list[Tensor]()  # tokenised part by part, to keep little more than the scores in memory

@@ -83,7 +83,7 @@ class Answerer:
         raise NotImplementedError
 
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) of both subjects in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
+        """S(x) for each subject in every variant: (N, V, S) float64 in [0, 1], in the order of `subjects`."""
         raise NotImplementedError
 
     def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:

@@ -89,7 +89,7 @@ def evaluate(
     """Measure accuracy and bias in questions about two people whose text gives the answer, or does not.
 
     Example: interventune evaluate bbq --checkpoint A.ckpt --data bbq/Age.jsonl bbq/SES.jsonl \\
-        --metadata bbq/additional_metadata.csv --advice "fair=Judge nobody by age." --output report
+        --metadata bbq/additional_metadata.csv --advice "fair=Judge no one by age." --output report
 
     Args:
         checkpoint: a .ckpt of multiple_choice, a decoder or a local language model (hf:PATH), which take the

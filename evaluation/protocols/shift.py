@@ -251,7 +251,7 @@ def measured(
     are any, with the distances in the last layer; values by layer are lists, and -1 is called `last`.
 
     `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ.
-    If the variants are the originals, the states of both are added to `cka` for CLS and for common tokens.
+    If the variants are the originals, both models' states are added to `cka` for CLS and for common tokens.
     """
     import torch
     from tqdm.auto import tqdm

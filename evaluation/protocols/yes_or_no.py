@@ -40,7 +40,7 @@ NEGATION = Protocol(
     ],
     figures={"negation.png": Bars(x="edit", measures=RIGHT)},
     headline=[Said(name, heading) for name, heading in RIGHT.items()],
-    good="high shares; guessing gets 25 % of both, and 50 % of each",
+    good="high shares; guessing gets both right in 25 %, and each in 50 %",
     failures="pairs",
     notes=[
         "Each pair asks one question about an original story (org) and about its negation (mod): one answer "

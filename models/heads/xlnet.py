@@ -158,6 +158,6 @@ class XLNetModel(AnswerModel):
 
 
 def answerable(context_BT: Tensor, cls_B: Tensor) -> Tensor:
-    """Return the tokens of both softmaxes, in training and evaluation: the context and the classification
+    """Return the tokens in the two softmaxes, in training and evaluation: the context and the classification
     token, which represents all answers that are not spans (faithfulness spec 1.4)."""
     return context_BT.scatter(1, cls_B.unsqueeze(-1), True)

@@ -11,13 +11,29 @@ import pytest
 from tests.support.processes import Started, run_module
 from tests.training.conftest import Commands, metrics_of
 from training.cli import main as train
-from training.run import Run
+from training.run import Run, remove_unused
 
 
 def test_no_version_is_given_twice(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         versions = list(pool.map(lambda _: Run(root=str(tmp_path), name="run").new_version(), range(80)))
     assert sorted(versions) == sorted(f"version_{n}" for n in range(80))
+
+
+def test_a_failed_start_leaves_its_version_free(tmp_path: Path) -> None:
+    run, folder = Run(root=str(tmp_path), name="run", version="mine"), tmp_path / "run" / "mine"
+    folder.mkdir(parents=True)
+    (folder / ".lock").touch()
+    (folder / "config.yaml").touch()
+    remove_unused(folder)
+    run.refuse_taken()  # it failed before its first checkpoint
+    (folder / "metrics.json").touch()
+    with pytest.raises(ValueError, match="holds another run"):
+        run.refuse_taken()
+    for name in ("config.yaml", "metrics.json"):
+        (folder / name).unlink()
+    remove_unused(folder)
+    assert not folder.exists()
 
 
 def test_a_run_that_is_still_training_is_not_gone_on_with(

@@ -95,7 +95,7 @@ def evaluate(
     Args:
         checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a local language model (hf:PATH). Each is
             compared with the first. Tables use NAME.
-        predictions: instead of --checkpoint: files with the start and end probabilities of both people, in
+        predictions: instead of --checkpoint: files with the start and end probabilities for each person, in
             UnQover's source format or in LEI's with start-end-score.
         data: with --checkpoint: groups in LEI's or UnQover's format, or stories:SPLIT. (A group is one
             question in four variants: both orders of the people, each with the question and its negation.)

@@ -96,7 +96,7 @@ CONFUSION = Protocol(
             {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
             where={"probe": BIASED},
             caption="A question counts as unchanged if its highest confidence is above tau, the mean of a "
-            "random half. Changed only: share of changed questions recognised; mixed: of both kinds.",
+            "random half. Changed only: share of changed questions recognised; mixed: with originals.",
         ),
         View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
     ],

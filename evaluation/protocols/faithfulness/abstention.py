@@ -60,7 +60,7 @@ VIEW = View(
     "has an answer, and without the evidence, where unknown is right. os: data with unanswerable questions. "
     "Recall: share of unknown where it is right; precision: share of right unknowns; over abstention: "
     "unknown among answerable questions; answered F1: the same for answering, right or wrong; grounded F1: "
-    "the mean of both; reliability: (right - wrong) / all, where unknown counts 0, so at most the share of "
+    "their mean; reliability: (right - wrong) / all, where unknown counts 0, so at most the share of "
     "answerable questions.",
 )
 FIGURE = Lines(
