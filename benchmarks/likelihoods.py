@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks.side_by_side import Turn, in_turns, table
 from data_modules.schema.questions import ChoiceQuestion
 from data_modules.sources import read_choices
-from evaluation.answering.interface import Choosing
-from evaluation.answering.language_model import LanguageModel
+from evaluation.answering.interface import Answerer, Choosing
+from evaluation.answering.open import open_answerer
 
 Likelihoods = list[list[float]]
 """Log-likelihoods of the choices of each question."""
@@ -55,9 +55,10 @@ def interventune(folder: str, asked: list[ChoiceQuestion]) -> Likelihoods:
 
 
 @lru_cache(maxsize=1)
-def our_model(folder: str) -> LanguageModel:
+def our_model(folder: str) -> Answerer:
     """Load it as `evaluate confusion --choice-prompt question --likelihood sum` does."""
-    return LanguageModel(f"hf:{folder}", Choosing(device="cpu", choice_prompt="question", likelihood="sum"))
+    how = Choosing(device="cpu", choice_prompt="question", likelihood="sum")
+    return open_answerer(folder, how, need="choices")
 
 
 def lm_eval(batch_size: int, softmax: str, folder: str, asked: list[ChoiceQuestion]) -> Likelihoods:

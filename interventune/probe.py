@@ -30,7 +30,8 @@ from data_modules.schema.groups import ADVICE_CLASSES
 from data_modules.schema.questions import DELETED
 from data_modules.sources import held_by
 from evaluation.answering.asking import Asking, named_sources
-from evaluation.answering.checkpoint import QuestionCheckpoint, lent
+from evaluation.answering.checkpoint import QuestionCheckpoint
+from evaluation.answering.open import lent
 from evaluation.answering.processes import Processes, current
 from evaluation.protocols.bias.asked import read_sets
 from evaluation.protocols.bias.command import BIAS
@@ -106,7 +107,8 @@ class Questions:
                 for answer in sorted(model.answers(examples, f"probing {variant}")):
                     one = examples[answer.example]
                     row = {"variant": variant, "id": one.id, "unanswerable": one.answer_type == "unknown"}
-                    found["qa"].append(row | scores(one, answer.text, None))
+                    failed = {"failure": answer.failure} if answer.failure else scores(one, answer.text, None)
+                    found["qa"].append(row | failed)
         if "shift" in measures:
             original = {one.id: one for one in self.originals}
             for variant in [name for name in self.sets if name != "os"]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 import xxhash
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.backbones import ARCHITECTURES, Backbone
 from storage.errors import DataError, as_data_error
@@ -59,9 +60,21 @@ def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
         )
 
 
-def fingerprint(model: nn.Module) -> str:
-    """A digest of the names, shapes, dtypes and values of all weights: equal only for equal models."""
+OF_THIS_COPY = ("_name_or_path", "transformers_version", "architectures", "dtype")
+"""Settings of a configuration that say where weights come from, or repeat their type."""
+
+
+def fingerprint(model: Any) -> str:
+    """A digest of the configuration and of the names, shapes, dtypes and values of all weights: equal only
+    for models that compute the same. Equal weights with another `rope_theta` are another model."""
+
+    def computed(settings: Any) -> Any:
+        if not isinstance(settings, dict):
+            return settings
+        return {str(name): computed(x) for name, x in settings.items() if name not in OF_THIS_COPY}
+
     digest = xxhash.xxh3_128()
+    digest.update(json.dumps(computed(model.config.to_dict()), sort_keys=True, default=str).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

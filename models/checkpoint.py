@@ -97,13 +97,14 @@ def inspect(path: str) -> CheckpointInfo:
     return CheckpointInfo(path=path, step=step, resumable=resumable, **saved)
 
 
-def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
+def load(path: str, kind: type[M], dtype: str = "float32") -> tuple[M, CheckpointInfo]:
     """Load a model in evaluation mode: from this project's `.ckpt`, a Hugging Face folder, or a Hub name.
 
     Args:
         kind: the model class that the caller needs, such as `QAModel` for any model that answers questions
             about a text. A folder gives a span model, a decoder's folder a causal one; for `ChoiceModel`,
             its encoder with a head of fixed random weights, as an untrained baseline.
+        dtype: of a folder's weights, see `load_pretrained`; a `.ckpt` keeps its own.
 
     Raises:
         DataError: nothing usable is found.
@@ -116,7 +117,7 @@ def load(path: str, kind: type[M]) -> tuple[M, CheckpointInfo]:
             raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
         found, options, level = kind, {"generator": torch.Generator().manual_seed(0)}, logging.INFO
         info = replace(info, encoding={})  # it belongs to other heads
-    return merged(stored(backbone, found, options, new_head=level)).eval(), info
+    return merged(stored(backbone, found, options, new_head=level, dtype=dtype)).eval(), info
 
 
 def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
@@ -133,19 +134,19 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
     return cast(EncoderModel, heads_class("causal" if row.causal else "span")(pretrained, architecture))
 
 
-def stored(backbone: Backbone, kind: type[M], options: dict[str, Any], *, new_head: int = logging.INFO) -> M:
+def stored(backbone: Backbone, kind: type[M], options: dict[str, Any], **loading: Any) -> M:
     """Build a model of this kind from the checkpoint of `backbone`: with its own heads if they match, else
     encoder and span head, for `choice` the encoder alone. The adapter of a checkpoint with the same heads
     is not merged.
 
     Args:
         options: of the heads, see the constructor of `kind`.
-        new_head: see `load_pretrained`.
+        loading: options of `load_pretrained`.
     """
     if not is_file(backbone.checkpoint):
         from models.pretrained import load_pretrained
 
-        return kind(load_pretrained(backbone, new_head=new_head), backbone.architecture, **options)
+        return kind(load_pretrained(backbone, **loading), backbone.architecture, **options)
     info = inspect(backbone.checkpoint).require(architecture=backbone.architecture)
     if info.heads == kind.heads:
         return _whole(info, kind, options, backbone)
@@ -195,6 +196,10 @@ def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbon
     weights = {key.removeprefix("model."): value for key, value in _read(info.path)["state_dict"].items()}
     if missing := sorted(needed.keys() - weights.keys()):
         raise DataError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
+    if more := sorted(
+        key for key in weights.keys() - model.state_dict().keys() if key.startswith("encoder.")
+    ):
+        raise DataError(f"{info.path}: its configuration has no place for {len(more)} weights, as {more[0]}")
     try:
         model.load_state_dict(weights, strict=False)  # weights of other heads are ignored
     except RuntimeError as error:  # another shape

@@ -10,7 +10,6 @@ Shape letters: B batch, H heads, T tokens, D size of a head.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -167,28 +166,31 @@ def use_kernels(model: EncoderModel) -> None:
         model.encoder.set_attn_implementation(ATTENTION)
 
 
-def linear_forward(layer: nn.Linear, input: Tensor) -> Tensor:
-    """`nn.Linear.forward` by oneDNN; torch's own with gradients, on other devices and in other types.
+class Linear(nn.Linear):
+    """nn.Linear by oneDNN; torch's own with gradients, on other devices and in other types.
 
     Torch uses MKL for float32 products, which takes twice as long on AMD (SmolLM2's layers, one core: 80
     against 160 to 180 GFLOP/s).
     """
-    wanted = input.device.type == "cpu" and input.dtype == layer.weight.dtype == torch.float32
-    if not wanted or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not input.numel():
-        return nn.functional.linear(input, layer.weight, layer.bias)
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(
-        input.contiguous(), layer.weight, layer.bias, "none", [], ""
-    )
-    return found
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute input weight^T + bias, (..., in) to (..., out)."""
+        wanted = input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32
+        if not wanted or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not input.numel():
+            return super().forward(input)
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(
+            input.contiguous(), self.weight, self.bias, "none", [], ""
+        )
+        return found
 
 
 def use_linear_kernels(model: nn.Module) -> None:
-    """Replace the forward pass of every nn.Linear by `linear_forward`, if torch was built with oneDNN."""
+    """Make every nn.Linear a `Linear`, if torch was built with oneDNN."""
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
     for layer in model.modules():
         if type(layer) is nn.Linear:
-            vars(layer)["forward"] = partial(linear_forward, layer)
+            layer.__class__ = Linear
 
 
 AttentionInterface.register(ATTENTION, attention_forward)

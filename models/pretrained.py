@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from models.backbones import ARCHITECTURES, RANDOM, Backbone
 from models.build import build, configured, model_class, refuse_nonfinite
+from models.language.writing import end_tokens
 from storage.errors import DataError, as_data_error
 from storage.json_files import load_json
 
@@ -57,6 +56,8 @@ def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str
             return name
     if class_name.endswith(("ForCausalLM", "LMHeadModel")):
         return "causal"
+    if config.is_encoder_decoder:
+        raise DataError(f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}")
     raise DataError(f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}")
 
 
@@ -77,18 +78,19 @@ def backbone_config(backbone: Backbone) -> PreTrainedConfig:
     return configured(config.to_dict(), backbone)
 
 
-def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreTrainedModel:
-    """Load transformers' extractive-QA or causal language model of `backbone`, in float32 and training mode.
+def load_pretrained(
+    backbone: Backbone, *, new_head: int = logging.INFO, dtype: str = "float32"
+) -> PreTrainedModel:
+    """Load transformers' extractive-QA or causal language model of `backbone`, in training mode; all weights
+    are trainable.
 
     Args:
         new_head: level of the log line about a randomly initialised span head, which is normal in training.
+        dtype: of the weights; `auto` is that of the files. An adapter is merged in float32.
 
     Raises:
-        DataError: see `backbone_config` and `build`; also if weights are missing from the checkpoint,
-            unreadable, of another shape, or of layers that its configuration does not have.
+        DataError: see `backbone_config`, `build` and `whole`.
     """
-    from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
-
     config, path = backbone_config(backbone), backbone.checkpoint
     if path == RANDOM:
         model = build(config, backbone)
@@ -97,41 +99,83 @@ def load_pretrained(backbone: Backbone, *, new_head: int = logging.INFO) -> PreT
 
             reading_init_(model)
         return model.train()
-    halved = backbone.causal and backbone.frozen_weights == "bfloat16"  # encoders include a trained head
-    base, verbosity = peft_base(path), get_verbosity()
-    set_verbosity_error()  # missing or mismatched weights are reported below
-    try:
-        with as_data_error(f"backbone.checkpoint {path!r}"):
-            model, info = model_class(backbone).from_pretrained(
-                base,
-                config=config,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                trust_remote_code=False,
-                dtype=torch.bfloat16 if halved else torch.float32,
-            )
-            missing, prefix = set(info["missing_keys"]), model.base_model_prefix + "."
-            if base != path:
-                from peft import PeftModel
+    if backbone.causal and backbone.frozen_weights == "bfloat16":  # encoders include a trained head
+        dtype = "bfloat16"
+    base, span = peft_base(path), not backbone.causal
+    options = {"config": config, "dtype": dtype if base == path else "float32"}
+    model, no_head = whole(model_class(backbone), base, own_head=not span, **options)
+    if base != path:
+        model, replaced = adapted(model, path)
+        no_head = no_head and not replaced
+    refuse_nonfinite(model.state_dict(), path)
+    if no_head:
+        log.log(new_head, "%s: span head starts random; answers and scores by it mean nothing yet", path)
+    if backbone.causal:
+        model.config.eos_token_id = end_tokens(model) or None  # a checkpoint has no generation_config.json
+    return model.requires_grad_(True).train()
 
-                adapted = PeftModel.from_pretrained(model, path)
-                if adapted.active_peft_config.modules_to_save:  # the head
-                    missing = {key for key in missing if key.startswith(prefix)}
-                model = adapted.merge_and_unload()
+
+def whole(kind: Any, path: str, *, own_head: bool = True, **options: Any) -> tuple[PreTrainedModel, bool]:
+    """Load a model of a class of transformers. Return it, and whether its head is new.
+
+    Args:
+        own_head: whether the checkpoint must have the head of `kind`, and no other.
+        options: of `from_pretrained`.
+
+    Raises:
+        DataError: the checkpoint is unreadable; weights are missing, of another shape, or such as the model
+            does not have. Pooling layers are ignored where the head may be another.
+    """
+    from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
+
+    verbosity = get_verbosity()
+    set_verbosity_error()  # missing or mismatched weights are reported below
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
+    try:
+        with as_data_error(f"{path}: cannot be loaded"):
+            model, info = kind.from_pretrained(path, **options)
     finally:
         set_verbosity(verbosity)
-    needed = "" if backbone.causal else prefix
-    more = [key for key in info["unexpected_keys"] if re.search(r"\b(layers?|h)\.\d", key)]
+    body = f"{model.base_model_prefix}."
+
+    def of_interest(key: str) -> bool:
+        inside = key.startswith(body) or re.search(r"\b(layers?|h)\.\d", key)
+        return own_head or (bool(inside) and ".pooler." not in key)
+
     for problem, keys in (
-        ("of another shape", [key for key, _, _ in info["mismatched_keys"]]),
-        ("missing", [key for key in missing if key.startswith(needed)]),
-        ("of layers that the configuration lacks", more),
+        ("of another shape", [key for key, *_ in info["mismatched_keys"]]),
+        ("missing", filter(of_interest, info["missing_keys"])),
+        ("that the configuration has no place for", filter(of_interest, info["unexpected_keys"])),
     ):
-        if first := min((key for key in keys if ".pooler." not in key), default=""):
-            raise DataError(
-                f"backbone.checkpoint: {path!r} does not fit the configuration: weights {problem}, as {first}"
-            )
+        if first := min(keys, default=""):
+            raise DataError(f"{path}: does not fit its configuration: weights {problem}, as {first}")
+    return model, any(not of_interest(key) for key in info["missing_keys"] if ".pooler." not in key)
+
+
+def adapted(model: Any, path: str) -> tuple[PreTrainedModel, bool]:
+    """Merge a peft folder's adapter into its base. Return the model, and whether the folder has its head.
+
+    Raises:
+        DataError: peft is not installed, or the adapter's weights do not fit the base.
+    """
+    with as_data_error(f"{path}: needs peft (pip install -e '.[lora]')"):
+        from peft import PeftConfig, get_peft_model, load_peft_weights, set_peft_model_state_dict
+    with as_data_error(f"{path}: does not fit its base"):
+        config = PeftConfig.from_pretrained(path)
+        with_adapter: Any = get_peft_model(model, config)
+        result = set_peft_model_state_dict(with_adapter, load_peft_weights(path, device="cpu"))
+    wrong = [key for key in result.missing_keys if ".default" in key] + list(result.unexpected_keys)
+    if first := min(wrong, default=""):
+        raise DataError(
+            f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as {first}"
+        )
+    return with_adapter.merge_and_unload(), bool(getattr(config, "modules_to_save", None))
+
+
+def load_seq2seq(path: str, dtype: str) -> PreTrainedModel:
+    """Load a sequence-to-sequence model of transformers in evaluation mode; DataError as in `whole`."""
+    from transformers import AutoModelForSeq2SeqLM
+
+    model, _ = whole(AutoModelForSeq2SeqLM, path, dtype=dtype)
     refuse_nonfinite(model.state_dict(), path)
-    if any(not key.startswith(prefix) for key in missing):
-        log.log(new_head, "%s: span head starts random; answers and scores by it mean nothing yet", path)
-    return model.train()
+    return model.eval()

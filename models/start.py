@@ -9,6 +9,7 @@ import torch
 
 from models.backbones import RANDOM, Backbone, EncoderModel
 from models.checkpoint import FORMAT, M, inspect, is_file, merged, stored
+from models.language.likelihood import reads_side_by_side
 from storage.errors import DataError, as_data_error
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,11 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
                 f"start; give one with {' or '.join(map(repr, known))} heads"
             )
     model = stored(backbone, kind, options)
+    if backbone.causal and not reads_side_by_side(model.encoder):
+        raise DataError(
+            f"backbone: a {model.config.model_type!r} model does not read two candidates behind one prompt "
+            "as it reads each alone; it can be evaluated, but not trained here"
+        )
     if info and info.heads == kind.heads and model.head_options != info.head_options:
         raise DataError(f"{path}: heads with {info.head_options}, but {model.head_options} are asked for")
     if model.adapter.get("rank") != backbone.lora_rank:

@@ -8,7 +8,7 @@ Shape letters: Q questions, N rows (choices), B questions of a batch, C choices,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -47,6 +47,10 @@ class ChoiceEncoding:
     max_length: int = 128
     padding: Literal["dynamic", "parity"] = "dynamic"
     chat: Literal["auto", "never"] = "auto"
+
+    def within(self, limit: int | None) -> ChoiceEncoding:
+        """Return the options for a model with so many positions."""
+        return self if limit is None else replace(self, max_length=min(self.max_length, limit))
 
     def of_decoder(self, architecture: str) -> Encoding:
         """Return the text encoding stored in checkpoints of decoders, with these settings."""

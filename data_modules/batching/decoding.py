@@ -15,6 +15,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from data_modules.batching.sets import QABatch, QASet
+from data_modules.encoding.replies import answer_in
 from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from data_modules.schema.questions import AnswerType
 
@@ -40,6 +41,8 @@ class Answer(NamedTuple):
     NaN for a decoder's text."""
     guess: str = ""
     """The text of the best answer other than unknown, if there is an `unknown_score`."""
+    failure: str = ""
+    """Reason why a decoder gave no answer: such a question is never scored."""
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
@@ -52,8 +55,10 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
     best = [max(of_question, key=score.__getitem__) for of_question in rows.values()]
     columns = data.questions(list(rows)), data.tokens([windows[row] for row in best])
     for (example, same), row, question, tokens in zip(rows.items(), best, *columns, strict=True):
-        at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
-        text = question.context[at:last] if score[row] > float("-inf") else ""
+        text, at = "", -1
+        if score[row] > float("-inf"):
+            at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
+            text = question.context[at:last]
         at = at + len(text) - len(text.lstrip()) if text else -1
         kind: AnswerType = "span" if text.strip() else "unknown"
         yield Answer(example, text.strip(), at, score[row], kind), same
@@ -75,11 +80,12 @@ def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answ
         yield answer._replace(unknown_score=unknown_score, guess=span.text)
 
 
-def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[str]) -> Iterator[Answer]:
-    """Yield the answers that a decoder wrote; it writes `unknown` if there is none."""
-    for feature, text in zip(feature_B.tolist(), texts, strict=True):
-        kind: AnswerType = "unknown" if text.lower() == "unknown" else "span"
-        yield Answer(int(data.question_N[feature]), "unknown" if kind == "unknown" else text, -1, 0.0, kind)
+def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[tuple[str, str]]) -> Iterator[Answer]:
+    """Yield the answers in what a decoder wrote, from its texts with their failures."""
+    for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
+        answer, failure = answer_in(text, reason)
+        kind: AnswerType = "unknown" if answer == "unknown" else "span"
+        yield Answer(int(data.question_N[feature]), answer, -1, 0.0, kind, failure=failure)
 
 
 def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> Iterator[Answer]:

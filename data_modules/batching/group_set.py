@@ -128,7 +128,7 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
     if encoding.architecture in DECODERS:
         from data_modules.encoding.prompts import encode_prompts, group_prompts
 
-        return list(encode_prompts(group_prompts(groups, encoding), tokenizer, encoding))
+        return list(encode_prompts(group_prompts(groups, encoding.prompts), tokenizer, encoding))
     variants = [(variant, group.key) for group in groups for variant in group.variants]
     texts = ((v.context, v.query, key) for v, key in variants)
     rows: list[EncodedRow] = []

@@ -107,23 +107,29 @@ def encode_examples(
     if encoding.architecture in DECODERS:
         from data_modules.encoding.prompts import encode_prompts, question_prompts
 
-        prompts = question_prompts(examples, encoding, answers=answers)
+        prompts = question_prompts(examples, encoding.prompts, answers=answers)
         return encode_prompts(prompts, tokenizer, encoding, end=answers)
     texts = ((ex.context, full_query(ex, encoding, tokenizer), ex.id) for ex in examples)
     return encode_texts(texts, tokenizer, encoding)
 
 
 def encode_questions(
-    examples: Sequence[QAExample], tokenizer: Any, encoding: Encoding, rejected: Iterable[str] = ()
+    examples: Sequence[QAExample],
+    tokenizer: Any,
+    encoding: Encoding,
+    rejected: Iterable[str] = (),
+    *,
+    answers: bool = True,
 ) -> datasets.Dataset:
     """Return windows of every example, with the first answer as target, followed by one row per reason in
     `rejected`.
 
     In a window without the answer, the target type is unknown and the span is the classification token
-    (faithfulness spec 1.3). A decoder's rows include the target answer after the prompt, and an end token.
+    (faithfulness spec 1.3). With `answers`, a decoder's rows include the target answer after the prompt, and
+    an end token.
     """
     parts, rows = list[pa.Table](), list[dict[str, Any]]()
-    encoded = encode_examples(examples, tokenizer, encoding, answers=True)
+    encoded = encode_examples(examples, tokenizer, encoding, answers=answers)
     for number, found in groupby(encoded, key=attrgetter("example")):
         example, windows, first = examples[number], list(found), len(rows)
         for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
@@ -217,9 +223,10 @@ class QASet(Dataset):
         encoding: Encoding,
         *,
         may_abstain: bool | None = None,
+        answers: bool = True,
     ) -> None:
         if not isinstance(data, datasets.Dataset):
-            data = encode_questions(data, tokenizer, encoding)
+            data = encode_questions(data, tokenizer, encoding, answers=answers)
         self.table, self.tokenizer = data, tokenizer
         self.row_N = np.flatnonzero(data.data.column("window").is_valid().to_numpy())
         lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy()

@@ -1,4 +1,4 @@
-"""Text to tokens for decoders: a row is a prompt followed by the texts to score.
+"""Text to tokens for language models: a prompt, and the texts after it.
 
 A text after a prompt is tokenised together with it, if the tokens of the prompt do not depend on the text;
 else separately.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jinja2 import TemplateError
 
-from data_modules.encoding.windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages
+from data_modules.encoding.tokenizers import tokenizer_id
+from data_modules.encoding.windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts
 from data_modules.schema.groups import Group
 from data_modules.schema.questions import QAExample
 from storage.errors import DataError
@@ -28,7 +28,7 @@ one)."""
 
 
 class Prompt(NamedTuple):
-    """A decoder's prompt for a record, and the texts after it."""
+    """A language model's prompt for a record, and the texts after it."""
 
     messages: Messages
     shown: str
@@ -48,6 +48,9 @@ def fill(
         template = message["content"]
         if not advice:
             template = re.sub(r" \{advice\}|\{advice\} ?", "", template)
+        if "{question}" in template:
+            line = template.rfind("\n", 0, template.index("{question}")) + 1
+            template = f"{template[:line]}{{turns}}{template[line:]}"
         before, slot, _ = template.partition("{context}")
         if slot:
             shown = before.format(advice=advice, **slots) + context
@@ -58,19 +61,21 @@ def fill(
     return Prompt(filled, shown, len(context), continuations, name)
 
 
-def question_prompts(examples: Iterable[QAExample], encoding: Encoding, *, answers: bool) -> Iterator[Prompt]:
+def question_prompts(examples: Iterable[QAExample], prompts: Prompts, *, answers: bool) -> Iterator[Prompt]:
     """Yield the prompts of questions with their last turns; with `answers`, followed by the training target:
     the first answer of the context, yes, no, or unknown."""
     for example in examples:
-        turns = example.history[-HISTORY_TURNS:]
-        earlier = "".join(f"{turn.question}\nAnswer: {turn.answer}\nQuestion: " for turn in turns)
+        turns = (
+            prompts.turn.format(question=turn.question, answer=turn.answer)
+            for turn in example.history[-HISTORY_TURNS:]
+        )
         in_text = example.answer_type not in ("yes", "no", UNKNOWN)
         answer = [example.answers[0].text if in_text else example.answer_type] if answers else []
-        slots = {"context": example.context, "question": earlier + example.question}
-        yield fill(encoding.prompts.prompt, example.id, answer, advice=example.advice, **slots)
+        slots = {"context": example.context, "question": example.question, "turns": "".join(turns)}
+        yield fill(prompts.prompt, example.id, answer, advice=example.advice, **slots)
 
 
-def group_prompts(groups: Iterable[Group], encoding: Encoding) -> Iterator[Prompt]:
+def group_prompts(groups: Iterable[Group], prompts: Prompts) -> Iterator[Prompt]:
     """Yield the prompts of all variants, with the subjects listed in the order of the context; after each
     come the subjects in the group's order, and `unknown` if the prompt names it."""
     for group in groups:
@@ -78,33 +83,105 @@ def group_prompts(groups: Iterable[Group], encoding: Encoding) -> Iterator[Promp
             subjects = [span.text for span in variant.candidates]
             offered = [span.text for span in sorted(variant.candidates, key=lambda span: span.start)]
             slots = {"context": variant.context, "question": variant.question, "advice": variant.advice}
-            slots["options"] = " or ".join(offered)
-            texts = [*subjects, UNKNOWN][: encoding.candidates]
-            yield fill(encoding.prompts.choice_prompt, group.key, texts, **slots)
+            slots |= {"options": prompts.options.format(*offered), "turns": ""}
+            texts = [*subjects, UNKNOWN][: prompts.candidates]
+            yield fill(prompts.choice_prompt, group.key, texts, **slots)
 
 
-def written(tokenizer: Any, messages: Messages, **options: Any) -> str:
-    """Format messages with the tokenizer's chat template."""
-    try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, **TEMPLATE_OPTIONS, **options))
-    except TemplateError as error:  # such as Gemma's "System role not supported"
-        said = f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
-        raise DataError(said) from error
+class PromptTokens:
+    """A tokenizer as a language model uses it: the tokens of prompts, and of texts after them.
 
+    Args:
+        tokenizer: of transformers, a fast one.
+        chat: whether prompts use its chat template: `auto`, if there is one, or `never`.
+        seq2seq: whether the model reads the prompt apart from its answer, as T5 and BART do.
+    """
 
-@cache
-def around_answer(tokenizer: Any, chat: Literal["auto", "never"]) -> tuple[str, list[int]]:
-    """Return the white space before an answer, and the token that ends it, if any."""
-    if chat == "never" or not tokenizer.chat_template:
-        return " ", [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    user = {"role": "user", "content": "?"}
-    asked = written(tokenizer, [user], add_generation_prompt=True)
-    answered = written(tokenizer, [user, {"role": "assistant", "content": "Answer"}])
-    lead, _, rest = answered.removeprefix(asked).rpartition("Answer")
-    special = {*tokenizer.added_tokens_decoder, tokenizer.eos_token_id}
-    ids = [*tokenizer(rest, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-    ends = [i for i in ids if i is not None and i in special]
-    return lead if lead.isspace() else "", ends[:1]
+    def __init__(
+        self, tokenizer: Any, chat: Literal["auto", "never"] = "auto", *, seq2seq: bool = False
+    ) -> None:
+        self.tokenizer, self.seq2seq = tokenizer, seq2seq
+        self.chat = chat == "auto" and bool(tokenizer.chat_template)
+        (row,) = self.encoded(["a"], special=True)
+        special = row.special_tokens_mask
+        self.lead: list[int] = row.ids[: special.index(0)]
+        """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2)."""
+        self.tail: list[int] = row.ids[len(row) - special[::-1].index(0) :]
+        """Those with which it ends every text: a sequence-to-sequence model reads and writes them. A causal
+        model's prompt ends without: behind an end token it would begin another text."""
+        pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+        self.pad: int = next(i for i in pads if i is not None)
+        self.space, self.opening = "" if seq2seq else " ", ""
+        """The white space before an answer, and the mark of a chain of thought that the template opens."""
+        self.ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        """The tokens that end an answer; training appends the first."""
+        self.example = self.text("?")
+        """A prompt as the template writes it, with the date if it insists on one."""
+        named = tokenizer.added_tokens_decoder
+        if self.chat:
+            user = {"role": "user", "content": "?"}
+            answered = self._template([user, {"role": "assistant", "content": "Answer"}])
+            lead, _, rest = answered.removeprefix(self.example).rpartition("Answer")
+            self.space = lead if lead.isspace() else ""
+            self.ends = [i for i in (*self.ids([rest])[0], *self.ends) if i in {*named, *self.ends}]
+            opened = re.search(r"<\w*think\w*>\s*$", self.example)
+            self.opening = opened[0] if opened else ""
+        special_ids = {i for i, token in named.items() if token.special} | {*tokenizer.all_special_ids}
+        self.hidden = {i for i in special_ids if "think" not in str(named.get(i)).lower()}
+        """Special tokens that are no part of an answer; those around a chain of thought are needed."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that tokens depend on, as plain JSON."""
+        return {"tokenizer": tokenizer_id(self.tokenizer), "chat": self.chat, "prompt": self.example}
+
+    def encoded(self, texts: Sequence[str], *, special: bool = False) -> list[Any]:
+        """Return the tokenizers library's encodings, with ids and offsets."""
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()  # settings of the tokenizer's last call
+        backend.no_padding()
+        return list(backend.encode_batch(list(texts), add_special_tokens=special))
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of texts, without special tokens."""
+        return [row.ids for row in self.encoded(texts)]
+
+    def text(self, prompt: str | Messages) -> str:
+        """Return a prompt as one text: by the chat template, else its messages joined."""
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        if self.chat:
+            return self._template(messages, add_generation_prompt=True)
+        return "\n\n".join(message["content"] for message in messages)
+
+    def _template(self, messages: Messages, **options: Any) -> str:
+        how = {"tokenize": False, **TEMPLATE_OPTIONS, **options}
+        try:
+            return str(self.tokenizer.apply_chat_template(messages, **how))
+        except TemplateError as error:  # such as Gemma's "System role not supported"
+            said = f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
+            raise DataError(said) from error
+
+    def prompts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of prompts, from `text`. Chat templates include all special tokens."""
+        lead, tail = ([] if self.chat else part for part in (self.lead, self.tail if self.seq2seq else []))
+        return [[*lead, *ids, *tail] for ids in self.ids(texts)]
+
+    def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text after its prompt. Leading white space of a text counts."""
+        apart = self.ids(texts)
+        if self.seq2seq:
+            return [[*ids, *self.tail] if ids else [] for ids in apart]
+        first_of = dict(zip(dict.fromkeys(prompts), self.ids([*dict.fromkeys(prompts)]), strict=True))
+        wholes = self.ids([prompt + text for prompt, text in zip(prompts, texts, strict=True)])
+        return [
+            whole[len(first) :] if whole[: len(first)] == first else alone
+            for first, whole, alone in zip(map(first_of.__getitem__, prompts), wholes, apart, strict=True)
+        ]
+
+    def decoded(self, rows: Iterable[Sequence[int]]) -> list[str]:
+        """Return what new tokens say, with the marks around a chain of thought."""
+        shown = ([i for i in row if i not in self.hidden] for row in rows)
+        return [self.opening + self.tokenizer.decode(ids) for ids in shown]
 
 
 def encode_prompts(
@@ -115,39 +192,33 @@ def encode_prompts(
     Raises:
         DataError: a row is too long, or a text has no tokens; the message names the record. Nothing is cut.
     """
-    space, ending = around_answer(tokenizer, encoding.prompts.chat)
-    ending = ending if end else []
-    chat = encoding.prompts.chat == "auto" and bool(tokenizer.chat_template)
-    # Chat templates include all special tokens.
-    options = {"add_special_tokens": not chat, "return_offsets_mapping": True, "verbose": False}
+    tokens = PromptTokens(tokenizer, encoding.prompts.chat)
+    ending = tokens.ends[:1] if end else []
+    lead = [] if tokens.chat else tokens.lead
     for example, prompt in enumerate(prompts):
-        if chat:
-            text = written(tokenizer, prompt.messages, add_generation_prompt=True)
-        else:
-            text = "\n\n".join(message["content"] for message in prompt.messages)
+        text = tokens.text(prompt.messages)
         at = text.rfind(prompt.shown.strip())  # templates may strip their input
         if at < 0:
             no_place = "the chat template changes the text; set encoding.prompts.chat=never"
             raise DataError(f"{prompt.name}: {no_place}")
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
-        encoded = tokenizer([text, *(f"{text}{space}{more}" for more in prompt.continuations)], **options)
-        ids, *wholes = encoded["input_ids"]
-        row, spans = [*ids], []
-        for continuation, whole in zip(prompt.continuations, wholes, strict=True):
-            behind = whole[len(ids) :]
-            if whole[: len(ids)] != ids:
-                behind = tokenizer(space + continuation, add_special_tokens=False)["input_ids"]
+        (read,) = tokens.encoded([text])
+        row, spans = [*lead, *read.ids], []
+        texts = [tokens.space + more for more in prompt.continuations]
+        for more, behind in zip(prompt.continuations, tokens.after([text] * len(texts), texts), strict=True):
             if not behind:
-                raise DataError(f"{prompt.name}: {continuation!r} has no tokens")
+                raise DataError(f"{prompt.name}: {more!r} has no tokens")
             spans.append((len(row), len(row) + len(behind) + len(ending) - 1))
             row += [*behind, *ending]
         if len(row) > encoding.max_length:
             raise DataError(f"{prompt.name}: has {len(row)} tokens, more than encoding.max_length")
         offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
-        start_T, end_T = np.array(encoded["offset_mapping"][0], np.int32).T - context_at
+        start_T, end_T = np.array(read.offsets, np.int32).reshape(-1, 2).T - context_at
         if text[:context_at][-1:].isspace():  # byte-level tokens begin with the space
             start_T[(start_T == -1) & (end_T > 0)] = 0
         inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
-        offsets_TE[: len(ids)][inside] = np.stack([start_T, end_T], axis=1)[inside]
+        of_text = np.arange(len(lead), len(lead) + len(read.ids))
+        offsets_TE[of_text[inside]] = np.stack([start_T, end_T], axis=1)[inside]
         types_T = np.zeros(len(row), np.uint8)
-        yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, len(ids) - 1, example, tuple(spans))
+        last = len(lead) + len(read.ids) - 1
+        yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, last, example, tuple(spans))

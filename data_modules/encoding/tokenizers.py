@@ -8,8 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from data_modules.encoding.windows import DECODERS
 from storage.errors import DataError, as_data_error
 from storage.files import read_archive
+
+OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_version")
+"""Settings of a tokenizer's files that say where they come from."""
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
@@ -31,21 +35,21 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         with as_data_error(f"{where}: no tokenizer in this checkpoint"):
             source = dict(content["interventune"]["tokenizer"])
     if isinstance(source, str):
-        return _pretrained(source, f"tokenizer {source!r}")
+        return _pretrained(source, f"tokenizer {source!r}", architecture)
     with tempfile.TemporaryDirectory() as folder:
         for name, text in source.items():
             Path(folder, Path(name).name).write_text(text, encoding="utf-8")
-        return _pretrained(folder, f"the tokenizer inside {where}")
+        return _pretrained(folder, f"the tokenizer inside {where}", architecture)
 
 
-def _pretrained(source: str, what: str) -> Any:
+def _pretrained(source: str, what: str, architecture: str) -> Any:
     from transformers import AutoTokenizer
 
     with as_data_error(what):
-        return usable(AutoTokenizer.from_pretrained(source, trust_remote_code=False), what)
+        return usable(AutoTokenizer.from_pretrained(source, trust_remote_code=False), what, architecture)
 
 
-def usable(tokenizer: Any, what: str) -> Any:
+def usable(tokenizer: Any, what: str, architecture: str) -> Any:
     """Return the tokenizer, with a padding token; DataError if it has no offsets or no vocabulary."""
     if not getattr(tokenizer, "is_fast", False):
         raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
@@ -54,6 +58,9 @@ def usable(tokenizer: Any, what: str) -> Any:
         raise DataError(f"{what}: has no vocabulary; add the tokenizer's files, or name another tokenizer")
     if tokenizer.pad_token is None and tokenizer.eos_token is not None:
         tokenizer.pad_token = tokenizer.eos_token  # decoders often have none; masks hide it
+    if architecture and architecture not in DECODERS:
+        # Padding before a text would move the positions of all encoders but XLNet, whose are relative.
+        tokenizer.padding_side = "left" if architecture == "xlnet" else "right"
     return tokenizer
 
 
@@ -64,10 +71,14 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     tokenizer.backend_tokenizer.no_padding()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
+        settings = Path(folder, "tokenizer_config.json")
+        content = json.loads(settings.read_text(encoding="utf-8"))
+        content = {name: value for name, value in content.items() if name not in OF_THIS_COPY}
+        settings.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         files = sorted(path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt", ".jinja"))
         return {path.name: path.read_text(encoding="utf-8") for path in files}
 
 
 def tokenizer_id(tokenizer: Any) -> str:
-    """Return an id that changes with a folder's tokenizer: part of the cache keys of its model's results."""
+    """Return an id that changes with all that a tokenizer's tokens depend on, but not with its path."""
     return hashlib.sha256(json.dumps(tokenizer_files(tokenizer)).encode()).hexdigest()[:16]

@@ -55,12 +55,16 @@ class Prompts:
         prompt: Messages for a question.
         choice_prompt: Messages for a question about two subjects. If they contain `unknown`, it is a third
             answer, and scores are shares among three.
+        turn: An earlier turn of a conversation; they come before the line with the question.
+        options: What {options} stands for, with a place for each subject.
         chat: Whether to use the tokenizer's chat template: `auto`, if there is one, or `never`: messages are
             joined.
     """
 
     prompt: Messages = field(default_factory=lambda: [{"role": "user", "content": QUESTION}])
     choice_prompt: Messages = field(default_factory=lambda: [{"role": "user", "content": CHOICE}])
+    turn: str = "Question: {question}\nAnswer: {answer}\n"
+    options: str = "{} or {}"
     chat: Literal["auto", "never"] = "auto"
 
     def __post_init__(self) -> None:
@@ -70,6 +74,11 @@ class Prompts:
             found = [slot for _, slot, *_ in Formatter().parse(text) if slot is not None]
             if sorted(found) != sorted(wanted):
                 raise DataError(f"encoding.prompts.{name}: needs each of {wanted} once, names {found}")
+
+    @property
+    def candidates(self) -> int:
+        """The number of candidate answers to a question between two subjects."""
+        return 2 + any(UNKNOWN in message["content"] for message in self.choice_prompt)
 
 
 @dataclass(kw_only=True)
@@ -100,10 +109,11 @@ class Encoding:
         if self.doc_stride < 1:  # not a PositiveInt: checkpoints store plain values
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
-    @property
-    def candidates(self) -> int:
-        """The number of candidate answers to a question between two subjects."""
-        return 2 + any(UNKNOWN in message["content"] for message in self.prompts.choice_prompt)
+    def within(self, limit: int | None) -> Encoding:
+        """Return the options for a model with so many positions; the stride shrinks with the window."""
+        if limit is None or self.max_length <= limit:
+            return self
+        return replace(self, max_length=limit, doc_stride=max(1, self.doc_stride * limit // self.max_length))
 
     def resolved(self, architecture: str) -> Encoding:
         """Replace every `auto` by its value for an architecture. DataError for an encoder with prompts."""

@@ -15,7 +15,7 @@ from storage.command_line import Count, split_name
 LANGUAGE_MODELS = ("hf:", "openai:")
 """Prefixes of language models' names; any other name is a checkpoint, or a file of answers."""
 
-PromptStyle = Literal["paper", "offers-unknown", "unifiedqa"]
+PromptStyle = Literal["auto", "paper", "offers-unknown", "unifiedqa"]
 """Prompt styles for language models (`evaluation.answering.prompts`)."""
 
 
@@ -25,8 +25,8 @@ class Compute:
 
     Args:
         device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
-        dtype: precision of the weights of language models and decoders, and of an encoder's computation. auto
-            is float32, except for a language model (hf:) on a GPU, which keeps the precision of its files.
+        dtype: precision of a language model's weights, and of an encoder's computation. auto is float32,
+            except for a language model on a GPU, which keeps the precision of its files.
         batch_size: rows per batch (`bias` adds more when they are short), or simultaneous requests to an
             endpoint.
     """
@@ -41,15 +41,16 @@ class Asking(Compute):
     """How models are queried.
 
     Args:
-        max_new_tokens: maximum length of an answer that a language model or decoder writes.
-        prompt: prompt for language models. paper: the story, earlier turns and the question after Q: and A:;
-            offers-unknown: an instruction that allows the answer unknown; unifiedqa: UnifiedQA's format.
-        chat: chat template of decoders and local language models. auto: as the checkpoint was trained, or if
-            the tokenizer has one; never: leave it out.
+        max_new_tokens: maximum length of an answer that a language model writes.
+        prompt: prompt for language models. auto: as the model was trained here, else as it would be; paper:
+            the story, earlier turns and the question after Q: and A:; offers-unknown: an instruction that
+            allows the answer unknown; unifiedqa: UnifiedQA's format.
+        chat: chat template of local language models. auto: as the model was trained here, else if the
+            tokenizer has one; never: leave it out.
     """
 
     max_new_tokens: Count = 32
-    prompt: PromptStyle = "paper"
+    prompt: PromptStyle = "auto"
     chat: Literal["auto", "never"] = "auto"
 
 

@@ -7,9 +7,8 @@ D hidden.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,14 +18,14 @@ from transformers.utils.logging import disable_progress_bar
 
 from data_modules.batching.group_set import GroupSet
 from data_modules.batching.sets import QASet
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id, usable
+from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from data_modules.encoding.windows import Encoding
-from evaluation.answering.asking import Asking, Compute
-from evaluation.answering.interface import Answer, Answerer
+from evaluation.answering.asking import Compute
+from evaluation.answering.interface import Answer, Answerer, local_path
 from evaluation.answering.sharing import shared
 from models.backbones import EncoderModel, pick_device
 from models.build import fingerprint
-from models.checkpoint import from_pretrained, load
+from models.checkpoint import load
 from models.heads.span import QAModel
 from models.row_scores import score_rows
 
@@ -51,9 +50,10 @@ Held = tuple[Any, Any, dict[str, Any]]
 def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     """Load a checkpoint; ValueError if it cannot be used, or the device is absent."""
     disable_progress_bar()  # reading weights takes only a moment
-    model, info = load(path, kind)
-    device = pick_device(compute.device)
-    if model.heads == "causal" and compute.dtype != "auto":
+    path, device = local_path(path), pick_device(compute.device)
+    causal = getattr(kind, "heads", "") == "causal"
+    model, info = load(path, kind, weights_type(compute) if causal else "float32")
+    if causal and compute.dtype != "auto":
         hold_weights(model, compute.dtype)
     elif compute.dtype not in ("auto", "float32"):  # for which torch's own attention is faster
         from models.cpu_kernels import use_kernels
@@ -64,6 +64,12 @@ def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return model.to(device), tokenizer, info.encoding
+
+
+def weights_type(compute: Compute) -> str:
+    """Return the type in which a language model's weights are loaded: on a GPU that of its files."""
+    on_gpu = pick_device(compute.device).type == "cuda"
+    return compute.dtype if on_gpu or compute.dtype != "auto" else "float32"
 
 
 class Checkpoint(Answerer):
@@ -80,25 +86,23 @@ class Checkpoint(Answerer):
         self.path, self.batch_size = path, compute.batch_size
         self.dtype = "float32" if compute.dtype == "auto" else compute.dtype
         self.model, self.tokenizer, options = held or from_files(path, self.kind, compute)
+        self.digest = "live" if held else ""
+        """Of the weights; a model in training has none, because its answers are not stored."""
         self.device = next(self.model.parameters()).device
-        self.is_decoder = self.model.heads == "causal"
         try:
             self.encoding = self.encoding_class(**options)
         except (TypeError, ValueError) as error:  # TypeError: an option unknown to this version
             raise ValueError(f"{path}: {error}") from error
+        self.encoding = self.encoding.within(self.model.max_tokens)
         words, embeddings = len(self.tokenizer), self.model.config.vocab_size
         if words > embeddings:
             raise ValueError(f"{path}: its tokenizer has {words} tokens, its model {embeddings} embeddings")
 
-    @cached_property
-    def weights(self) -> str:
-        """Return a digest of the weights."""
-        return fingerprint(self.model)
-
     @property
     def identity(self) -> dict[str, Any]:
+        self.digest = self.digest or fingerprint(self.model)
         return {
-            "weights": self.weights,
+            "weights": self.digest,
             "heads": {"name": self.model.heads, **self.model.head_options},
             "tokenizer": tokenizer_id(self.tokenizer),
             "encoding": asdict(self.encoding),
@@ -107,7 +111,7 @@ class Checkpoint(Answerer):
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return a context in which an encoder computes in the requested dtype."""
-        if self.dtype == "float32" or self.is_decoder:
+        if self.dtype == "float32" or self.model.heads == "causal":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
 
@@ -117,47 +121,41 @@ class Checkpoint(Answerer):
 
 
 class QuestionCheckpoint(Checkpoint):
-    """A model that answers questions about a text: with spans only, with spans, yes, no and unknown, or in
-    its own words (a decoder)."""
+    """A model that answers questions about a text: with spans only, or with spans, yes, no and unknown."""
 
     kind = QAModel
     encoding_class = Encoding
     sets: dict[Any, QASet] | None = None
     """Cached question sets, for a model that is evaluated repeatedly."""
 
-    def __init__(self, path: str, asking: Asking, held: Held | None = None) -> None:
+    def __init__(self, path: str, asking: Compute, held: Held | None = None) -> None:
         super().__init__(path, asking, held)
-        encoding: Encoding = self.encoding
-        if asking.chat == "never" and self.is_decoder:
-            encoding = replace(encoding, prompts=replace(encoding.prompts, chat="never"))
-        self.encoding = encoding.resolved(self.model.architecture)
-        self.offers_unknown = self.encoding.candidates == 3
-        self.max_new_tokens = asking.max_new_tokens
+        self.encoding: Encoding = self.encoding.resolved(self.model.architecture)
 
     @property
     def identity(self) -> dict[str, Any]:
-        more = {"max_new_tokens": self.max_new_tokens, "may_abstain": self.may_abstain}
-        return {**super().identity, **more}
+        return {**super().identity, "may_abstain": self.may_abstain}
 
     def question_set(self, examples: Sequence[QAExample], may_abstain: bool | None = None) -> QASet:
         """Return the questions, tokenised; only once if `sets` caches them."""
         key, kept = (*examples, may_abstain), {} if self.sets is None else self.sets
         if key not in kept:
-            kept[key] = QASet(examples, self.tokenizer, self.encoding, may_abstain=may_abstain)
+            options = {"may_abstain": may_abstain, "answers": False}
+            kept[key] = QASet(examples, self.tokenizer, self.encoding, **options)
         return kept[key]
 
-    def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        from evaluation.answering.questions import spans, written  # `bias` usually does not need it
+    def fits(self, example: QAExample) -> bool:
+        """Whether the model can read a question's whole text; an encoder reads it in windows."""
+        return True
 
-        if self.is_decoder:
-            for i, text in enumerate(written(self, examples, what=what)):
-                yield Answer(i, text)
-        else:
-            abstain = self.may_abstain
-            if abstain is None:
-                abstain = any(example.answer_type == "unknown" for example in examples)
-            for i, span in enumerate(spans(self, examples, may_abstain=abstain, what=what)):
-                yield Answer(i, span.text, unknown_score=span.unknown_score, guess=span.guess)
+    def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
+        from evaluation.answering.questions import spans  # `bias` usually does not need it
+
+        abstain = self.may_abstain
+        if abstain is None:
+            abstain = any(example.answer_type == "unknown" for example in examples)
+        for i, span in enumerate(spans(self, examples, may_abstain=abstain, what=what)):
+            yield Answer(i, span.text, unknown_score=span.unknown_score, guess=span.guess)
 
     def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
         from evaluation.answering.questions import span_scores
@@ -167,8 +165,8 @@ class QuestionCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) = sqrt(p_start p_end) for each subject in all four variants, (N, 4, 2) float64; for a decoder,
-        its share. A batch has as many rows as fit in the space of `batch_size` rows of the longest."""
+        """S(x) = sqrt(p_start p_end) for each subject in all four variants, (N, 4, 2) float64. A batch has as
+        many rows as fit in the space of `batch_size` rows of the longest."""
         score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
         parts = list[Tensor]()  # tokenised part by part, to keep little more than the scores in memory
         with self.autocast():  # one context, in which weights are cast to bfloat16 only once
@@ -186,31 +184,3 @@ class QuestionCheckpoint(Checkpoint):
             states = self.model.hidden_states(self.moved(inputs))
         self.require_finite(states[-1].abs().amax(-1)[inputs["attention_mask"] != 0])
         return states
-
-
-@contextmanager
-def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpoint]:
-    """Wrap a transformers model in training, causal or with span answers, as the answerer that its saved
-    folder would be. Within the context, it is in evaluation mode and the precision of its weights;
-    afterwards, it and the random state are restored. ValueError for another kind of model or tokenizer, or
-    if they do not fit.
-    """
-    name = model.name_or_path or type(model).__name__
-    modes, head = {part: part.training for part in model.modules()}, model.get_output_embeddings()
-    layer = type(head)
-    # accelerate's wrapper for mixed precision.
-    forward = model.__dict__.pop("forward", None) if hasattr(model, "_original_forward") else None
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        try:
-            held = from_pretrained(model.eval(), name), usable(tokenizer, name), dict[str, Any]()
-            answerer = QuestionCheckpoint(name, asking, held)
-            answerer.weights = "lent"  # its answers are not stored
-            yield answerer
-        finally:
-            if head is not None:
-                head.__class__ = layer  # a causal model computes it in float32
-            if forward is not None:
-                model.forward = forward
-            for part, training in modes.items():
-                part.training = training

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from evaluation.answering.asking import LANGUAGE_MODELS, Asking
+from evaluation.answering.asking import Asking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,9 +23,10 @@ Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddin
 """Abilities: answers to questions about a text; also yes, no and unknown; scores of a group's subjects;
 scores of given spans; scores of choices; embeddings of texts; hidden states of every token."""
 
-Kind = Literal["file", "endpoint", "local", "encoder", "span", "rationale", "xlnet", "choice", "causal"]
-"""Kinds of answerers: external answers; a language model at an endpoint or local; the encoder of a Hugging
-Face folder; checkpoints by their heads. A decoder is `causal`, whether a `.ckpt`, a folder or on the Hub."""
+Kind = Literal["file", "endpoint", "seq2seq", "encoder", "span", "rationale", "xlnet", "choice", "causal"]
+"""Kinds of answerers: external answers; a language model at an endpoint; a sequence-to-sequence model; the
+encoder of a Hugging Face folder; checkpoints by their heads. A decoder is `causal`, whether a `.ckpt`, a
+folder or on the Hub."""
 
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
 """Prompt styles in which language models choose (`evaluation.answering.prompts`)."""
@@ -110,15 +111,28 @@ class Answerer:
                 )
 
 
+def local_path(path: str) -> str:
+    """Return a model's file, folder or Hub name; `hf:` before it only says that it is a language model."""
+    return path.removeprefix("hf:")
+
+
 def kind_of(path: str) -> Kind:
     """Return the kind of model that a command-line name refers to; for a checkpoint, its content decides, not
-    its suffix. ValueError: there is no such checkpoint."""
-    if path.startswith(LANGUAGE_MODELS):
-        return "local" if path.startswith("hf:") else "endpoint"
+    its suffix. ValueError: there is no such checkpoint, or `hf:` stands before an encoder."""
+    if path.startswith("openai:"):
+        return "endpoint"
     if path.endswith(".jsonl"):
         return "file"
     from models.backbones import ARCHITECTURES
-    from models.checkpoint import inspect
+    from models.checkpoint import inspect, is_file
+    from models.pretrained import read_config
 
-    info = inspect(path)
-    return "causal" if ARCHITECTURES[info.architecture].causal else cast(Kind, info.heads or "encoder")
+    local = local_path(path)
+    if not is_file(local) and read_config(local).is_encoder_decoder:
+        return "seq2seq"
+    info = inspect(local)
+    if ARCHITECTURES[info.architecture].causal:
+        return "causal"
+    if path.startswith("hf:"):
+        raise ValueError(f"{path}: is an encoder, no language model; leave out hf:")
+    return cast(Kind, info.heads or "encoder")

@@ -32,7 +32,8 @@ def kept(method: Method) -> Method:
     def answered(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Iterator[Any]:
         work = current.get(Processes()).work
         arguments = [more, {name: value for name, value in named.items() if name != "what"}]
-        parts = {"model": model.identity, "method": method.__qualname__, "arguments": arguments}
+        name = f"{method.__module__}.{method.__qualname__}"
+        parts = {"model": model.identity, "method": name, "arguments": arguments}
         requests = list(requests)
         plain = [asdict(r) if is_dataclass(r) else r for r in requests]  # type: ignore[arg-type]
         keys = [work_key(**plain_json({**parts, "request": request})) for request in plain]

@@ -8,12 +8,16 @@ Only the code of the opened kind is imported.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from evaluation.answering.asking import Compute
+from evaluation.answering.asking import Asking, Compute
 from evaluation.answering.interface import Ability, Answerer, Choosing, Kind, kind_of
+
+if TYPE_CHECKING:
+    from evaluation.answering.checkpoint import QuestionCheckpoint
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -21,7 +25,7 @@ T = TypeVar("T")
 ABILITIES: dict[Kind, tuple[Ability, ...]] = {
     "file": ("spans", "types"),
     "endpoint": ("spans", "types", "choices"),
-    "local": ("spans", "types", "subjects", "choices"),
+    "seq2seq": ("spans", "types", "subjects", "choices"),
     "causal": ("spans", "types", "subjects", "choices", "states"),
     "encoder": ("spans", "subjects", "mentions", "choices", "embeddings", "states"),
     "span": ("spans", "subjects", "mentions", "states"),
@@ -31,8 +35,8 @@ ABILITIES: dict[Kind, tuple[Ability, ...]] = {
 }
 """Abilities of each kind."""
 WHO = (
-    "answers in a file;an endpoint;a local language model;an encoder;a span QA model;a QA model with yes and "
-    "no;XLNet with yes and no;a multiple-choice model;a decoder"
+    "answers in a file;an endpoint;a sequence-to-sequence model;an encoder;a span QA model;"
+    "a QA model with yes and no;XLNet with yes and no;a multiple-choice model;a decoder"
 )
 KINDS = dict(zip(get_args(Kind), WHO.split(";"), strict=True))
 DO = "answer questions;answer yes and no;score two people;score spans;choose;embed texts;show hidden states"
@@ -40,8 +44,8 @@ CAN = dict(zip(get_args(Ability), DO.split(";"), strict=True))
 
 
 def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Answerer:
-    """Open an answerer by its kind. A decoder answers questions and scores subjects with the prompts of its
-    training, and chooses by likelihood, as language models do.
+    """Open an answerer by its kind. A decoder is asked in the same way whether it is a `.ckpt`, a folder or a
+    Hub name, with or without `hf:`.
 
     Args:
         path: `hf:PATH` or `openai:MODEL[@URL]` for a language model, `FILE.jsonl` for external answers,
@@ -61,9 +65,11 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
         from evaluation.answering.predictions import Predictions
 
         return Predictions(path)
-    if kind in ("endpoint", "local") or (kind == "causal" and need == "choices"):
-        from evaluation.answering.language_model import LanguageModel
+    if kind in ("endpoint", "seq2seq", "causal"):
+        from evaluation.answering.language_model import Decoder, LanguageModel
 
+        if kind == "causal":
+            return Decoder(path, how)
         model = LanguageModel(path, how)
         if kind == "endpoint" and need == "choices" and not model.by_letter:
             raise ValueError(f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters")
@@ -77,6 +83,41 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     from evaluation.answering.checkpoint import QuestionCheckpoint
 
     return QuestionCheckpoint(path, how)
+
+
+@contextmanager
+def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpoint]:
+    """Wrap a transformers model in training, causal or with span answers, as the answerer that its saved
+    folder would be. Within the context, it is in evaluation mode and the precision of its weights;
+    afterwards, it and the random state are restored. ValueError for another kind of model or tokenizer, or
+    if they do not fit.
+    """
+    import torch
+
+    from data_modules.encoding.tokenizers import usable
+    from evaluation.answering.checkpoint import QuestionCheckpoint
+    from evaluation.answering.language_model import Decoder
+    from models.checkpoint import from_pretrained
+
+    name = model.name_or_path or type(model).__name__
+    modes, head = {part: part.training for part in model.modules()}, model.get_output_embeddings()
+    layer = type(head)
+    # accelerate's wrapper for mixed precision.
+    forward = model.__dict__.pop("forward", None) if hasattr(model, "_original_forward") else None
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        try:
+            own = from_pretrained(model.eval(), name)
+            held = own, usable(tokenizer, name, own.architecture), dict[str, Any]()
+            how = Choosing(**asdict(asking))
+            yield (Decoder if own.heads == "causal" else QuestionCheckpoint)(name, how, held)
+        finally:
+            if head is not None:
+                head.__class__ = layer  # a causal model computes it in float32
+            if forward is not None:
+                model.forward = forward
+            for part, training in modes.items():
+                part.training = training
 
 
 def ask_each(

@@ -1,4 +1,4 @@
-"""Answers of a `QuestionCheckpoint`: spans with scores, a decoder's text, scores of given spans.
+"""Answers of a `QuestionCheckpoint`: spans with scores, and scores of given spans.
 
 Shape letters: S candidates of a row, M given spans of a question, E the two boundaries (start, end), B rows,
 C types of answers, T tokens.
@@ -15,30 +15,12 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
 from data_modules.batching.decoding import Answer as Span
-from data_modules.batching.decoding import decode_answers, decode_typed_answers, written_answers
+from data_modules.batching.decoding import decode_answers, decode_typed_answers
 from data_modules.batching.sets import encode_examples
-from data_modules.encoding.prompts import around_answer
 from data_modules.encoding.windows import pad_rows, sorted_batches, token_span
 from data_modules.schema.questions import QAExample
-from evaluation.answering.kept import kept
 from evaluation.answering.sharing import shared
 from models.heads.span import SpanModel
-
-
-@kept
-@torch.inference_mode()
-def written(model: Any, examples: Sequence[QAExample], *, what: str) -> list[str]:
-    """Return a decoder's text after each question's prompt."""
-    data = model.question_set(examples)
-    _, ends = around_answer(model.tokenizer, model.encoding.prompts.chat)
-    texts = [""] * len(examples)
-    for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
-        batch = data[index]
-        inputs = model.moved(batch.inputs)
-        lines = model.model.write(inputs, batch.start_B, model.tokenizer, ends, model.max_new_tokens)
-        for answer in written_answers(data, batch.feature_B, lines):
-            texts[answer.example] = answer.text
-    return texts
 
 
 @shared

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evaluation.answering.kept import kept
-from storage.errors import as_data_error
+from storage.errors import DataError, as_data_error
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +51,24 @@ class Scorer:
     """
 
     def __init__(self, name: str, *, device: str = "auto", batch_size: int = 32) -> None:
-        import torch
-        from transformers import pipeline
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
         from data_modules.encoding.tokenizers import tokenizer_id
         from models.backbones import pick_device
         from models.build import fingerprint, refuse_nonfinite
+        from models.pretrained import whole
 
         path, _, revision = name.removeprefix("hf:").partition("@")
-        how: dict[str, Any] = {"dtype": torch.float64, "model_kwargs": {"use_safetensors": True}}
-        how |= {"revision": revision or None, "device": pick_device(device)}
+        version: dict[str, Any] = {"revision": revision or None}
+        options = {"dtype": "float64", "use_safetensors": True, **version}
         with as_data_error(f"--scorer {name}"):
-            self.pipeline = pipeline("text-classification", path, **how)
+            try:
+                model, _ = whole(AutoModelForSequenceClassification, path, **options)
+            except DataError as error:
+                raise RuntimeError(str(error)) from error
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **version)
+            how: dict[str, Any] = {"tokenizer": tokenizer, "device": pick_device(device)}
+            self.pipeline = pipeline("text-classification", model, **how)
         refuse_nonfinite(self.pipeline.model.state_dict(), f"--scorer {name}")
         config = self.pipeline.model.config
         kinds = " ".join(config.architectures or ())

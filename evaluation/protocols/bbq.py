@@ -162,7 +162,7 @@ def scores(item: BBQItem, pick: int | str) -> dict[str, Any]:
 def ability(path: str, asking: Choosing) -> Ability:
     """How a model chooses: by scores of choices, by scores of mentions in the context, or by its answer."""
     kind = kind_of(path)
-    if kind in ("choice", "causal", "local") or (kind == "endpoint" and asking.choice_prompt == "letters"):
+    if kind in ("choice", "causal", "seq2seq") or (kind == "endpoint" and asking.choice_prompt == "letters"):
         return "choices"
     return "spans" if kind in ("endpoint", "file") else "mentions"
 

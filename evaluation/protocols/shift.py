@@ -175,9 +175,9 @@ class Measurement:
             raise DataError("--variants: add a variant other than os, which the others are compared with")
         self.last_distances: Distances = defaultdict(list)
         self.cka: list[tuple[float, dict[str, Any]]] = []
-        """Values with their cells."""
+        """Values with their numbers of stories and cells."""
         self.notes: list[str] = []
-        """Checkpoints that cannot be compared with the first."""
+        """What could not be read, and checkpoints that cannot be compared with the first."""
 
     def rows(self, model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         """Yield a row for each story, variant and embedding, and for each story and embedding in the first
@@ -186,6 +186,9 @@ class Measurement:
         every = range(model.model.config.num_hidden_layers + 1) if self.every_layer else ()
         for variant, pairs in self.pairs.items():
             found = measured(model, pairs, model, [*every, -1], f"{name}: {variant}")
+            if left := sum(not rows for rows in found):
+                what = f"{left} of {len(pairs)} stories are longer than the model's context"
+                self.notes.append(f"{name}, {variant}: {what} and left out.")
             for (_, made), rows in zip(pairs, found, strict=True):
                 for row, last_N in rows:
                     self.last_distances[variant, row["embedding"], name].append(last_N)
@@ -210,12 +213,13 @@ class Measurement:
         yield from ({**row, "reference": self.first_name, "stories": ""} for row in rows)
         for embedding, values in cka.items():
             cell = {"checkpoint": name, "reference": self.first_name, "embedding": embedding}
+            cell["n"] = sum(map(later.fits, originals))
             self.cka += [(value, {**cell, "layer": layer}) for layer, value in enumerate(values)]
 
     def add_cka(self, results: Results, _: Sequence[Row]) -> None:
         """Add linear CKA between the first checkpoint and each later one."""
         for value, cell in self.cka:
-            results.add("cka", value, n=len(self.originals), **cell)
+            results.add("cka", value, **cell)
 
 
 def between(
@@ -250,7 +254,8 @@ def measured(
     """Return for each pair, in the tokens of `model`, a row for CLS, and one for its common tokens if there
     are any, with the distances in the last layer; values by layer are lists, and -1 is called `last`.
 
-    `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ.
+    `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ, or
+    for a story that is longer than the model's context.
     If the variants are the originals, both models' states are added to `cka` for CLS and for common tokens.
     """
     import torch
@@ -259,10 +264,13 @@ def measured(
     from data_modules.batching.sets import PairSet
     from metrics.shift import pair_cosines
 
-    originals, variants = (model.question_set([pair[half] for pair in pairs]) for half in (0, 1))
+    found: list[list[tuple[dict[str, Any], Floats]]] = [[] for _ in pairs]
+    readable = [i for i, pair in enumerate(pairs) if all(map(model.fits, pair))]
+    if not readable:
+        return found
+    originals, variants = (model.question_set([pairs[i][half] for i in readable]) for half in (0, 1))
     data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
-    found: list[list[tuple[dict[str, Any], Floats]]] = [[] for _ in pairs]
     for index in tqdm(data.batches(model.batch_size), what, unit="batch", disable=None):
         batch = data[index]
         read = (reference, batch.original), (model, batch.variant)
@@ -277,8 +285,9 @@ def measured(
             cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common, batch.row_P)
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
-        for b, pair in enumerate(index):
-            place = {"id": pairs[pair][0].id, "stories": "single window" if windows[pair] == 1 else ""}
+        for b, at in enumerate(index):
+            pair, single = readable[at], windows[at] == 1
+            place = {"id": pairs[pair][0].id, "stories": "single window" if single else ""}
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
                     sum_L, square_L = u_NL.sum(0), (u_NL**2).sum(0)

@@ -6,7 +6,6 @@ subjects, E the boundaries of a score (one here) or of a text's tokens (first, l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -14,37 +13,22 @@ from torch import Tensor
 
 from models.backbones import Inputs
 from models.heads.span import QAModel
-from models.language.likelihood import (
-    Likelihoods,
-    float32_logits,
-    log_likelihoods,
-    padded,
-    reads_side_by_side,
-)
-from storage.errors import DataError
+from models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
+from models.language.text_models import TextFailure
+from models.language.writing import written
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
 class CausalModel(QAModel):
-    """A causal language model of transformers; `encoder` is the whole model with its output head.
-
-    Raises:
-        DataError: the model cannot read several continuations in one row (for example with ALiBi, which
-            computes distances itself).
-    """
+    """A causal language model of transformers; `encoder` is the whole model with its output head."""
 
     heads: ClassVar[str] = "causal"
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.encoder = float32_logits(pretrained)
-        if not reads_side_by_side(pretrained):
-            raise DataError(
-                f"backbone: a {self.config.model_type!r} model does not read two candidates behind one "
-                "prompt as it reads each alone; it cannot be used here"
-            )
 
     @property
     def max_tokens(self) -> int | None:
@@ -82,36 +66,16 @@ class CausalModel(QAModel):
         """Likelihoods of the tokens from `start_B` to `end_B`, given those before them; C is 1."""
         return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
 
-    @torch.no_grad()
-    def write(
-        self,
-        inputs: Inputs,
-        start_B: Tensor,
-        tokenizer: Any,
-        end: Iterable[int] = (),
-        limit: int = 32,
-    ) -> list[str]:
-        """Generate greedily after each prompt and return the first line.
+    def write(self, inputs: Inputs, start_B: Tensor, tokens: Any, limit: int = 32) -> list[tuple[str, str]]:
+        """Write greedily after each prompt; return texts with the reason of a failure, or "".
 
         Args:
             inputs: rows of prompts; tokens from column `start_B` on, such as an answer, are ignored.
-            end: tokens that end an answer, besides the model's and the tokenizer's own.
+            tokens: the tokenizer, as `data_modules.encoding.prompts.PromptTokens`.
             limit: maximum number of tokens.
         """
-        from transformers import GenerationConfig
-
         at_T = torch.arange(inputs["input_ids"].shape[1], device=start_B.device)
         prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
         rows = [ids_T[of_T].tolist() for ids_T, of_T in zip(inputs["input_ids"], prompt_BT, strict=True)]
-        ends = self.encoder.generation_config.eos_token_id
-        ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id, *end} - {None}
-        settings = GenerationConfig(
-            max_new_tokens=limit, eos_token_id=sorted(ends) or None, pad_token_id=tokenizer.pad_token_id
-        )
-        ids_BT, mask_BT = padded(rows, tokenizer.pad_token_id, inputs["input_ids"].device, left=True)
-        # FSDP would wait for other processes, which may have fewer batches; all weights are gathered here.
-        written_BT = self.encoder.generate(
-            ids_BT, attention_mask=mask_BT, generation_config=settings, synced_gpus=False
-        )
-        texts = tokenizer.batch_decode(written_BT[:, ids_BT.shape[1] :], skip_special_tokens=True)
-        return [next(iter(text.strip().splitlines()), "").strip() for text in texts]
+        found = written(self.encoder, tokens, rows, most=limit, batch_size=len(rows))
+        return [("", one.reason) if isinstance(one, TextFailure) else (one, "") for one in found]

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from models.language.text_models import TextFailure, TextModel
+from models.language.text_models import EMPTY, Prompt, TextFailure, TextModel, reply
 
 Answer = TypeVar("Answer")
 
@@ -27,7 +27,7 @@ MAX_FAILURES_IN_A_ROW = 25
 OPENAI_URL = "https://api.openai.com/v1"
 TIMEOUT_S, MAX_RETRIES = 60.0, 5
 """Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
-NONSENSE, EMPTY = TextFailure("the endpoint answered nonsense"), TextFailure("empty answer")
+NONSENSE = TextFailure("the endpoint answered nonsense")
 
 
 class EndpointTextModel(TextModel):
@@ -41,8 +41,6 @@ class EndpointTextModel(TextModel):
     Raises:
         ValueError: the base URL is invalid, or OPENAI_API_KEY is missing for OpenAI's own endpoint.
     """
-
-    is_seq2seq, chat = False, False
 
     def __init__(self, model: str, *, max_new_tokens: int = 64, parallel: int = 8) -> None:
         import openai
@@ -69,11 +67,11 @@ class EndpointTextModel(TextModel):
         )
         self._reached = False
 
-    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
         return self._answers(prompts, {}, _text)
 
     def next_token_logprobs(
-        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[tuple[float, ...] | TextFailure]:
         """Computed from the most probable tokens that the endpoint reports: `top`, or as many as possible.
 
@@ -94,7 +92,7 @@ class EndpointTextModel(TextModel):
         return self._answers(prompts, {self._bound: 1, **more}, read)
 
     def _answers(
-        self, prompts: Sequence[str], more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
+        self, prompts: Sequence[Prompt], more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
     ) -> Iterator[Answer | TextFailure]:
         """What `read` makes of the first choice of every reply, in order, each as soon as it is there."""
         pool, rest = ThreadPoolExecutor(self.parallel), iter(prompts)
@@ -118,12 +116,12 @@ class EndpointTextModel(TextModel):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(
-        self, prompt: str, more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
+        self, prompt: Prompt, more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
     ) -> Answer | TextFailure:
         """One request."""
         import openai
 
-        turns: Any = [{"role": "user", "content": prompt}]
+        turns: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         try:
             reply = self._client.chat.completions.create(messages=turns, **{**self._request, **more})
         except openai.APIConnectionError as error:
@@ -152,7 +150,7 @@ class EndpointTextModel(TextModel):
 def _text(choice: Any) -> str | TextFailure:
     text = choice.message.content or ""
     text.encode()  # a lone surrogate cannot be written to a file
-    return text.strip() or EMPTY
+    return reply(text)
 
 
 def label_logprobs(

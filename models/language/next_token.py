@@ -17,29 +17,23 @@ from torch.nn.functional import pad
 from transformers import DynamicCache
 
 from models.language.likelihood import logits_at
+from models.language.writing import require_finite
 
 _WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
 
 
-def first_tokens(tokenizer: Any, labels: Sequence[str], after: str) -> list[int]:
-    """Return the first token of each label, tokenised after `after`.
+def first_tokens(tokens: Any, labels: Sequence[str], after: str) -> list[int]:
+    """Return the first token of each label, tokenised after `after` by a `PromptTokens`.
 
     Raises:
         ValueError: a label has no token, or two begin with the same one.
     """
-
-    def ids(text: str) -> list[int]:
-        return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-    before, found = ids(after), dict[int, str]()
-    for label in labels:
-        whole = ids(after + label)
-        # If a token spans the end of `after`, the label is tokenised alone.
-        behind = whole[len(before) :] if whole[: len(before)] == before else ids(label)
-        if not behind:
+    found = dict[int, str]()
+    for label, ids in zip(labels, tokens.after([after] * len(labels), labels), strict=True):
+        if not ids:
             raise ValueError(f"the label word {label!r} has no tokens; choose another word")
-        if (first := found.setdefault(behind[0], label)) != label:
+        if (first := found.setdefault(ids[0], label)) != label:
             raise ValueError(
                 f"the label words {first!r} and {label!r} begin with the same token, so their probabilities "
                 "cannot be told apart; choose other words"
@@ -59,12 +53,12 @@ def log_probabilities(
         for batch in local.batches([len(row) - length for row in rows]):
             some = [rows[i] for i in batch]
             if local.is_seq2seq:  # the first token of the answer
-                labels_BT = torch.tensor([[*local.forced, local.pad]] * len(some), device=local.device)
+                labels_BT = torch.tensor([[*local.forced, local.tokens.pad]] * len(some), device=local.device)
                 output = local.model(**local.padded(some), labels=labels_BT, use_cache=False)
                 logits_BV = output.logits[:, -1]
             else:
                 logits_BV = _next_logits(local, some, length, cache)
-            log_BV = logits_BV.float().log_softmax(-1)
+            log_BV = require_finite(logits_BV).float().log_softmax(-1)
             log_BL = log_BV[:, list(labels)]
             if top:
                 least_B1 = log_BV.topk(min(top, log_BV.shape[1])).values[:, -1:]

@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor
+from transformers import LogitsProcessor
 
 from models.language.likelihood import logits_at, padded, takes
+from models.language.writing import end_tokens, generate
 
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""
@@ -125,7 +126,7 @@ def continued(
     decay: float = DECAY,
 ) -> list[list[int]]:
     """Generate exactly `new_tokens` token ids for each text (the end token is suppressed), greedily or with
-    beams. The model's own generation settings, such as a repetition penalty, are ignored.
+    beams.
 
     Args:
         model: a causal model, in evaluation mode.
@@ -136,23 +137,10 @@ def continued(
         beams: 1 is greedy.
         decay: see `debiased`.
     """
-    ids_BT, mask_BT = padded(texts, pad, model.device, left=True)
-    own = model.generation_config
-    try:
-        model.generation_config = GenerationConfig(eos_token_id=own.eos_token_id, pad_token_id=pad)
-        out_BT = model.generate(
-            input_ids=ids_BT,
-            attention_mask=mask_BT,
-            min_new_tokens=new_tokens,
-            max_new_tokens=new_tokens,
-            num_beams=beams,
-            do_sample=False,
-            logits_processor=[SelfDebiasing(model, prefixed, pad=pad, decay=decay)],
-        )
-    finally:
-        model.generation_config = own
-    new: list[list[int]] = out_BT[:, ids_BT.shape[1] :].tolist()
-    return new
+    ends = end_tokens(model)
+    processors = [SelfDebiasing(model, prefixed, pad=pad, decay=decay)]
+    limits = {"least": new_tokens, "most": new_tokens}
+    return generate(model, texts, ends=ends, pad=pad, beams=beams, processors=processors, **limits)
 
 
 def parents(old_RT: Tensor, new_RT: Tensor, *, texts: int) -> Tensor | None:

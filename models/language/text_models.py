@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,30 @@ class TextFailure:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
+EMPTY = TextFailure("empty answer")
+THINKING = r"(?:\w+:)?think(?:ing)?|thought|reasoning"
+OPENED = rf"<(?:{THINKING})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
+CLOSED = rf"</(?:{THINKING})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
+"""The tokens around a chain of thought, in the notations of several families of models."""
+
+
+def reply(text: str) -> str | TextFailure:
+    """Return a model's text without its chain of thought, which a template may have opened in the prompt; a
+    failure if nothing is left, or the thinking does not end.
+
+    >>> reply("<think>Rome? No.</think>\\n\\nParis."), reply("<think>Rome? No.").reason
+    ('Paris.', 'unfinished thinking')
+    """
+    said = re.split(CLOSED, text)[-1].strip()
+    if re.search(OPENED, said):
+        return TextFailure("unfinished thinking")
+    return said or EMPTY
+
+
+Prompt = str | list[dict[str, str]]
+"""A text, or the messages of a chat, each with its `role` and `content`."""
+
+
 class PairError(ValueError):
     """A prompt and a continuation that cannot be scored; `pair` is their index in the call."""
 
@@ -36,23 +61,23 @@ class TextModel(ABC):
     """Any model that answers prompts; it raises ValueError for what it does not support."""
 
     name: str
-    """`openai:MODEL@BASE_URL` (never a key) or `hf:PATH`."""
+    """How messages call it; for an endpoint `openai:MODEL@BASE_URL` (never a key)."""
     identity: dict[str, Any]
-    """The name, and everything except the prompt that changes answers (not batch size or device): the key
-    under which answers are stored."""
-    is_seq2seq: bool
-    chat: bool
-    """Whether prompts are presented as a user's turn; other models continue their prompts."""
+    """Everything except the prompt that changes answers (not batch size or device): the key under which
+    answers are stored. A local model's has neither its name nor its path."""
+    is_seq2seq: bool = False
+    space: str = ""
+    """The white space between a prompt and its answer."""
 
     @abstractmethod
-    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
         """Yield one answer per prompt, never empty, in order, as soon as it and all before it are complete.
 
         Raises ValueError if no prompt can succeed (a wrong key, an unknown model).
         """
 
     def next_token_logprobs(
-        self, prompts: Sequence[str], labels: Sequence[str], *, after: str = "", top: int = 0
+        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[tuple[float, ...] | TextFailure]:
         """For each prompt, in order, yield the log-probability, in nats, that its continuation begins with
         each label; -inf for a label that the model does not report.
@@ -68,7 +93,7 @@ class TextModel(ABC):
         """
         raise ValueError(f"{self.name} gives no probabilities of the next token")
 
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+    def log_likelihoods(self, pairs: Sequence[tuple[Prompt, str]]) -> tuple[Tensor, Tensor]:
         """log P(continuation | prompt) for (prompt, continuation) pairs, in nats, (N,) float64; and the
         number of tokens of each continuation, (N,).
 

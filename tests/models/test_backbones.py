@@ -79,7 +79,7 @@ def test_a_folder_with_fewer_layers_than_weights_is_refused(name: str, tmp_path:
     config = json.loads((tmp_path / "config.json").read_text()) | {layers: 1}
     config.pop("layer_types", None)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(DataError, match="of layers that the configuration lacks"):
+    with pytest.raises(DataError, match="weights that the configuration has no place for"):
         load_pretrained(at(tmp_path, name))
 
 

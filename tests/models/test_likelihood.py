@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from models.backbones import ARCHITECTURES, Backbone
 from models.heads.causal import CausalModel
 from models.language.likelihood import log_likelihoods
 from models.pretrained import load_pretrained
+from models.start import start
 from storage.errors import DataError
 
 NAMES = ("llama", "qwen2", "qwen3", "gpt2")
@@ -94,11 +97,12 @@ def test_hidden_states_do_not_depend_on_padding() -> None:
         torch.testing.assert_close(*real, rtol=0, atol=1e-9)
 
 
-def test_a_model_that_counts_distances_itself_is_refused() -> None:
+def test_a_model_that_counts_distances_itself_is_not_trained(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = BloomConfig(vocab_size=50, hidden_size=32, n_layer=2, n_head=2, initializer_range=0.5)
+    BloomForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(DataError, match="'bloom' model does not read two candidates"):
-        CausalModel(BloomForCausalLM(config), "causal")
+        start(Backbone(architecture="causal", checkpoint=str(tmp_path)), CausalModel)
 
 
 def test_the_readers_of_prompts_are_the_decoders() -> None:

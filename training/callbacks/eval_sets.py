@@ -58,7 +58,8 @@ class SetMetric:
     def update(self, batch: Any, outputs: Any) -> None:
         """Add the outputs of `validation_step` for a batch."""
         if isinstance(self.data, QASet):
-            answers = list(self.module.decode(self.data, batch, outputs))
+            decoded = self.module.decode(self.data, batch, outputs)
+            answers = [answer for answer in decoded if not answer.failure]
             questions = self.data.questions([answer.example for answer in answers])
             self.metric.update(
                 [answer.text for answer in answers],
@@ -94,7 +95,7 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
         for k, kind in enumerate(ADVICE_CLASSES):
             if counts[k]:
                 yield from ((f"{kind}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES)
-            if counts[k] and data.encoding.candidates == 3:
+            if counts[k] and data.encoding.prompts.candidates == 3:
                 yield f"{kind}/unknown", 1 - result.mass_K[k]
         if counts[ADVERSARIAL] and counts[ETHICAL]:
             # In [0, 2]; lower is better: advice followed in both directions (code of Zhao et al. 2021).

@@ -135,11 +135,10 @@ class QAModule(FineTuning):
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Return the input of `decode` for a batch of questions: spans, or texts."""
         if self.decoder is not None:
-            from data_modules.encoding.prompts import around_answer  # encoders do not need it
+            from data_modules.encoding.prompts import PromptTokens  # encoders do not need it
 
-            tokenizer = self.datamodule.tokenizer
-            _, ends = around_answer(tokenizer, self.encoding.prompts.chat)
-            return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokenizer, ends)}
+            tokens = PromptTokens(self.datamodule.tokenizer, self.encoding.prompts.chat)
+            return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokens)}
         assert isinstance(self.model, SpanModel)
         return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B)}
 

@@ -86,7 +86,7 @@ def evaluate(
     limit: Annotated[int, AtLeast(0)] = 0,
     clusters: list[Annotated[str, "FILE"]] | None = None,
     planted_seed: int | None = None,
-    asking: Asking = Asking(prompt="unifiedqa"),  # noqa: B008  frozen
+    asking: Asking,
 ) -> Evaluation:
     """Measure which of two people a model prefers, by class of advice (UnQover's and LEI's measures).
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from evaluation.answering.asking import Compute
 from evaluation.answering.kept import kept
-from evaluation.answering.language_model import open_language_model
+from evaluation.answering.language_model import open_text_model
 from evaluation.protocols.consistency.specifications import Part
 from models.language.local_model import LocalTextModel
 from models.language.perplexity import RESERVED, chunk_loss
@@ -43,7 +43,7 @@ class Writer:
 
     def __init__(self, path: str, *, new_tokens: int, beams: int, compute: Compute) -> None:
         self.path, self.beams = path, beams
-        self.model = open_language_model(path, compute, max_new_tokens=new_tokens, chat_template=False)
+        self.model = open_text_model(path, compute, max_new_tokens=new_tokens, chat="never")
         self.local = self.model if isinstance(self.model, LocalTextModel) else None
         if self.local is not None and self.local.is_seq2seq:
             raise ValueError(f"{path} is no causal model: it does not continue prompts")
@@ -89,8 +89,8 @@ class Writer:
         if self.local is None:
             return
         listed = list(dict.fromkeys(texts))
-        new, limit = self.local.max_new_tokens + len(self.local.lead), self.local.limit
-        for text, ids in zip(listed, self.local.plain_ids(listed), strict=True):
+        new, limit = self.local.max_new_tokens + len(self.local.tokens.lead), self.local.limit
+        for text, ids in zip(listed, self.local.tokens.ids(listed), strict=True):
             if not ids or (limit is not None and len(ids) + new > limit):
                 raise ValueError(
                     f"{self.path} reads {limit} tokens, {new} of them new; a prompt with what stands in "
@@ -117,13 +117,15 @@ class Writer:
             ValueError: the text has fewer than two tokens, or does not fit the model's context.
         """
         assert self.local is not None
-        (ids,) = self.local.plain_ids([text])
-        limit = WINDOW if self.local.limit is None else self.local.limit - RESERVED - len(self.local.lead)
+        (ids,) = self.local.tokens.ids([text])
+        limit = (
+            WINDOW if self.local.limit is None else self.local.limit - RESERVED - len(self.local.tokens.lead)
+        )
         window = min(WINDOW, limit)
         if len(ids) < 2 or window < 2:
             raise ValueError(f"--perplexity: {len(ids)} tokens in chunks of {window}; both need at least 2")
         pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
-        found = self.chunk_losses(pieces, prefixes=self.local.plain_ids(part.texts), decay=decay)
+        found = self.chunk_losses(pieces, prefixes=self.local.tokens.ids(part.texts), decay=decay)
         bar = tqdm(found, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)
         frame = pd.DataFrame([*bar], columns=["default", part.variant])
         return frame.assign(targets=[len(piece) for piece in pieces], unit=frame.index)
@@ -136,4 +138,6 @@ class Writer:
         local = self.local
         assert local is not None
         for ids in pieces:
-            yield chunk_loss(local.model, ids, prefixes, pad=local.pad, lead=local.lead, decay=decay)
+            yield chunk_loss(
+                local.model, ids, prefixes, pad=local.tokens.pad, lead=local.tokens.lead, decay=decay
+            )

@@ -18,7 +18,7 @@ from data_modules.tasks.features import ANSWER
 from evaluation.answering.asking import Compute
 from evaluation.answering.interface import Answerer, kind_of
 from evaluation.answering.kept import kept
-from evaluation.answering.language_model import open_language_model
+from evaluation.answering.language_model import open_text_model
 from evaluation.answering.open import open_answerer
 from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, DIGITS, NONE, FewShot
 from metrics.answers import normalise_answer
@@ -34,9 +34,9 @@ Array = NDArray[np.float64]
 
 def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | Answerer:
     """Open a language model that continues bare prompts, or a checkpoint of multiple choice."""
-    if kind_of(path) not in ("endpoint", "local", "causal"):
+    if kind_of(path) not in ("endpoint", "seq2seq", "causal"):
         return open_answerer(path, compute, need="choices")
-    return open_language_model(path, compute, max_new_tokens=max_new_tokens, chat_template=False)
+    return open_text_model(path, compute, max_new_tokens=max_new_tokens, chat="never")
 
 
 def in_context_rows(

@@ -15,14 +15,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from data_modules.encoding.prompts import group_prompts
 from data_modules.schema.groups import Group, UnderspecifiedQuestion
 from data_modules.schema.questions import ChoiceQuestion
 from data_modules.schema.spans import Span
 from evaluation.answering.interface import Answer, Choosing
 from evaluation.answering.language_model import LanguageModel
 from evaluation.answering.open import open_answerer
-from evaluation.answering.prompts import PromptStyle, choice_prompt, subject_prompt
-from models.language.text_models import TextFailure, TextModel
+from evaluation.answering.prompts import STYLES, choice_prompt, in_style
+from models.language.text_models import Prompt, TextFailure, TextModel
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.answering.test_prompts import EXAMPLE
@@ -31,20 +32,19 @@ from tests.evaluation.answering.test_prompts import EXAMPLE
 class Scripted(TextModel):
     """Says the same lines to anything."""
 
-    name, identity, is_seq2seq, chat = "scripted", {}, False, False  # type: ignore[var-annotated]
+    name, identity = "scripted", {}  # type: ignore[var-annotated]
 
     def __init__(self, *lines: str | TextFailure) -> None:
         self.lines = lines
 
-    def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
+    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
         yield from self.lines[: len(prompts)]
 
 
-def test_failures_carry_their_reason_and_silence_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_carry_their_reason_and_silence_is_one() -> None:
     model = Scripted("Red.", TextFailure("the endpoint timed out", "60 s"), "Answer:", "No.")
-    monkeypatch.setattr("evaluation.answering.language_model.load_text_model", lambda *_, **__: model)
     examples = [replace(EXAMPLE, question=f"{i}?") for i in range(4)]
-    answers = list(LanguageModel("hf:scripted", Choosing()).answers(examples))
+    answers = list(LanguageModel("scripted", Choosing(), model).answers(examples))
     failures = [Answer(1, "", "the endpoint timed out"), Answer(2, "", "empty answer")]
     assert answers == [Answer(0, "Red"), *failures, Answer(3, "no")]
 
@@ -85,18 +85,20 @@ GROUP = Group(("dog", "red cat"), "t", "c", "a", "none", "", VARIANTS)  # type: 
 
 
 @pytest.mark.parametrize(("kind", "style"), [("t5", "unifiedqa"), ("t5", "paper"), ("gpt2", "unifiedqa")])
-def test_subject_scores_are_geometric_means_of_their_tokens(
-    kind: str, style: PromptStyle, folder_of: Callable[[str], Path]
+def test_subject_scores_are_shares_or_geometric_means_of_their_tokens(
+    kind: str, style: str, folder_of: Callable[[str], Path]
 ) -> None:
     folder = folder_of(kind)
-    asking = Choosing(device="cpu", batch_size=3, prompt=style)
+    asking = Choosing(device="cpu", batch_size=3, prompt=style)  # type: ignore[arg-type]
     score_NVS = open_answerer(f"hf:{folder}", asking, need="subjects").subject_scores([GROUP, GROUP])
     assert score_NVS.shape == (2, 4, 2)
     torch.testing.assert_close(score_NVS[0], score_NVS[1], rtol=1e-5, atol=1e-6)  # other batches
-    for v, variant in enumerate(GROUP.variants):
-        for s, subject in enumerate(GROUP.subjects):
-            total, tokens = by_hand(folder, subject_prompt(variant, style), subject)
-            assert float(score_NVS[0, v, s]) == pytest.approx(math.exp(total / tokens), rel=1e-4)
+    for v, prompt in enumerate(group_prompts([GROUP], STYLES[style])):
+        text = in_style(prompt.messages[0]["content"], style)
+        by_subject = [by_hand(folder, text, subject) for subject in GROUP.subjects]
+        means = [math.exp(total / tokens) for total, tokens in by_subject]
+        expected = means if kind == "t5" else [mean / sum(means) for mean in means]
+        assert score_NVS[0, v].tolist() == pytest.approx(expected, rel=1e-4)
     assert len({round(float(x), 6) for x in score_NVS[0].flatten()}) == 8
 
 
@@ -112,7 +114,7 @@ def test_choice_logits_are_log_likelihoods_of_the_choices(
     kind: str, likelihood: Any, folder_of: Callable[[str], Path]
 ) -> None:
     folder = folder_of(kind)
-    chooser = LanguageModel(f"hf:{folder}", Choosing(device="cpu", likelihood=likelihood))
+    chooser = open_answerer(f"hf:{folder}", Choosing(device="cpu", likelihood=likelihood), need="choices")
     logits = chooser.choice_logits(CHOICES)
     for example, logit_C in zip(CHOICES, logits, strict=True):
         prompt = choice_prompt(example, "unifiedqa" if kind == "t5" else "plain")

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema.groups import UnderspecifiedQuestion
+from data_modules.encoding.prompts import group_prompts, question_prompts
+from data_modules.encoding.replies import short_answer
+from data_modules.schema.groups import Group, UnderspecifiedQuestion
 from data_modules.schema.questions import QAExample, Turn
 from data_modules.schema.spans import Span
-from evaluation.answering.prompts import PromptStyle, question_prompt, short_answer, subject_prompt
+from evaluation.answering.prompts import STYLES, in_style
 
 EXAMPLE = QAExample(
     "1",
@@ -30,8 +32,9 @@ UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. 
 
 
 @pytest.mark.parametrize(("style", "expected"), [("paper", PAPER), ("unifiedqa", UNIFIEDQA)])
-def test_question_prompt_is_that_of_the_style(style: PromptStyle, expected: str) -> None:
-    assert question_prompt(EXAMPLE, style) == expected
+def test_question_prompt_is_that_of_the_style(style: str, expected: str) -> None:
+    (prompt,) = question_prompts([EXAMPLE], STYLES[style], answers=False)
+    assert in_style(prompt.messages[0]["content"], style) == expected
 
 
 @pytest.mark.parametrize("story", ["A Tolin met a Kessar.", "A Kessar met a Tolin."])
@@ -41,7 +44,9 @@ def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
     question = UnderspecifiedQuestion(story, "Who ran?", spans, "Note that, X.")
     one, two = ("kessar", "tolin") if story.startswith("A K") else ("tolin", "kessar")
     expected = rf"who ran? \n (a) {one} (b) {two} \n a {one} met a {two}. note that, x."
-    assert subject_prompt(question, "unifiedqa") == expected
+    group = Group(("Kessar", "Tolin"), "", "", "", "none", "", (question,) * 4)
+    prompt, *_ = group_prompts([group], STYLES["unifiedqa"])
+    assert in_style(prompt.messages[0]["content"], "unifiedqa") == expected
 
 
 @pytest.mark.parametrize(

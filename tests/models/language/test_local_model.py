@@ -11,11 +11,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
-from models.language.local_model import load_text_model
 from models.language.self_debiasing import continued
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.models.language.one_by_one import greedy, log_likelihood
+from tests.models.language.opened import load_text_model
 
 NEW = 6
 PROMPTS = (
@@ -37,19 +37,18 @@ def test_answers_and_likelihoods_are_those_of_naive_loops(folders: dict[str, Pat
     assert len(set(map(str, answers))) > 2  # the models do read their prompts
     expected = torch.tensor([log_likelihood(folder, *pair) for pair in PAIRS], dtype=torch.float64)
     for batch_size in (1, 4):
-        model = load_text_model(str(folder), max_new_tokens=NEW, batch_size=batch_size, device="cpu")
+        model = load_text_model(folder, max_new_tokens=NEW, batch_size=batch_size)
         assert list(model.complete(PROMPTS)) == answers
         found, counts = model.log_likelihoods(PAIRS)
         assert counts.tolist() == [len(text.split()) + ("gpt2" not in name) for _, text in PAIRS]
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    assert model.identity["name"] == f"hf:{folder}"
 
 
 def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path]) -> None:
     plain, chat, prompts = folders["gpt2"], folders["gpt2_chat"], PROMPTS[1:4]  # equal weights
     model = load_text_model(str(chat), max_new_tokens=NEW)
     assert list(model.complete(prompts)) == [greedy(plain, f"<s> who : {text} is", NEW) for text in prompts]
-    declined = load_text_model(str(chat), max_new_tokens=NEW, chat_template=False)
+    declined = load_text_model(str(chat), max_new_tokens=NEW, chat="never")
     assert list(declined.complete(prompts)) == [greedy(plain, text, NEW) for text in prompts]
     assert model.identity != declined.identity
 
@@ -57,14 +56,14 @@ def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path])
 @pytest.mark.parametrize(("name", "room"), [("gpt2", CONTEXT - NEW), ("bart", CONTEXT - 1), ("t5", 999)])
 def test_prompts_that_do_not_fit_fail(folders: dict[str, Path], name: str, room: int) -> None:
     """BART's </s> takes a place; T5's positions are relative: all fit."""
-    model = load_text_model(str(folders[name]), max_new_tokens=NEW, batch_size=2)
+    model = load_text_model(folders[name], max_new_tokens=NEW, batch_size=2)
     answers = model.complete(["the " * room, "the " * (room + 1), "a"])
     too_long = [str(answer).startswith("longer than the model's context") for answer in answers]
     assert too_long == [False, name != "t5", False]
 
 
 def test_a_prompt_is_read_once_for_all_its_continuations(folders: dict[str, Path]) -> None:
-    model = load_text_model(str(folders["gpt2"]), device="cpu")
+    model = load_text_model(folders["gpt2"])
     read: list[int] = []
     model.model.transformer.wte.register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
     expected, _ = model.log_likelihoods(PAIRS[:3])
@@ -76,16 +75,17 @@ def test_a_prompt_is_read_once_for_all_its_continuations(folders: dict[str, Path
 
 def test_continued_texts_begin_as_the_tokenizer_begins_texts(folders: dict[str, Path]) -> None:
     prompts, prefix = ("the cat sat", "who"), "a cat : "
-    model = load_text_model(str(folders["gpt2_begins"]), max_new_tokens=NEW, device="cpu", batch_size=1)
+    model = load_text_model(folders["gpt2_begins"], max_new_tokens=NEW, batch_size=1)
     ids, prefixed = (
-        [[3, *row] for row in model.plain_ids([before + text for text in prompts])] for before in ("", prefix)
+        [[3, *row] for row in model.tokens.ids([before + text for text in prompts])]
+        for before in ("", prefix)
     )
     rows = continued(model.model, ids, [prefixed], new_tokens=NEW, pad=0)
-    assert list(model.continuations(prompts, [prefix])) == model.tokenizer.batch_decode(rows)
+    assert list(model.continuations(prompts, [prefix])) == model.tokens.tokenizer.batch_decode(rows)
 
 
 def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> None:
-    model = load_text_model(str(folders["gpt2"]), device="cpu", dtype="bfloat16")
+    model = load_text_model(folders["gpt2"], dtype="bfloat16")
     with torch.no_grad():
         output = model.model(torch.tensor([[4, 6, 8]]), output_hidden_states=True)
     expected = output.hidden_states[-1].double() @ model.model.lm_head.weight.double().T
@@ -100,10 +100,10 @@ def test_where_the_continuation_begins(tmp_path: Path) -> None:
     merges = [("a", "t"), ("c", "at"), (" ", "cat"), (":", " ")]
     words = Tokenizer(BPE({piece: i for i, piece in enumerate(pieces)}, merges, unk_token="<unk>"))
     PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>").save_pretrained(folder)
-    model = load_text_model(str(folder), device="cpu")
+    model = load_text_model(folder)
 
     def plain(text: str) -> list[int]:
-        return model.plain_ids([text])[0]
+        return model.tokens.ids([text])[0]
 
     def naive(first: list[int], second: list[int]) -> float:
         with torch.no_grad():
@@ -123,21 +123,22 @@ def test_other_weights_tokenizers_and_settings_in_the_same_folder_are_another_mo
         found.append(load_text_model(str(tmp_path)).identity)
     for name, old, new in (
         ("tokenizer.json", '"under"', '"below"'),
-        ("generation_config.json", "{", '{"repetition_penalty": 1.5,'),
-        ("chat_template.jinja", "messages", "messages | list"),
+        ("generation_config.json", '"eos_token_id": 1', '"eos_token_id": [1, 9]'),
+        ("config.json", '"layer_norm_epsilon": 1e-05', '"layer_norm_epsilon": 1e-02'),
+        ("chat_template.jinja", "}}", "| trim }}"),
     ):
         (tmp_path / name).write_text((tmp_path / name).read_text().replace(old, new, 1))
         found.append(load_text_model(str(tmp_path)).identity)
-    assert [a == b for a, b in pairwise(found)] == [True, False, False, False, False]
+    assert [a == b for a, b in pairwise(found)] == [True, False, False, False, False, False]
 
 
 def test_mistakes_are_told(folders: dict[str, Path], tmp_path: Path) -> None:
     save(tmp_path / "pickled", "gpt2")
     (tmp_path / "pickled" / "model.safetensors").unlink()
     torch.save({}, tmp_path / "pickled" / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="pickled' cannot be loaded"):
+    with pytest.raises(ValueError, match="pickled: does not fit its configuration: weights missing"):
         load_text_model(str(tmp_path / "pickled"))
-    model = load_text_model(str(folders["gpt2"]))
+    model = load_text_model(folders["gpt2"])
     assert model.log_likelihoods([])[0].shape == (0,)
     for pairs, word in (([("a", "cat"), ("a", "")], "pair 1"), ([("the " * CONTEXT, "cat")], "pair 0")):
         with pytest.raises(ValueError, match=word):

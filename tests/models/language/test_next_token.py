@@ -10,12 +10,12 @@ import pytest
 
 from models.language import next_token
 from models.language.endpoint import EndpointTextModel, label_logprobs
-from models.language.local_model import load_text_model
 from models.language.next_token import first_tokens
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT
 from tests.models.language.one_by_one import lead, next_log_probs
+from tests.models.language.opened import load_text_model
 
 LABELS = ("red", "blue")
 PROMPTS = (
@@ -34,8 +34,8 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
 ) -> None:
     """Also where the common beginning of all prompts is read once; Mamba keeps no keys and values."""
     monkeypatch.setattr(next_token, "_WORTH_SHARING", sharing)
-    model = load_text_model(str(folders[kind]), device="cpu", batch_size=2)
-    ids = first_tokens(model.tokenizer, LABELS, "")
+    model = load_text_model(folders[kind], batch_size=2)
+    ids = first_tokens(model.tokens, LABELS, "")
     found = list(model.next_token_logprobs(PROMPTS, LABELS))
     found += model.next_token_logprobs(PROMPTS[:4], LABELS)  # one of them is what all begin with
     for prompt, told in zip(PROMPTS + PROMPTS[:4], found, strict=True):
@@ -46,9 +46,9 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
 
 
 def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path]) -> None:
-    model = load_text_model(str(folders["gpt2"]), device="cpu")
+    model = load_text_model(folders["gpt2"])
     log_prob, token = next_log_probs(folders["gpt2"], PROMPTS[0]).topk(6)
-    fifth, sixth = model.tokenizer.convert_ids_to_tokens(token[4:].tolist())
+    fifth, sixth = model.tokens.tokenizer.convert_ids_to_tokens(token[4:].tolist())
     found = next(iter(model.next_token_logprobs(PROMPTS[:1], [fifth, sixth], top=5)))
     assert found == pytest.approx((float(log_prob[4]), -math.inf), abs=1e-4)
 
@@ -56,7 +56,7 @@ def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path])
 def test_prompts_that_do_not_fit_fail_alone_and_labels_must_begin_differently(
     folders: dict[str, Path],
 ) -> None:
-    model = load_text_model(str(folders["gpt2"]), device="cpu")
+    model = load_text_model(folders["gpt2"])
     answers = list(model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS))
     assert [isinstance(answer, TextFailure) for answer in answers] == [False, True, True]
     with pytest.raises(ValueError, match="'red' and 'red dog'"):

@@ -1,0 +1,140 @@
+"""Greedy writing: the one way in which every local language model generates text.
+
+Shape letters: B rows, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.language.likelihood import padded
+from models.language.text_models import TextFailure, reply
+
+
+def end_tokens(model: Any) -> list[int]:
+    """Return every token that ends a text, by the model's configuration and its generation settings."""
+    found = set[int]()
+    for settings in (model.config, model.config.get_text_config(), model.generation_config):
+        named = getattr(settings, "eos_token_id", None)
+        found.update(named if isinstance(named, list) else [] if named is None else [named])
+    return sorted(found)
+
+
+def context_limit(model: Any) -> int | None:
+    """Return the number of positions of a model; None if they are relative."""
+    limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return limit
+
+
+def misfit(model: Any, length: int, new: int) -> TextFailure | None:
+    """Why a prompt of `length` tokens and a text of `new` cannot be read; None if they can."""
+    if not length:
+        return TextFailure("empty prompt")
+    limit = context_limit(model)
+    needed = max(length, new) if model.config.is_encoder_decoder else length + new
+    if limit is None or needed <= limit:
+        return None
+    detail = f"{length} tokens and {new} new ones, where the model takes {limit}"
+    return TextFailure("longer than the model's context", detail)
+
+
+def require_finite(logits_BV: Tensor) -> Tensor:
+    """Return the logits; ValueError where they overflow: a model would repeat one token for ever."""
+    if not logits_BV.amax(-1).isfinite().all():
+        raise ValueError(
+            "the model gives logits that are not finite numbers; choose another, or a wider --dtype"
+        )
+    return logits_BV
+
+
+@torch.no_grad()
+def generate(
+    model: Any,
+    rows: Sequence[Sequence[int]],
+    *,
+    ends: Sequence[int],
+    pad: int,
+    most: int,
+    least: int = 0,
+    beams: int = 1,
+    processors: Sequence[Callable[[Tensor, Tensor], Tensor]] = (),
+) -> list[list[int]]:
+    """Return the new token ids after each row of a prompt's ids, padded to one length.
+
+    A folder's generation_config.json changes nothing: sampling, penalties, suppressed tokens and minimum
+    lengths would make a model's answers differ between its files. Only the fixed first tokens of
+    sequence-to-sequence models are taken from it.
+
+    Args:
+        model: a causal or sequence-to-sequence model of transformers.
+        ends: tokens that end a text.
+        pad: any token id; it is masked.
+        most, least: limits on the number of new tokens.
+        beams: 1 is greedy.
+        processors: change the logits of a step, as in transformers.
+
+    Raises:
+        ValueError: logits are not finite.
+    """
+    from transformers import GenerationConfig
+
+    of_file, seq2seq = model.generation_config, model.config.is_encoder_decoder
+    settings = GenerationConfig(
+        max_new_tokens=most,
+        min_new_tokens=least or None,
+        num_beams=beams,
+        do_sample=False,
+        eos_token_id=list(ends) or None,
+        pad_token_id=pad,
+        decoder_start_token_id=of_file.decoder_start_token_id,
+        forced_bos_token_id=of_file.forced_bos_token_id,
+    )
+    # Causal models are padded on the left, so that every prompt ends where its text begins.
+    ids_BT, mask_BT = padded(rows, pad, model.device, left=not seq2seq)
+    try:
+        model.generation_config = settings  # transformers fills the gaps of its argument from here
+        # FSDP would wait for other processes, which may have fewer batches; all weights are gathered here.
+        new_BT = model.generate(
+            ids_BT,
+            attention_mask=mask_BT,
+            generation_config=settings,
+            logits_processor=[lambda _, logits_BV: require_finite(logits_BV), *processors],
+            synced_gpus=False,
+        )
+    finally:
+        model.generation_config = of_file
+    given = 1 if seq2seq else ids_BT.shape[1]  # the token with which a decoder starts, or the prompt
+    new: list[list[int]] = new_BT[:, given:].tolist()
+    return new
+
+
+def written(
+    model: Any, tokens: Any, rows: Sequence[Sequence[int]], *, most: int, batch_size: int
+) -> Iterator[str | TextFailure]:
+    """Yield a model's text after each prompt, in order; a failure for a prompt that does not fit.
+
+    Args:
+        model: see `generate`.
+        tokens: its tokenizer, as `data_modules.encoding.prompts.PromptTokens`.
+        rows: token ids of the prompts.
+        most: limit on the number of new tokens.
+        batch_size: rows read together.
+    """
+    failures = [misfit(model, len(row), most) for row in rows]
+    fitting = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
+    ends = sorted({*end_tokens(model), *tokens.ends})
+
+    def texts() -> Iterator[str]:
+        for start in range(0, len(fitting), batch_size):
+            part = fitting[start : start + batch_size]
+            new = generate(model, part, ends=ends, pad=tokens.pad, most=most)
+            yield from tokens.decoded([*takewhile(lambda i: i not in ends, row)] for row in new)
+
+    made = texts()
+    for failure in failures:
+        yield failure or reply(next(made))

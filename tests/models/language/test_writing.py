@@ -1,0 +1,148 @@
+"""What a language model writes: greedily whatever its folder asks for, up to any end token, without its
+thinking, and not beyond its context."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import processors
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from data_modules.encoding.prompts import PromptTokens
+from models.heads.causal import CausalModel
+from models.language.text_models import TextFailure, reply
+from models.language.writing import end_tokens, written
+from tests.data_modules.fixtures.tiny_language_models import CONTEXT, IDS, save
+from tests.models.language.one_by_one import greedy
+from tests.models.language.opened import load_text_model
+
+NEW = 6
+PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?", "a")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sampling": {"do_sample": True, "temperature": 9.0, "top_k": 3},
+    "penalties": {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "encoder_repetition_penalty": 5.0},
+    "suppressed tokens": {"suppress_tokens": [4, 5, 6, 7], "begin_suppress_tokens": [8, 9, 10]},
+    "lengths": {"min_new_tokens": NEW, "max_new_tokens": 1, "max_length": 3},
+    "bad words": {"bad_words_ids": [[5], [6]], "sequence_bias": [[[7], -99.0]]},
+    "beams": {"num_beams": 3, "length_penalty": -5.0, "early_stopping": True},
+    "forced tokens": {"forced_eos_token_id": 9, "exponential_decay_length_penalty": [1, 9.0]},
+}
+
+
+def with_settings(folder: Path, **settings: Any) -> None:
+    file = folder / "generation_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_generation_settings_of_a_folder_change_nothing(name: str, kind: str, tmp_path: Path) -> None:
+    folder = save(tmp_path / kind, kind)
+    expected = [greedy(folder, prompt, NEW) or TextFailure("empty answer") for prompt in PROMPTS]
+    with_settings(folder, **SETTINGS[name])
+    assert list(load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS)) == expected
+
+
+@pytest.mark.parametrize("place", ["generation_config.json", "config.json", "tokenizer_config.json"])
+def test_every_end_token_ends_an_answer(place: str, tmp_path: Path) -> None:
+    folder = save(tmp_path / "gpt2", "gpt2")
+    whole = greedy(folder, PROMPTS[0], NEW).split()
+    end = whole[2]
+    ids: Any = end if place.startswith("tokenizer") else [1, IDS[end]]
+    file = folder / place
+    named = {"eos_token" if place.startswith("tokenizer") else "eos_token_id": ids}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **named}))
+    (answer,) = load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS[:1])
+    assert str(answer).split() == whole[: whole.index(end)]
+
+
+def test_end_tokens_of_a_folder_stay_with_a_checkpoint_trained_from_it(tmp_path: Path) -> None:
+    """A .ckpt has no generation_config.json."""
+    from models.backbones import Backbone
+    from models.start import start
+
+    folder = save(tmp_path / "gpt2", "gpt2")
+    with_settings(folder, eos_token_id=[1, 9])
+    model = start(Backbone(architecture="gpt2", checkpoint=str(folder)), CausalModel)
+    assert json.loads(model.config.to_json_string())["eos_token_id"] == [1, 9]
+    assert end_tokens(model.encoder) == [1, 9]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt2_begins"])
+def test_a_tokenizer_that_appends_an_end_token_changes_nothing(kind: str, tmp_path: Path) -> None:
+    """An end token between a prompt and its answer would begin another text."""
+    begins = kind.endswith("begins")
+    folder = save(tmp_path / "gpt2", "gpt2", begins=begins)
+    one = load_text_model(folder, max_new_tokens=NEW)
+    pairs = [(prompt, f" {answer}") for prompt in PROMPTS for answer in ("on the mat", "red")]
+    answers, likelihoods = list(one.complete(PROMPTS)), one.log_likelihoods(pairs)
+    labels = torch.tensor(list(one.next_token_logprobs(PROMPTS, ["red", "blue"])))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    form = "<s> $A </s>" if begins else "$A </s>"
+    special = [("<s>", IDS["<s>"]), ("</s>", IDS["</s>"])]
+    post = processors.TemplateProcessing(form, special_tokens=special)
+    tokenizer.backend_tokenizer.post_processor = post
+    tokenizer.save_pretrained(folder)
+    assert AutoTokenizer.from_pretrained(folder)("the cat")["input_ids"][-1] == IDS["</s>"]
+    two = load_text_model(folder, max_new_tokens=NEW)
+    assert list(two.complete(PROMPTS)) == answers
+    for found, expected in zip(two.log_likelihoods(pairs), likelihoods, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    again = torch.tensor(list(two.next_token_logprobs(PROMPTS, ["red", "blue"])))
+    torch.testing.assert_close(again, labels, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>Rome? No.</think>\n\nParis.", "Paris."),
+        ("<think>\n\n</think>\n\nParis.", "Paris."),
+        ("Rome? No.</think>\n\nParis.", "Paris."),  # the template opened it
+        ("<thinking>a</thinking><thinking>b</thinking> Paris", "Paris"),
+        ("[THINK]Rome?[/THINK]Paris", "Paris"),
+        ("◁think▷Rome?◁/think▷Paris", "Paris"),
+        ("<|begin_of_thought|>Rome<|end_of_thought|>Paris", "Paris"),
+        ("I think <b>Paris</b>", "I think <b>Paris</b>"),
+        ("<think>Rome? No.", "unfinished thinking"),
+        ("<think>a</think><think>b", "unfinished thinking"),
+        ("<think>a</think>  ", "empty answer"),
+        ("", "empty answer"),
+    ],
+)
+def test_thinking_is_no_part_of_an_answer(text: str, expected: str) -> None:
+    found = reply(text)
+    assert (found.reason if isinstance(found, TextFailure) else found) == expected
+
+
+def test_thinking_tokens_count_even_if_they_are_special_or_opened_by_the_template(tmp_path: Path) -> None:
+    chat = "{{ messages[0].content }}{% if add_generation_prompt %} <think>\n{% endif %}"
+    folder = save(tmp_path / "gpt2", "gpt2", chat=chat)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["<think>", "</think>"], special_tokens=True)
+    tokens = PromptTokens(tokenizer)
+    closing = tokenizer.convert_tokens_to_ids("</think>")
+    texts = tokens.decoded([[4, 5, closing, 6, 1], [4, 5]])
+    assert reply(texts[0]) == tokenizer.decode([6])
+    assert isinstance(reply(texts[1]), TextFailure)
+    plain = PromptTokens(tokenizer, "never")
+    assert reply(plain.decoded([[4, 5]])[0]) == tokenizer.decode([4, 5])
+
+
+def test_answers_beyond_the_positions_of_a_model_are_failures(folders: dict[str, Path]) -> None:
+    """Also in the validation of a training, whose rows end in the answer."""
+    model = AutoModelForCausalLM.from_pretrained(folders["gpt2"]).eval()
+    tokens = PromptTokens(AutoTokenizer.from_pretrained(folders["gpt2"]))
+    rows = [[4] * (CONTEXT - NEW), [4] * (CONTEXT - NEW + 1)]
+    fits, long = written(model, tokens, rows, most=NEW, batch_size=2)
+    assert str(long).startswith("longer than the model's context")
+    assert not str(fits).startswith("longer")
+    ids = torch.tensor([[4] * CONTEXT])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    start = torch.tensor([CONTEXT - 2])
+    assert CausalModel(model, "gpt2").write(inputs, start, tokens) == [
+        ("", "longer than the model's context")
+    ]

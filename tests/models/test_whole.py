@@ -1,0 +1,136 @@
+"""Missing and unexpected weights are refused on every road from a file to a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from evaluation.answering.asking import Asking
+from evaluation.answering.open import open_answerer
+from evaluation.answering.scorers import Scorer
+from evaluation.reproduce.tiny_classifier import save_classifier
+from models.__main__ import export
+from models.backbones import Backbone
+from models.checkpoint import load
+from models.heads.causal import CausalModel
+from models.heads.span import QAModel, SpanModel
+from models.pretrained import load_pretrained
+from models.start import start
+from tests.data_modules.fixtures.tiny_language_models import save
+from tests.evaluation.checkpoints import save_folder
+from tests.models.tiny import at, backbone, content
+
+Weights = dict[str, torch.Tensor]
+
+
+def edit(folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors") -> Path:
+    """Replace the weights in a folder."""
+    weights = load_file(folder / file)
+    save_file(change(weights), folder / file, metadata={"format": "pt"})
+    return folder
+
+
+def without(part: str) -> Callable[[Weights], Weights]:
+    def change(weights: Weights) -> Weights:
+        assert any(part in name for name in weights)
+        return {name: weight for name, weight in weights.items() if part not in name}
+
+    return change
+
+
+def more(name: str) -> Callable[[Weights], Weights]:
+    return lambda weights: {**weights, name: torch.zeros(2)}
+
+
+def asked(path: object) -> Any:
+    return open_answerer(str(path), Asking(device="cpu"))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+@pytest.mark.parametrize("form", ["{}", "hf:{}"])
+def test_a_language_model_without_a_layer_or_with_foreign_weights_is_refused(
+    kind: str, form: str, tmp_path: Path
+) -> None:
+    layer = {"gpt2": "h.1.", "t5": "decoder.block.1."}[kind]
+    for change in (without(layer), more("score.weight"), more("v_head.summary.weight")):
+        folder = edit(save(tmp_path / kind, kind), change)
+        with pytest.raises(ValueError, match=f"{folder}: does not fit its configuration: weights"):
+            asked(form.format(folder))
+
+
+def test_hf_before_an_encoder_is_refused_and_without_it_the_encoder_answers(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "qa")
+    with pytest.raises(ValueError, match="is an encoder, no language model; leave out hf:"):
+        asked(f"hf:{folder}")
+    assert asked(folder).model.heads == "span"
+
+
+def test_an_encoder_without_a_layer_is_refused_and_other_heads_are_ignored(tmp_path: Path) -> None:
+    for change in (without("layer.1."), more("bert.encoder.layer.9.bias"), more("bert.adapters.weight")):
+        folder = edit(save_folder(tmp_path / "qa"), change)
+        with pytest.raises(ValueError, match="does not fit its configuration: weights"):
+            asked(folder)
+    edit(save_folder(tmp_path / "qa"), more("cls.predictions.bias"))
+    assert asked(tmp_path / "qa").model.heads == "span"
+
+
+def test_a_checkpoint_with_fewer_layers_by_backbone_config_is_refused(tmp_path: Path) -> None:
+    torch.save(content(start(backbone("bert"), SpanModel)), tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match=r"a\.ckpt: its configuration has no place for 16 weights"):
+        start(at(tmp_path / "a.ckpt", config={"num_hidden_layers": 1}), SpanModel)
+
+
+def test_a_scorer_without_its_head_is_refused(tmp_path: Path) -> None:
+    save_classifier(output=tmp_path / "scorer")
+    edit(tmp_path / "scorer", without("classifier"))
+    with pytest.raises(ValueError, match=r"--scorer hf:.*weights missing, as classifier"):
+        Scorer(f"hf:{tmp_path / 'scorer'}", device="cpu")
+
+
+@pytest.fixture
+def peft_folder(tmp_path: Path) -> Path:
+    """An adapter of a decoder, as peft writes it."""
+    save(tmp_path / "gpt2", "gpt2")
+    wanted = Backbone(architecture="gpt2", checkpoint=f"{tmp_path}/gpt2", lora_rank=2)
+    torch.save(content(start(wanted, CausalModel)), tmp_path / "a.ckpt")
+    export(f"{tmp_path}/a.ckpt", tmp_path / "peft", adapter=True)
+    return tmp_path / "peft"
+
+
+def test_an_adapter_with_weights_too_few_or_too_many_is_refused(peft_folder: Path) -> None:
+    assert load(str(peft_folder), QAModel)
+    file = "adapter_model.safetensors"
+    (name, *_) = load_file(peft_folder / file)
+    edit(peft_folder, more(name.replace(".h.", ".h.9")), file)
+    with pytest.raises(ValueError, match="does not fit its base: 1 weights too few or too many"):
+        load(str(peft_folder), QAModel)
+    edit(peft_folder, without(".h.1."), file)
+    with pytest.raises(ValueError, match="does not fit its base"):
+        load(str(peft_folder), QAModel)
+
+
+def test_training_from_an_adapter_trains_what_it_says(peft_folder: Path, tmp_path: Path) -> None:
+    whole = load_pretrained(Backbone(architecture="gpt2", checkpoint=str(peft_folder)))
+    assert all(weight.requires_grad for weight in whole.parameters())
+    again = start(Backbone(architecture="gpt2", checkpoint=str(peft_folder), lora_rank=3), CausalModel)
+    moving = {name for name, weight in again.named_parameters() if weight.requires_grad}
+    assert moving
+    assert all("lora_" in name for name in moving)
+
+
+def test_an_adapter_of_an_encoder_keeps_its_head_trainable(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "qa")
+    torch.save(content(start(at(folder, lora_rank=2), SpanModel)), tmp_path / "a.ckpt")
+    export(f"{tmp_path}/a.ckpt", tmp_path / "peft", adapter=True)
+    assert json.loads((tmp_path / "peft" / "adapter_config.json").read_text())["modules_to_save"]
+    for rank in (0, 3):
+        model = start(at(tmp_path / "peft", lora_rank=rank), SpanModel)
+        moving = [weight.requires_grad for weight in model.span_head.parameters()]
+        assert all(moving), rank
+        assert all(weight.requires_grad for weight in model.encoder.parameters()) == (rank == 0)
