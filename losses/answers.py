@@ -35,9 +35,9 @@ def span_cross_entropy(
     """Half the sum of the start's and the end's mean cross entropy, in nats; a scalar.
 
     Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
-    and halve the total of all their losses (spec 4.2), which comes to the same.
-    Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
     and halve the total of all their losses (spec 4.2), which is equivalent.
+
+    Args:
         start_logits_BT, end_logits_BT: shape (B, T).
         start_B, end_B: positions of the answer's first and last token, shape (B,), or `IGNORE_INDEX`.
     """
