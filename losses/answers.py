@@ -20,6 +20,15 @@ def full_precision(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
 
 
+def with_share(mean: Tensor, share: float) -> Tensor:
+    """Multiply the gradient of a batch's mean by `share`, and keep the value, which is logged.
+
+    Of a step that averages the gradients of m batches with N items, a batch of n items has the share m n / N.
+    The step then has the gradient of the mean over all N items. The share of a sum over items is m.
+    """
+    return mean.detach() + share * (mean - mean.detach())
+
+
 def position_cross_entropy(logits_BT: Tensor, position_B: Tensor) -> Tensor:
     """Mean of -log softmax(logits)[position] over the positions that are not ignored, in nats; a scalar.
 
