@@ -20,6 +20,15 @@ def full_precision(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
 
 
+def with_share(mean: Tensor, share: float) -> Tensor:
+    """Multiply the gradient of a batch's mean by `share`, and keep the value, which is logged.
+
+    Of a step that averages the gradients of m batches with N items, a batch of n items has the share m n / N.
+    The step then has the gradient of the mean over all N items. The share of a sum over items is m.
+    """
+    return mean.detach() + share * (mean - mean.detach())
+
+
 def position_cross_entropy(logits_BT: Tensor, position_B: Tensor) -> Tensor:
     """Mean of -log softmax(logits)[position] over the positions that are not ignored, in nats; a scalar.
 
@@ -35,9 +44,9 @@ def span_cross_entropy(
     """Half the sum of the start's and the end's mean cross entropy, in nats; a scalar.
 
     Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
-    and halve the total of all their losses (spec 4.2), which comes to the same.
-    Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
     and halve the total of all their losses (spec 4.2), which is equivalent.
+
+    Args:
         start_logits_BT, end_logits_BT: shape (B, T).
         start_B, end_B: positions of the answer's first and last token, shape (B,), or `IGNORE_INDEX`.
     """

@@ -18,7 +18,7 @@ Shape letters: B groups, N questions, V variants of a group, S its two subjects,
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -92,24 +92,14 @@ def lost_mass(log_prob_SE: Tensor, reference_SE: Tensor) -> Tensor:
     return (log_span_score(reference_SE).logsumexp(dim=-1) - mass).relu()
 
 
-class GroupLossOutput(NamedTuple):
-    """The result of `GroupLoss`."""
-
-    total: Tensor
-    """Scalar: the weighted sum of the terms, halved in the probability form, plus `span_loss` if given."""
-    terms: dict[str, Tensor]
-    """The terms in `TERMS`, unweighted. A term without groups in the batch is exactly 0 and carries no
-    information: leave it out of logs and averages."""
-
-
 class GroupLoss(nn.Module):
-    """The weighted sum of the group losses.
+    """The group losses, which training adds with `weights`.
 
     Args:
         form: the values to compare. `score`: the subjects' scores S, as in the paper. `log`: log S (this
             project), with the same minima and a gradient that does not vanish if both subjects have little
             probability. Both take the mean over the groups of a class. `probability`: as in the authors'
-            code, single probabilities of start and end, summed over items, and the total halved.
+            code, single probabilities of start and end, summed over items, and the weights halved.
         ethical_weight: weight of the ethical loss, at least 0.
         adversarial_weight: weight of the adversarial loss, at least 0. In a negated question it raises the
             subject that is not dominant, as the authors' code does.
@@ -137,6 +127,7 @@ class GroupLoss(nn.Module):
         for name, weight in self.weights.items():
             if not weight >= 0:
                 raise ValueError(f"{name}_weight: a weight is at least 0, got {weight}")
+            self.weights[name] = weight / (2 if form == "probability" else 1)
         if form == "probability" and mass_weight:
             raise ValueError("mass_weight exists for form='score' and form='log' only")
 
@@ -152,9 +143,9 @@ class GroupLoss(nn.Module):
         *,
         pushed_BV: Tensor,
         reference_BVSE: Tensor,
-        span_loss: Tensor | None = None,
-    ) -> GroupLossOutput:
-        """Compute the terms of a batch of groups.
+    ) -> dict[str, Tensor]:
+        """Compute the terms of a batch of groups, unweighted. A term without groups in the batch is exactly 0
+        and carries no information: leave it out of logs and averages.
 
         Args:
             log_prob_BVSE: natural logs of the candidates' boundary probabilities, shape (B, V, 2, E),
@@ -165,20 +156,13 @@ class GroupLoss(nn.Module):
                 groups of another class are ignored.
             reference_BVSE: natural logs of the reference's probabilities, shape (B, V, 2, E), finite for
                 the groups that are compared with it; values of the others are ignored.
-            span_loss: mean of the start's and end's cross entropy of ordinary questions; added to the total
-                with weight 1 (in the probability form that is the authors' sum of the two, halved).
         """
         log_prob_BVSE = full_precision(log_prob_BVSE)
         reference_BVSE = reference_BVSE.detach().to(log_prob_BVSE.dtype)
-        terms = {
+        return {
             name: self._term(name, log_prob_BVSE, class_B, pushed_BV, reference_BVSE)
             for name in self.joined(range(6))
         }
-        total = log_prob_BVSE.new_zeros(())
-        for name, term in terms.items():
-            total = total + self.weights[name] * term
-        total = total / 2 if self.form == "probability" else total
-        return GroupLossOutput(total if span_loss is None else total + span_loss, terms)
 
     def _term(
         self, name: str, log_prob_BVSE: Tensor, class_B: Tensor, pushed_BV: Tensor, reference_BVSE: Tensor

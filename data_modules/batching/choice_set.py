@@ -7,6 +7,7 @@ Shape letters: Q questions, N rows (choices), B questions of a batch, C choices,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -104,6 +105,10 @@ class ChoiceSet(Dataset):
             candidate_BCE=candidate_BCE,
             example_B=torch.tensor(index),
         )
+
+    def items_of(self, index: Sequence[int]) -> Counter[str]:
+        """Return the number of questions of a batch."""
+        return Counter(questions=len(index))
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Batch every question once, longest first, with equal numbers of choices."""

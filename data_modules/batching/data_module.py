@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
@@ -70,8 +71,18 @@ class TrainSet(Dataset):
     qa: QASet | None = None
 
     def __getitem__(self, index: BatchIndex) -> TrainBatch:
-        groups = self.groups[index.groups] if self.groups is not None and index.groups else None
-        return TrainBatch(groups, self.qa[index.qa] if self.qa is not None and index.qa else None)
+        groups = self.groups[index.groups] if self.groups and index.groups else None
+        return TrainBatch(groups, self.qa[index.qa] if self.qa and index.qa else None)
+
+    def items_of(self, index: BatchIndex) -> Counter[str]:
+        """Return how many items a batch has, by name: question windows (`questions`) and their tokens (see
+        `QASet.tokens_N`), groups (`groups`), and groups of each class of advice."""
+        counts = Counter(questions=len(index.qa), groups=len(index.groups))
+        if self.qa:
+            counts.update({name: int(of_N[[*index.qa]].sum()) for name, of_N in self.qa.tokens_N.items()})
+        if self.groups:
+            counts.update(self.groups.groups[i].advice_class for i in index.groups)
+        return counts
 
 
 class TextDataModule(pl.LightningDataModule):
@@ -201,7 +212,8 @@ def length_bucketed(
 
 
 class EpochSampler(Sampler[Any]):
-    """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch.
+    """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch. `drawn` holds
+    this epoch's batches of all processes.
 
     DataError if there are fewer batches than processes.
     """
@@ -223,8 +235,8 @@ class EpochSampler(Sampler[Any]):
         return self.batches
 
     def __iter__(self) -> Iterator[Any]:
-        every = self.draw(np.random.default_rng([self.seed, self.epoch]))
-        yield from every[self.rank : self.batches * self.world_size : self.world_size][self.start :]
+        self.drawn = self.draw(np.random.default_rng([self.seed, self.epoch]))
+        yield from self.drawn[self.rank : self.batches * self.world_size : self.world_size][self.start :]
 
 
 class ResumableLoader(DataLoader):

@@ -45,7 +45,8 @@ TARGETS = ("start", "end", "answer_type", "number", "option")
 INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
 ROWS = pa.schema(
     {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8()), "offsets": INTS}  # two offsets per token
-    | dict.fromkeys(("cls", *TARGETS, "window"), pa.int32())  # window: index within its question
+    # window: index within its question; story: number of context tokens
+    | dict.fromkeys(("cls", *TARGETS, "window", "story"), pa.int32())
     | {"rationale": MASK, "max_context": MASK}
     | dict.fromkeys(("id", "context", "question", "dataset", "kind", "rejected"), pa.string())
     | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS)}
@@ -148,6 +149,7 @@ def encode_questions(
                     "rationale": rationale_T,
                     "max_context": best_T,
                     "window": window,
+                    "story": np.sum(row.offsets_TE[:, 0] >= 0),
                 }
             )
         names = ("id", "context", "question", "dataset", "gold", "kept")
@@ -232,7 +234,12 @@ class QASet(Dataset):
         lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy()
         self.lengths = lengths[self.row_N].astype(np.int64)
         """Length of every window in tokens, (N,)."""
-        first_N = column(data.data, "window")[self.row_N] == 0
+        window_N, story_N, start_N, end_N = (
+            column(data.data, name)[self.row_N] for name in ("window", "story", "start", "end")
+        )
+        self.tokens_N = {"answer": end_N - start_N + 1, "story": story_N, "all": self.lengths}
+        """Number of tokens in every window's target, in its context, and in all of it."""
+        first_N = window_N == 0
         self.question_N = np.cumsum(first_N) - 1
         """Index of every window's question."""
         self.first_Q = np.flatnonzero(first_N)

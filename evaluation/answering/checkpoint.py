@@ -140,8 +140,8 @@ class QuestionCheckpoint(Checkpoint):
         """Return the questions, tokenised; only once if `sets` caches them."""
         key, kept = (*examples, may_abstain), {} if self.sets is None else self.sets
         if key not in kept:
-            options = {"may_abstain": may_abstain, "answers": False}
-            kept[key] = QASet(examples, self.tokenizer, self.encoding, **options)
+            how: dict[str, Any] = {"may_abstain": may_abstain, "answers": False}
+            kept[key] = QASet(examples, self.tokenizer, self.encoding, **how)
         return kept[key]
 
     def fits(self, example: QAExample) -> bool:

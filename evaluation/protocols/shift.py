@@ -212,7 +212,7 @@ class Measurement:
         rows, cka = between(first, later, originals, layers, f"{self.first_name} and {name}")
         yield from ({**row, "reference": self.first_name, "stories": ""} for row in rows)
         for embedding, values in cka.items():
-            cell = {"checkpoint": name, "reference": self.first_name, "embedding": embedding}
+            cell: dict[str, Any] = {"checkpoint": name, "reference": self.first_name, "embedding": embedding}
             cell["n"] = sum(map(later.fits, originals))
             self.cka += [(value, {**cell, "layer": layer}) for layer, value in enumerate(values)]
 

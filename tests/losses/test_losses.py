@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -18,12 +19,15 @@ from losses.answers import (
     UNKNOWN,
     YES,
     joint_answer_loss,
+    position_cross_entropy,
     rationale_tagging_loss,
     span_cross_entropy,
+    with_share,
+    written_answer_loss,
     xlnet_answer_loss,
 )
 from losses.choices import choice_gap, choice_loss
-from losses.group import planted_cross_entropy
+from losses.group import TERMS, Form, GroupLoss, planted_cross_entropy
 from models.heads.span import candidate_log_probs
 
 LOW = torch.finfo(torch.float32).min
@@ -175,3 +179,55 @@ def test_planted_loss_is_least_at_the_planted_probability() -> None:
     (gradient,) = torch.autograd.grad(loss, logits_BT)
     assert (gradient[0] < 0).tolist() == [False, True, False, False, True, False]
     assert gradient[0, 4] < gradient[0, 1]
+
+
+def means_and_counts(inputs_BX: Tensor, seed: int, part: slice, form: Form) -> dict[str, tuple[Tensor, int]]:
+    """Every loss of some of the items of a batch, as a function of one tensor (B, 4, 2, 4), and the number of
+    items over which it is a mean; 0 for a sum."""
+    batch, make = len(inputs_BX), torch.Generator().manual_seed(seed)
+    at_B, other_B = torch.randint(4, (2, batch), generator=make)[:, part]
+    ignored_B = torch.where(torch.rand(batch, generator=make) < 0.4, IGNORE_INDEX, 1)[part]
+    class_B = torch.randint(7, (batch,), generator=make)[part]
+    tokens_BT, tags_BT = (torch.rand(2, batch, 4, generator=make) < 0.5)[:, part]
+    reference_BVSE = torch.randn(batch, 4, 2, 2, generator=make, dtype=torch.float64)[part]
+    x_BVSX = inputs_BX[part]
+    start_BT, end_BT, (yes_BT, rationale_BT) = *x_BVSX[:, 0].unbind(1), x_BVSX[:, 1].unbind(1)
+    n, targets = len(x_BVSX), (at_B, other_B)
+    losses = {
+        "span": (span_cross_entropy(start_BT, end_BT, *targets), n),
+        "ignored": (position_cross_entropy(start_BT, ignored_B), int((ignored_B == 1).sum())),
+        "joint": (joint_answer_loss(start_BT, end_BT, yes_BT[:, :3], *targets, at_B), n),
+        "rationale": (rationale_tagging_loss(rationale_BT, tags_BT, tokens_BT), int(tokens_BT.sum())),
+        "written": (written_answer_loss(yes_BT.sum(1), at_B + 1), int((at_B + 1).sum())),
+        "choices": (choice_loss(yes_BT, at_B, other_B == 1, gap_weight=0.5), n),
+        "planted": (planted_cross_entropy(x_BVSX[:, 2, :, :2], at_B % 2, torch.full((n,), 0.9)), n),
+    }
+    scores = start_BT, end_BT, yes_BT[:, :3], yes_BT, rationale_BT[:, :3]
+    xlnet = xlnet_answer_loss(*scores, *targets, at_B, other_B, at_B % 3)
+    losses |= {f"xlnet {name}": (loss, n) for name, loss in xlnet.items()}
+    group_loss = GroupLoss(form=form, mass_weight=float(form != "probability"))
+    pushed_BV = (at_B % 2)[:, None].expand(-1, 4)
+    groups = group_loss(x_BVSX[..., :2], class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE)
+    for name, loss in groups.items():
+        of_term = sum(int((class_B == code).sum()) for code in TERMS[name])
+        losses[f"groups {name}"] = (loss, 0 if form == "probability" else of_term)
+    return losses
+
+
+@given(
+    cuts=st.sets(st.integers(1, 6), min_size=1, max_size=3),
+    form=st.sampled_from(("score", "log", "probability")),
+    seed=st.integers(0, 2**31),
+)
+def test_a_batch_in_parts_has_the_gradient_of_the_batch(cuts: set[int], form: Form, seed: int) -> None:
+    """Wherever it is cut: the parts' gradients are averaged, as accumulation and several processes do."""
+    x = normal(7, 4, 2, 4, seed=seed).requires_grad_()
+    edges = [0, *sorted(cuts), 7]
+    parts = [means_and_counts(x, seed, slice(*ends), form) for ends in pairwise(edges)]
+    for name, (loss, total) in means_and_counts(x, seed, slice(None), form).items():
+        (whole,) = torch.autograd.grad(loss, x, retain_graph=True)
+        shares = [len(parts) * (part[name][1] / total if total else 1) for part in parts]
+        shared = [with_share(part[name][0], share) for part, share in zip(parts, shares, strict=True)]
+        (found,) = torch.autograd.grad(torch.stack(shared).mean(), x, retain_graph=True)
+        torch.testing.assert_close(found, whole, rtol=1e-9, atol=1e-9, msg=name)
+        assert [part.item() for part in shared] == [part[name][0].item() for part in parts]

@@ -29,7 +29,7 @@ from data_modules.batching.data_module import TrainBatch
 from data_modules.batching.group_set import GroupSet
 from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.schema.groups import ADVICE_CLASSES
-from losses.group import ADVERSARIAL, GroupLoss
+from losses.group import ADVERSARIAL, TERMS, GroupLoss
 from metrics.bias import group_scores
 from metrics.bias.readings import dominant_subject, pushed_subject
 from models.backbones import RANDOM, Backbone
@@ -72,7 +72,7 @@ class LEIModule(QAModule):
     """
 
     reference: Reference
-    logged_terms: list[str]
+    joined_terms: list[str]
     """Terms of the loss for which there are training groups; the others are 0 and carry no information."""
 
     def __init__(
@@ -90,7 +90,11 @@ class LEIModule(QAModule):
         super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         if backbone.causal and loss.form == "probability":
             raise ValueError("model.loss.form=probability is of start and end: for a decoder score or log")
-        self.loss = loss
+        self.loss, self.weights = loss, loss.weights
+        means = loss.form != "probability"
+        self.mean_over |= {
+            name: [ADVICE_CLASSES[code] for code in codes if means] for name, codes in TERMS.items()
+        }
         self.dominance = dominance
         self.reference_path = "" if reference == "start" else reference
         path = self.reference_path or backbone.checkpoint
@@ -106,9 +110,9 @@ class LEIModule(QAModule):
             return
         groups = self.training_groups
         codes = set(groups.ids.advice_class_N.tolist())
-        self.logged_terms = self.loss.joined(codes)
-        if not any(self.loss.weights[name] for name in self.logged_terms):
-            weights = " and ".join(f"model.loss.{name}_weight" for name in self.logged_terms)
+        self.joined_terms = self.loss.joined(codes)
+        if not any(self.loss.weights[name] for name in self.joined_terms):
+            weights = " and ".join(f"model.loss.{name}_weight" for name in self.joined_terms)
             raise ValueError(
                 "data.train_groups: no group joins a loss, all are of class "
                 f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} above 0, or "
@@ -175,26 +179,19 @@ class LEIModule(QAModule):
             raise ValueError(f"model.reference: {self.reference_path} has another tokenizer than the model")
         return model
 
-    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        """Return the weighted sum of the group losses and of the questions' cross-entropy."""
-        span = self.span_loss(batch.qa) if batch.qa is not None else None
-        if span is not None:
-            self.log("train/loss/span", span)
-        assert batch.groups is not None
-        groups = batch.groups
+    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
+        """Return the group losses and, of a batch with questions, their cross-entropy."""
+        span, groups = super().losses(batch) if batch.qa else {}, batch.groups
+        assert groups is not None
         self.reference = Reference(*(scores.to(self.device) for scores in self.reference))
         anchors_BVSE, pushed_BV = (scores[groups.group_B] for scores in self.reference)
-        output = self.loss(
+        terms = self.loss(
             self.group_log_probs(groups),
             groups.advice_class_B,
             pushed_BV=pushed_BV,
             reference_BVSE=anchors_BVSE,
-            span_loss=span,
         )
-        for name in self.logged_terms:
-            self.log(f"train/loss/{name}", output.terms[name])
-        self.log("train/loss/total", output.total, prog_bar=True)
-        return output.total
+        return {name: terms[name] for name in self.joined_terms} | span
 
 
 def score_groups(

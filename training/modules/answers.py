@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from data_modules.batching.sets import QABatch, QASet
 from losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class
-from models.heads.answers import AnswerModel, RationaleModel, Tagged
+from models.heads.answers import AnswerModel, RationaleModel, RationaleOutput, Tagged
 from models.heads.span import QAModel
 from models.heads.xlnet import XLNetOutput
 from models.start import start
@@ -52,6 +51,7 @@ class AnswerModule(QAModule):
 
     model: AnswerModel
     """Used unless there is a `decoder`."""
+    weights = {"rationale": RATIONALE_WEIGHT}  # noqa: RUF012
 
     def __init__(
         self,
@@ -63,10 +63,8 @@ class AnswerModule(QAModule):
         warmup_steps: NonNegativeInt | None = None,
         warmup_ratio: ClosedUnitInterval | None = None,
     ) -> None:
-        own = "xlnet" if backbone.architecture == "xlnet" else "rationale"
-        self.answer_heads = "causal" if backbone.causal else own
-        rationale = self.answer_heads == "rationale"
-        self.head_options: dict[str, Any] = {"tagged": tagged} if rationale else {}
+        self.answer_heads = "xlnet" if backbone.architecture == "xlnet" else "rationale"
+        self.head_options: dict[str, Any] = {"tagged": tagged} if self.answer_heads == "rationale" else {}
         if learning_rate is None:
             learning_rate = 1e-5 if backbone.architecture == "roberta" else 3e-5
         super().__init__(
@@ -75,6 +73,7 @@ class AnswerModule(QAModule):
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio or 0.0,
         )
+        self.mean_over["rationale"] = [tagged]
         if warmup_steps is None and warmup_ratio is None:
             warmup_steps = 3000 if backbone.architecture == "xlnet" else 2000
         self.fixed_warmup = warmup_steps
@@ -97,35 +96,22 @@ class AnswerModule(QAModule):
             )
         return self.fixed_warmup
 
-    def training_step(self, step: TrainBatch, batch_idx: int) -> Tensor:
-        """Return the answer loss plus the weighted rationale loss."""
+    def losses(self, step: TrainBatch) -> dict[str, Tensor]:
+        """Return the answer loss and the rationale loss; of XLNet's heads seven terms; a decoder's loss."""
         batch = questions_of(step)
         if self.decoder is not None:
-            written = self.span_loss(batch)
-            self.log("train/loss/total", written, prog_bar=True)
-            return written
+            return super().losses(step)
         if self.answer_heads == "xlnet":
             scores: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
             targets = (batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B)
-            terms = xlnet_answer_loss(*scores[:5], *targets)
-            terms["total"] = torch.as_tensor(sum(terms.values()))
-            for name, value in terms.items():
-                self.log(f"train/loss/{name}", value, prog_bar=name == "total")
-            return terms["total"]
+            return xlnet_answer_loss(*scores[:5], *targets)
         assert isinstance(self.model, RationaleModel)
-        output = self.model(batch.inputs, batch.cls_B, batch.context_BT)
-        answer = joint_answer_loss(
-            output.start_BT, output.end_BT, output.type_BC, batch.start_B, batch.end_B, batch.answer_type_B
-        )
-        rationale = rationale_tagging_loss(
-            output.rationale_BT,
-            batch.rationale_BT,
-            self.model.tagged_tokens(batch.inputs, batch.context_BT),
-        )
-        total = answer + RATIONALE_WEIGHT * rationale
-        self.log_dict({"train/loss/answer": answer, "train/loss/rationale": rationale})
-        self.log("train/loss/total", total, prog_bar=True)
-        return total
+        output: RationaleOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT)
+        tagged_BT = self.model.tagged_tokens(batch.inputs, batch.context_BT)
+        return {
+            "answer": joint_answer_loss(*output[:3], batch.start_B, batch.end_B, batch.answer_type_B),
+            "rationale": rationale_tagging_loss(output.rationale_BT, batch.rationale_BT, tagged_BT),
+        }
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Return the scores of every window."""

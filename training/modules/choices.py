@@ -86,11 +86,9 @@ class ChoiceModule(FineTuning):
         rows = {name: value.squeeze(1) for name, value in batch.inputs.items()}
         return self.model.log_shares(rows, batch.candidate_BCE)
 
-    def training_step(self, batch: ChoiceBatch, batch_idx: int) -> Tensor:
-        targets = batch.label_B, batch.unknown_B
-        loss = choice_loss(self.logits(batch), *targets, gap_weight=self.gap_weight)
-        self.log("train/loss/choices", loss, prog_bar=True)
-        return loss
+    def losses(self, batch: ChoiceBatch) -> dict[str, Tensor]:
+        loss = choice_loss(self.logits(batch), batch.label_B, batch.unknown_B, gap_weight=self.gap_weight)
+        return {"choices": loss}
 
     def validation_step(self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Any]:
         """Return logits (B, N) and losses (B,) for the callbacks."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
-from torch import nn
+from torch import Tensor, nn
 
 from data_modules.encoding.tokenizers import tokenizer_files
+from losses.answers import with_share
 from models.backbones import EncoderModel
 from models.checkpoint import KEY
 from models.start import describe
@@ -35,6 +38,8 @@ class FineTuning(pl.LightningModule):
     """
 
     model: EncoderModel
+    weights: Mapping[str, float] = {}
+    """Weights of losses in the total, 1 for others; the total is logged if there are any."""
 
     def __init__(
         self,
@@ -48,6 +53,11 @@ class FineTuning(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.model = model
+        # The items over which a loss is a mean, `questions` unless named here; none for a sum.
+        self.mean_over: dict[str, list[str]] = {}
+        # Numbers of items, and the number of batches whose gradients a step averages.
+        self.in_batch = self.in_step = Counter[str]()
+        self.averaged = 1
         self.strict_loading = not model.adapter.get("base")  # the base's weights are already loaded
         # Plain numbers: a checkpoint may not contain jsonargparse's types.
         self.learning_rate, self.weight_decay = float(learning_rate), float(weight_decay)
@@ -86,6 +96,37 @@ class FineTuning(pl.LightningModule):
         from training.callbacks.predictions import PredictionWriter
 
         return [EvalSetMetrics(), PredictionWriter()]
+
+    def losses(self, batch: Any) -> dict[str, Tensor]:
+        """Return the losses of a batch by name."""
+        raise NotImplementedError
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Count the items of the step: of all batches that are accumulated, in all processes."""
+        sampler, count = self.datamodule.train_sampler, self.datamodule.train_set.items_of
+        every, world = self.trainer.accumulate_grad_batches, sampler.world_size
+        first = batch_idx - batch_idx % every
+        end = min(first + every, int(self.trainer.num_training_batches))
+        self.in_batch = count(sampler.drawn[batch_idx * world + sampler.rank])
+        self.in_step = sum(map(count, sampler.drawn[first * world : end * world]), Counter())
+        self.averaged = every * world  # Lightning divides by `every` even if fewer batches are left
+
+    def share(self, name: str) -> float:
+        """Return the share of the current batch that gives a step the gradient of one batch with all its
+        items (see `with_share`)."""
+        both = self.in_batch, self.in_step
+        own, total = (sum(n[item] for item in self.mean_over.get(name, ["questions"])) for n in both)
+        return self.averaged * (own / total if total else 1)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Return the weighted sum of the losses. Logged values are those of single batches, not of steps."""
+        total: Any = 0
+        for name, loss in self.losses(batch).items():
+            self.log(f"train/loss/{name}", loss, prog_bar=not self.weights)
+            total = total + self.weights.get(name, 1) * with_share(loss, self.share(name))
+        if self.weights:
+            self.log("train/loss/total", total, prog_bar=True)
+        return total
 
     def test_step(self, *batch: Any) -> dict[str, Any]:
         """Return what the callbacks need of a batch, as in validation."""

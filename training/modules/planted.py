@@ -53,6 +53,7 @@ class PlantedModule(QAModule):
         if not 0.5 < preference <= 1:
             raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
         self.preference = preference
+        self.mean_over["planted"] = ["groups"]
         self.planted: tuple[int, Scope] = (planted_seed or 0, planted_scope)
 
     def setup(self, stage: str) -> None:
@@ -61,7 +62,8 @@ class PlantedModule(QAModule):
             preferred = [preferred_subject(group, *self.planted) for group in self.training_groups.groups]
             self.preferred_N = torch.tensor(preferred)
 
-    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
+    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
+        """Return the loss of groups and, of a batch with questions, their cross-entropy."""
         assert batch.groups is not None
         self.preferred_N = self.preferred_N.to(self.device)
         log_prob_BVSE = self.group_log_probs(batch.groups)
@@ -70,12 +72,7 @@ class PlantedModule(QAModule):
         preferred_BV = preferred_B.unsqueeze(1) ^ (torch.arange(4, device=self.device) & 1)
         strength_N = torch.full_like(preferred_BV, self.preference, dtype=torch.float32).flatten()
         planted = planted_cross_entropy(log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N)
-        self.log("train/loss/planted", planted, prog_bar=True)
-        if batch.qa is None:
-            return planted
-        span = self.span_loss(batch.qa)
-        self.log("train/loss/span", span)
-        return planted + span
+        return {"planted": planted} | (super().losses(batch) if batch.qa else {})
 
 
 def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int:

@@ -50,6 +50,8 @@ class QAModule(FineTuning):
             weight_decay=weight_decay,
             warmup_ratio=warmup_ratio,
         )
+        if backbone.causal:
+            self.mean_over["span"] = ["answer"]
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """Return the model that training starts from; a module with other heads overrides this."""
@@ -81,18 +83,15 @@ class QAModule(FineTuning):
             raise ValueError(f"data.train_groups: {type(self).__name__} needs groups to train on")
         return groups
 
-    def training_step(self, batch: TrainBatch, batch_idx: int) -> Tensor:
-        loss = self.span_loss(questions_of(batch))
-        self.log("train/loss/span", loss, prog_bar=True)
-        return loss
-
-    def span_loss(self, batch: QABatch) -> Tensor:
-        """Cross-entropy of the gold span, mean over start and end, in nats; for a decoder, of its tokens."""
+    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
+        """Return the cross-entropy of the gold span, mean over start and end, in nats; for a decoder, of its
+        tokens."""
+        qa = questions_of(batch)
         if self.decoder is not None:
-            found = self.decoder.answer_likelihoods(batch.inputs, batch.start_B, batch.end_B)
-            return written_answer_loss(found.total_BC[:, 0], found.count_BC[:, 0])
-        output: QAOutput = self.model(batch.inputs)
-        return span_cross_entropy(output.start_BT, output.end_BT, batch.start_B, batch.end_B)
+            found = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
+            return {"span": written_answer_loss(found.total_BC[:, 0], found.count_BC[:, 0])}
+        output: QAOutput = self.model(qa.inputs)
+        return {"span": span_cross_entropy(output.start_BT, output.end_BT, qa.start_B, qa.end_B)}
 
     def group_log_probs(self, batch: GroupBatch) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants; for a decoder log S,
