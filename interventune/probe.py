@@ -42,7 +42,7 @@ from evaluation.protocols.shift import SHIFT, between, measured
 from evaluation.results import Results
 from evaluation.variants import VariantOptions, read_stories
 from storage.errors import DataError
-from training.strategies import collect, release
+from training.strategies import whole
 
 Measure = Literal["bias", "qa", "abstention", "shift"]
 Kept = dict[str, Any]
@@ -277,10 +277,9 @@ def together(model: Any) -> Iterator[None]:
     group = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
     token = current.set(Processes(*group))
     try:
-        collect(model)
-        yield
+        with whole(model):
+            yield
     finally:
-        release(model)
         current.reset(token)
 
 
