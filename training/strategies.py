@@ -6,7 +6,8 @@ the same one file as from any other strategy. Evaluation needs room for the whol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -94,39 +95,35 @@ class FullyShardedStrategy(ModelParallelStrategy):
             set_optimizer_state_dict(self.model, optimizer, by_name, options=WHOLE)
 
     def on_validation_start(self) -> None:
-        collect(self.model)
+        self.evaluation = ExitStack()
+        self.evaluation.enter_context(whole(self.model))
 
     def on_validation_end(self) -> None:
-        release(self.model)
+        self.evaluation.close()
 
     on_test_start = on_predict_start = on_validation_start
     on_test_end = on_predict_end = on_validation_end
 
 
-def collect(model: nn.Module) -> None:
-    """Gather all parameters on every process, so that processes may have different numbers of batches."""
-    units = _units(model)
-    for root in units[:1]:  # torch requires it before its parts
-        root.enter = lambda: None
-        register_fsdp_forward_method(root, "enter")
-        root.enter()
-        del root.enter
-    for unit in units:
-        unit.unshard()
-        unit.set_reshard_after_forward(False, recurse=False)
-
-
-def release(model: nn.Module) -> None:
-    """Keep only its own shard on every process again."""
-    units = _units(model)
-    for unit in units:
-        unit.set_reshard_after_forward(unit is not units[0], recurse=False)
-        unit.reshard()
-
-
-def _units(model: nn.Module) -> list[Any]:
-    """The root first."""
-    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+@contextmanager
+def whole(model: nn.Module) -> Iterator[None]:
+    """Within this context, every process holds all parameters, so that processes may have different numbers
+    of batches; afterwards, every FSDP2 unit is sharded, and resharded after its forward, as it was."""
+    units = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for unit in units:  # roots, which come before their parts, prepare these
+        unit._get_fsdp_state()._lazy_init()
+    parts = [(unit, part) for unit in units for part in unit._get_fsdp_state()._fsdp_param_groups]
+    before = [(unit, part, part.post_forward_mesh_info, part.is_unsharded) for unit, part in parts]
+    try:
+        for unit in units:
+            unit.unshard()
+            unit.set_reshard_after_forward(False, recurse=False)
+        yield
+    finally:
+        for unit, part, mesh, is_whole in before:
+            part.post_forward_mesh_info = mesh
+            if not is_whole:
+                unit.reshard()
 
 
 def _renamed(state: Mapping[str, Any], new: Mapping[Any, Any]) -> dict[str, Any]:

@@ -99,14 +99,12 @@ def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpo
     from evaluation.answering.language_model import Decoder
     from models.checkpoint import from_pretrained
 
-    name = model.name_or_path or type(model).__name__
-    modes, head = {part: part.training for part in model.modules()}, model.get_output_embeddings()
-    layer = type(head)
-    # accelerate's wrapper for mixed precision.
-    forward = model.__dict__.pop("forward", None) if hasattr(model, "_original_forward") else None
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
+    name, head = model.name_or_path or type(model).__name__, model.get_output_embeddings()
+    layer, devices = type(head), [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), unchanged(model):
         try:
+            if hasattr(model, "_original_forward"):  # accelerate's wrapper for mixed precision
+                model.__dict__.pop("forward", None)
             own = from_pretrained(model.eval(), name)
             held = own, usable(tokenizer, name, own.architecture), dict[str, Any]()
             how = Choosing(**asdict(asking))
@@ -114,10 +112,20 @@ def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpo
         finally:
             if head is not None:
                 head.__class__ = layer  # a causal model computes it in float32
-            if forward is not None:
-                model.forward = forward
-            for part, training in modes.items():
-                part.training = training
+
+
+@contextmanager
+def unchanged(model: Any) -> Iterator[None]:
+    """After this context, all modules have the attributes, buffers and hooks that they had before."""
+    own = [vars(part) for part in model.modules()]
+    held = [value for values in own for value in values.values() if isinstance(value, dict)]
+    before = [(values, values.copy()) for values in (*own, *held)]
+    try:
+        yield
+    finally:
+        for values, earlier in before:
+            values.clear()
+            values.update(earlier)
 
 
 def ask_each(

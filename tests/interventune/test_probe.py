@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForQuestionAnswering,
@@ -25,32 +25,12 @@ from transformers import (
 from transformers.trainer_callback import TrainerControl, TrainerState
 
 import interventune
-from data_modules.encoding.tokenizers import load_tokenizer
-from interventune.probe import calling_trainer
-from models.backbones import Backbone
-from models.pretrained import load_pretrained
-from tests.evaluation.checkpoints import save_folder
+from interventune.probe import calling_trainer, together
 from tests.support.processes import on_two_ranks
 
 STORIES, GROUPS = "stories:conversation_dev", "stories:heldout"
 CLASSES = {"bert": AutoModelForQuestionAnswering, "llama": AutoModelForCausalLM}
 SCORE = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
-
-
-def save_llama(folder: Path) -> Path:
-    torch.manual_seed(0)
-    tiny = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320, "attention_dropout": 0.5}
-    tiny |= {"pad_token_id": 1, "eos_token_id": 2}
-    backbone = Backbone(architecture="llama", checkpoint="random", tokenizer="stories", config=tiny)
-    load_pretrained(backbone).save_pretrained(folder)
-    load_tokenizer("stories", "llama").save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("models")
-    return {"bert": save_folder(root / "bert"), "llama": save_llama(root / "llama")}
 
 
 def opened(folder: Path) -> tuple[Any, Any]:
@@ -131,22 +111,6 @@ def test_numbers_and_changes_are_those_of_evaluate(
     assert found["val/score"] == found["val/qa/f1"] - 0.5 * found["val/bias/ethical/mu"]
 
 
-@pytest.mark.parametrize("name", ["bert", "llama"])
-def test_the_model_is_left_as_it_was(name: str, folders: dict[str, Path]) -> None:
-    model, tokenizer = opened(folders[name])
-    list(model.modules())[5].eval()
-    before = [part.training for part in model.modules()], [type(part) for part in model.modules()]
-    weights, drawn = {key: value.clone() for key, value in model.state_dict().items()}, torch.get_rng_state()
-    wrapped = model.forward = lambda *_, **__: pytest.fail("what mixed precision puts over a model")
-    model._original_forward, padding = None, tokenizer.pad_token
-    small().ask(model, tokenizer)
-    assert model.forward is wrapped
-    assert ([part.training for part in model.modules()], [type(part) for part in model.modules()]) == before
-    assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
-    assert torch.equal(torch.get_rng_state(), drawn)
-    assert tokenizer.pad_token == padding
-
-
 MISTAKES: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
     ((STORIES,), {"measures": ["biass"]}, "measures: no 'biass'; choose from bias, qa, abstention, shift"),
     ((STORIES,), {"measures": ["bias"]}, "measures: bias needs a source with groups"),
@@ -206,6 +170,14 @@ class Somebodys(pl.LightningModule):
     def validation_step(self, batch: torch.Tensor, batch_idx: int) -> None: ...
 
 
+def units(model: Any) -> list[tuple[Any, bool]]:
+    """Where each unit of FSDP2 is resharded after its forward, and whether it is unsharded now."""
+    states = [part._get_fsdp_state() for part in model.modules() if isinstance(part, FSDPModule)]
+    return [
+        (one.post_forward_mesh_info, one.is_unsharded) for state in states for one in state._fsdp_param_groups
+    ]
+
+
 def ask_on_rank(rank: int, folder: str) -> None:
     """What users of transformers, of Lightning and of FSDP see in one of two processes."""
     torch.set_num_threads(1)
@@ -225,9 +197,16 @@ def ask_on_rank(rank: int, folder: str) -> None:
         again = opened(Path(folder) / name)[0]
         mesh = init_device_mesh("cpu", (2,))
         layers = next(part for part in again.modules() if isinstance(part, torch.nn.ModuleList))
-        for layer in [*layers, again]:
-            fully_shard(layer, mesh=mesh)
+        for layer, after in zip([*layers, again], (1, True, None), strict=True):
+            fully_shard(layer, mesh=mesh, reshard_after_forward=after)
+        again(torch.ones(1, 4, dtype=torch.long))  # the root stays unsharded
+        layers[1].unshard()
+        before = units(again)
+        with pytest.raises(ZeroDivisionError), together(again):
+            1 / 0  # noqa: B018
+        assert units(again) == before
         found[f"fsdp {name}"] = small().ask(again, tokenizer)
+        assert units(again) == before
         again(torch.ones(1, 4, dtype=torch.long))  # it still collects its weights
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCAL_RANK", str(rank))  # as a launcher does
@@ -318,22 +297,3 @@ def test_the_example_of_lightning_chooses_and_logs(run: Any) -> None:
     scores = [float(row.split(",")[column]) for row in rows[1:] if row.split(",")[column]]
     assert len(scores) == 3  # the start, and two epochs
     assert best == pytest.approx(max(scores[1:]))
-
-
-def test_training_is_not_disturbed(folders: dict[str, Path], tmp_path: Path) -> None:
-    weights = []
-    for callbacks in ([], [interventune.TransformersProbe(STORIES, limit=4)]):
-        torch.manual_seed(1)
-        model, tokenizer = opened(folders["bert"])
-        rows = [dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3) for i in range(12)]
-        how: Any = {
-            "use_cpu": True,
-            "report_to": [],
-            "max_steps": 4,
-            "eval_strategy": "steps",
-            "eval_steps": 1,
-        }
-        arguments = TrainingArguments(str(tmp_path), per_device_train_batch_size=3, **how)
-        Trainer(model, arguments, None, rows, rows, tokenizer, callbacks=callbacks).train()
-        weights.append(model.state_dict())
-    assert all(torch.equal(weights[0][key], value) for key, value in weights[1].items())

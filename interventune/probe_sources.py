@@ -1,0 +1,171 @@
+"""What a probe asks: groups about bias, questions about answers, abstention and embedding shift.
+
+Shape letters: B rows, T tokens, D hidden.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from pandas import DataFrame
+
+from data_modules.schema.groups import ADVICE_CLASSES
+from data_modules.schema.questions import DELETED
+from evaluation.answering.checkpoint import QuestionCheckpoint
+from evaluation.answering.processes import current
+from evaluation.protocols.bias.asked import read_sets
+from evaluation.protocols.bias.command import BIAS
+from evaluation.protocols.bias.groups import with_scores
+from evaluation.protocols.bias.measures import add_estimates, compared
+from evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
+from evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
+from evaluation.protocols.shift import SHIFT, between, measured
+from evaluation.results import Results
+from evaluation.variants import VariantOptions, read_stories
+from storage.errors import DataError
+
+log = logging.getLogger(__name__)
+
+Measure = Literal["bias", "qa", "abstention", "shift"]
+Kept = dict[str, Any]
+"""What later probes are compared with, as plain values and tensors; empty if it is lost."""
+BIAS_FIELDS = ("mu_K", "mean_abs_c_K", "mass_K")
+QA = replace(
+    FAITHFULNESS, cells=[("variant",)], measures={"f1": "F1", "em": "EM", "unknown": "unknown"}, failures=""
+)
+COSINES = replace(SHIFT, cells=SHIFT.cells[:1], measures={"cosine": SHIFT.measures["cosine"]})
+EMBEDDINGS = {"cls": "cls", "common": "tokens"}
+"""Names of the embeddings of `shift` in keys."""
+START, NOW = "start", "now"
+
+
+class Groups:
+    """A source of groups."""
+
+    gives: tuple[Measure, ...] = ("bias",)
+
+    def __init__(self, source: str, limit: int, _: object) -> None:
+        sets, self.frame = read_sets({"": source}, limit)
+        self.asked = sets[""]
+
+    def ask(self, model: QuestionCheckpoint, *_: object) -> Kept:
+        """Return what later probes are compared with: the scores of the groups."""
+        return {"bias": model.subject_scores(self.asked, "probing bias")}
+
+    def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
+        """Yield long tables, each with the pattern of its rows' keys."""
+        results = Results(BIAS.by, BIAS.units)
+        sides = [(name, kept["bias"]) for name, kept in ((START, start), (NOW, now)) if kept]
+        scored = {
+            name: with_scores(self.frame, scores).assign(unit=self.frame["key"]) for name, scores in sides
+        }
+        for advice in ADVICE_CLASSES:
+            parts = {name: frame[frame["class"] == advice] for name, frame in scored.items()}
+            add_estimates(results, compared(parts, {"class": advice}), BIAS_FIELDS)
+        yield "bias/{class}/{measure}", results.frame
+
+
+class Questions:
+    """A source of questions about stories, evaluated on the original and without the evidence."""
+
+    gives: tuple[Measure, ...] = ("qa", "abstention", "shift")
+
+    def __init__(self, source: str, limit: int, measures: Sequence[Measure] | None) -> None:
+        needs_deletion = {"abstention", "shift"} & {*(measures or self.gives)}
+        try:
+            stories = read_stories(VariantOptions([source], None if needs_deletion else ["os"], limit))
+        except DataError as error:  # perhaps only the deletion is impossible
+            stories = read_stories(VariantOptions([source], ["os"], limit))
+            unanswerable = any(one.answer_type == "unknown" for one in stories.originals)
+            if measures and ("shift" in measures or not unanswerable):
+                raise
+            log.warning("%s; the probe measures what needs no such variant", error)
+        if not stories.originals:
+            raise DataError(f"{source}: holds no original stories, which variants are compared with")
+        self.originals = [replace(one, kept=((0, len(one.context)),)) for one in stories.originals]
+        self.asked = {name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}}
+
+    def ask(self, model: QuestionCheckpoint, measures: Collection[Measure], start: Kept | None) -> Kept:
+        """Return what later probes are compared with: rows of answers and stories, CKA by embedding, and of
+        the start (None: this is it) the last layer's states."""
+        found: Kept = {"qa": [], "shift": [], "cka": {}, "states": {}}
+        asked = {name: rows for name, rows in self.asked.items() if name == "os" or "abstention" in measures}
+        if {"qa", "abstention"} & {*measures}:
+            model.may_abstain = any(one.answer_type == "unknown" for rows in asked.values() for one in rows)
+            for variant, examples in asked.items():
+                for answer in sorted(model.answers(examples, f"probing {variant}")):
+                    one = examples[answer.example]
+                    row = {"variant": variant, "id": one.id, "unanswerable": one.answer_type == "unknown"}
+                    failed = {"failure": answer.failure} if answer.failure else scores(one, answer.text, None)
+                    found["qa"].append(row | failed)
+        if "shift" in measures:
+            original = {one.id: one for one in self.originals}
+            for variant in [name for name in self.asked if name != "os"]:
+                pairs = [(original[one.id], one) for one in self.asked[variant] if one.id in original]
+                for story in measured(model, pairs, model, [-1], f"probing {variant}"):
+                    found["shift"] += [{"variant": variant, **row} for row, _ in story]
+            first: Any = First(model, start)
+            rows, cka = between(first, model, self.originals, [-1], "probing since the start")
+            if start is None:
+                for part in current.get().gathered(first.states):
+                    found["states"] |= part
+            if not any(math.isnan(row["distance"][0]) for row in rows):
+                found["cka"] = cka
+                found["shift"] += [{"variant": START, **row} for row in rows]
+            elif first.states:
+                log.warning("tokens or width are not those of the start: shift since then is undefined")
+        return found
+
+    def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
+        """Yield long tables, each with the pattern of its rows' keys."""
+
+        def rows(kind: str) -> list[Kept]:
+            sides = ((START, start), (NOW, now))
+            return [{"checkpoint": name, **row} for name, side in sides for row in side.get(kind, ())]
+
+        if now["qa"]:
+            originals = [row for row in rows("qa") if row["variant"] == "os"]
+            yield "qa/{measure}", QA.results(originals, [START, NOW]).frame
+        if counted := [*counted_rows(rows("qa"))]:
+            frame = ABSTENTION.results(counted, [START, NOW]).frame
+            cells = [*dict.fromkeys(frame["variant"])]
+            names = dict(zip(cells, ["", *(f"{cell}/" for cell in cells[1:])], strict=False))
+            frame["measure"] = frame["measure"].str.removeprefix("abstention_")
+            yield "abstention/{variant}{measure}", frame.replace({"variant": names})
+        if now["shift"]:
+            frame = COSINES.results(rows("shift"), [START, NOW]).frame
+            yield "shift/{embedding}/{variant}/mean", frame.replace({"embedding": EMBEDDINGS})
+            results = Results(SHIFT.by, SHIFT.units)
+            for embedding, name in EMBEDDINGS.items():
+                place: Kept = {"checkpoint": NOW, "embedding": name, "variant": START}
+                if cka := now["cka"]:
+                    results.add("cka", cka[embedding][0], n=len(self.originals), **place)
+                for measure in () if cka else ("mean", "cka"):
+                    results.add(measure, math.nan, n=0, **place)
+            yield "shift/{embedding}/{variant}/{measure}", results.frame
+
+
+class First:
+    """The model at the start, as `between` uses it. At the start, it keeps the last layer's states (T, D) of
+    each row on the CPU, by their width and the row's tokens; later it finds them there, else NaN."""
+
+    def __init__(self, model: QuestionCheckpoint, start: Kept | None) -> None:
+        self.asked, self.model, self.keeps = model, model.model, start is None
+        self.states: dict[tuple[int, ...], torch.Tensor] = (start or {}).get("states", {})
+
+    def hidden_states(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor]:
+        """Return the states of the last layer alone, (B, T, D)."""
+        mask_BT = inputs["attention_mask"] != 0
+        state_BTD = torch.zeros(*mask_BT.shape, width := self.model.config.hidden_size)
+        now_BTD = self.asked.hidden_states(inputs)[-1].cpu() if self.keeps else state_BTD
+        for b, (ids_T, mask_T) in enumerate(zip(inputs["input_ids"], mask_BT, strict=True)):
+            row = (width, *ids_T[mask_T].tolist())
+            if self.keeps:
+                self.states[row] = now_BTD[b, mask_T]
+            state_BTD[b, mask_T] = torch.as_tensor(self.states.get(row, math.nan), dtype=torch.float32)
+        return (state_BTD.to(self.asked.device),)

@@ -1,0 +1,250 @@
+"""What probes compare with: the start of this training, also after it was resumed; never another model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from transformers import PreTrainedTokenizerFast, Trainer, TrainerCallback, TrainingArguments
+
+import interventune
+from storage.files import read_archive
+from tests.interventune.test_probe import GROUPS, STORIES, opened, small, tuned
+from tests.interventune.test_probe_trace import Tuning, lightning, loader
+
+MEAN, CKA = "val/shift/cls/start/mean", "val/shift/tokens/start/cka"
+CHANGES = ("val/qa/f1/change", "val/bias/ethical/mu/change", f"{MEAN}/change")
+LOST = "the checkpoint has no start of this probe: changes since the start are undefined"
+
+
+def probe(*sources: str, **options: Any) -> Any:
+    return interventune.TransformersProbe(*(sources or (GROUPS, STORIES)), limit=3, **options)
+
+
+@pytest.fixture
+def trainer(folders: dict[str, Path], tmp_path: Path) -> Callable[..., Trainer]:
+    def made(*probes: Any, steps: int = 2, **more: Any) -> Trainer:
+        torch.manual_seed(1)
+        fresh, tokenizer = opened(folders["bert"])
+        rows = [dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3) for i in range(12)]
+        how: Any = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "learning_rate": 1e-2}
+        how |= {"max_steps": steps, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
+        arguments = TrainingArguments(str(tmp_path), lr_scheduler_type="constant", **how)
+        given = {"train_dataset": rows, "eval_dataset": rows[:2], "processing_class": tokenizer}
+        model = None if "model_init" in more else fresh
+        return Trainer(model, arguments, **given, **more, callbacks=[*probes])
+
+    return made
+
+
+def probed(trainer: Trainer) -> list[dict[str, float]]:
+    """All probes of a training."""
+    rows = [row for row in trainer.state.log_history if "eval_val/qa/f1" in row]
+    return [{name.removeprefix("eval_"): value for name, value in row.items()} for row in rows]
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the project warned of."""
+    return [one.message for one in caplog.records if one.name.startswith("interventune")]
+
+
+def is_start(found: dict[str, float]) -> bool:
+    return found[MEAN] == pytest.approx(1, abs=1e-6) and all(abs(found[name]) < 1e-6 for name in CHANGES)
+
+
+def test_each_training_has_its_own_start(trainer: Callable[..., Trainer]) -> None:
+    one = probe()
+    first = trainer(one)
+    tuned(first.model)
+    first.evaluate()
+    tuned(first.model)  # what was probed before is not the start
+    first.train()
+    assert [is_start(found) for found in probed(first)[-2:]] == [True, False]
+    first.train()
+    assert [is_start(found) for found in probed(first)] == [True, False]
+
+
+def test_a_resumed_training_keeps_its_start(
+    trainer: Callable[..., Trainer], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = probe(), probe(STORIES, measures=["qa"])
+    whole = trainer(one, other, steps=4)
+    whole.train()
+    on = trainer(probe(STORIES, measures=["qa"]), probe(), steps=4)
+    on.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert not said(caplog)
+    assert len(probed(whole)) == 6
+    for ours, theirs in zip(probed(on)[-2:], probed(whole)[-2:], strict=True):
+        same = [name for name in theirs if name in ours and name.startswith("val/")]
+        assert same
+        assert [ours[name] for name in same] == pytest.approx([theirs[name] for name in same], nan_ok=True)
+    resumed = [found for found in probed(on)[-4:] if MEAN in found]
+    assert not any(map(is_start, resumed))
+    read_archive(tmp_path / "checkpoint-4" / one.key)  # runs no code
+
+
+def test_a_lost_start_is_said_once_and_never_replaced(
+    trainer: Callable[..., Trainer], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer().train()
+    on = trainer(one := probe(score={MEAN: 1.0}), steps=4)
+    on.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    found = probed(on)[-1]
+    assert all(math.isnan(found[name]) for name in (*CHANGES, MEAN, CKA, "val/score"))
+    assert said(caplog) == [LOST]
+    assert math.isfinite(found["val/qa/f1"])
+    again = trainer(one, steps=6)
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert math.isnan(probed(again)[-1][MEAN])
+    assert said(caplog) == [LOST, LOST]
+
+
+def test_each_trial_of_a_search_has_its_own_start(
+    trainer: Callable[..., Trainer], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    search = trainer(one := probe(), model_init=lambda _: opened(folders["bert"])[0])
+    starts = list[Any]()
+    watch = TrainerCallback()
+    watch.on_step_begin = lambda *_, **__: starts.append(one.start)  # type: ignore[method-assign]
+    search.add_callback(watch)
+    how: Any = {"compute_objective": lambda metrics: metrics["eval_loss"]}
+    search.hyperparameter_search(lambda trial: {"seed": trial.number}, n_trials=2, backend="optuna", **how)
+    assert starts[0] is starts[1]
+    assert starts[1] is not starts[2]
+    assert len([*tmp_path.glob(f"run-*/checkpoint-2/{one.key}")]) == 2
+
+
+def test_lightning_keeps_the_start_of_a_training_that_is_resumed(
+    folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fit(one: Any, steps: int, module: Any = None, **more: Any) -> tuple[Any, dict[str, float]]:
+        torch.manual_seed(0)
+        keep = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1)
+        how: Any = {"enable_checkpointing": True, "val_check_interval": 2, "limit_val_batches": 1}
+        made = lightning([*one, keep], steps, tmp_path, **how)
+        module = module or Tuning(folders["llama"])
+        made.fit(module, loader(6), loader(2), **more)
+        return module, {name: float(value) for name, value in made.callback_metrics.items()}
+
+    def new() -> Any:
+        return interventune.LightningProbe(STORIES, limit=4)
+
+    alone = interventune.LightningProbe(STORIES, measures=["qa"], limit=2)
+    module, first = fit([one := new(), alone], 2)
+    assert first[MEAN] < 0.99
+    checkpoint = torch.load(path := tmp_path / "step=1.ckpt", weights_only=True)
+    assert {one.key, alone.key} <= checkpoint.keys()
+    begun = torch.load(path, weights_only=True)[one.key]
+    for state in begun[0]["states"].values():
+        state.neg_()
+    torch.save(checkpoint | {one.key: begun}, turned := tmp_path / "turned.ckpt")
+    _, found = fit([again := new()], 2, ckpt_path=str(turned))  # in the middle of an epoch
+    assert found[MEAN] == pytest.approx(-first[MEAN], abs=0.1)  # the start is the checkpoint's
+    assert not said(caplog)
+    _, second = fit([again], 2, module)  # another training, with another trainer
+    assert second[MEAN] > 0.5
+    fit([other := interventune.LightningProbe(STORIES, limit=3)], 2, ckpt_path=str(path))
+    assert said(caplog) == [LOST]
+    assert math.isnan(other.table.loc[MEAN, "value"])
+
+
+def test_another_tokenizer_makes_the_shift_since_the_start_undefined(
+    folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    model, tokenizer = opened(folders["bert"])
+    one = small(STORIES)
+    one.ask(model, tokenizer)
+    same = one.ask(model, opened(folders["bert"])[1])
+    assert is_start({CHANGES[1]: 0} | same)
+    assert not said(caplog)
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    words = state["model"]["vocab"]
+    swapped = [word for word in words if word.isalpha()]
+    for name, index in zip(swapped, sorted((words[word] for word in swapped), reverse=True), strict=True):
+        words[name] = index
+    backend = type(tokenizer.backend_tokenizer).from_str(json.dumps(state))
+    other = PreTrainedTokenizerFast(tokenizer_object=backend, **tokenizer.special_tokens_map)
+    found = one.ask(model, other)
+    assert math.isnan(found[MEAN])
+    assert math.isnan(found[CKA])
+    assert math.isfinite(found[CHANGES[0]])
+    assert said(caplog) == ["tokens or width are not those of the start: shift since then is undefined"]
+    fresh = small(STORIES)
+    fresh.ask(model, other)
+    assert found["val/qa/f1"] == fresh.table.loc["val/qa/f1", "value"]
+
+
+def test_other_batches_keep_the_start(folders: dict[str, Path]) -> None:
+    model, tokenizer = opened(folders["bert"])
+    one = small(STORIES)
+    one.ask(model, tokenizer)
+    other = small(STORIES, batch_size=3)
+    other.start = one.start
+    assert one.key == other.key
+    assert is_start({CHANGES[1]: 0} | other.ask(model, tokenizer))
+
+
+def squad(path: Path, *questions: tuple[str, str]) -> str:
+    """A file of (question, answer) about one sentence, which leaves nothing if it is deleted."""
+    qas = [
+        {"id": str(i), "question": question, "answers": [{"text": a, "answer_start": 0}] if a else []}
+        for i, (question, a) in enumerate(questions)
+    ]
+    rows = {"data": [{"paragraphs": [{"context": "Ann saw it.", "qas": qas}]}]}
+    path.write_text(json.dumps(rows))
+    return str(path)
+
+
+NEEDS: list[tuple[list[str] | None, str, set[str]]] = [
+    (["qa"], "answerable", {"qa"}),
+    (["qa"], "unanswerable", {"qa", "abstention"}),
+    (["abstention"], "unanswerable", {"qa", "abstention"}),
+    (None, "answerable", {"bias", "qa", "shift"}),
+    (None, "unanswerable", {"bias", "qa", "abstention", "shift"}),
+    (["bias"], "answerable", {"bias"}),
+]
+
+
+@pytest.mark.parametrize(("measures", "kind", "families"), NEEDS, ids=str)
+def test_a_probe_needs_only_what_its_measures_need(
+    measures: Any, kind: str, families: set[str], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    answer = "Ann" if kind == "answerable" else ""
+    source = squad(tmp_path / "a.json", ("Who?", answer), ("Who saw it?", answer))
+    found = small(GROUPS, source, measures=measures).ask(*opened(folders["bert"]))
+    assert {key.split("/")[1] for key in found} == families
+
+
+@pytest.mark.parametrize("measure", ["abstention", "shift"])
+def test_what_a_measure_needs_and_lacks_is_an_error(measure: str, tmp_path: Path) -> None:
+    source = squad(tmp_path / "a.json", ("Who?", "Ann"))
+    with pytest.raises(ValueError, match=r"a\.json: no question is left in variant ts"):
+        small(source, measures=[measure])
+
+
+def test_what_no_measure_needs_is_neither_read_nor_asked(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("no measure needs it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("interventune.probe_sources.read_stories", refuse)
+        bias = small(measures=["bias"])
+    with monkeypatch.context() as patch:
+        patch.setattr("interventune.probe_sources.read_sets", refuse)
+        patch.setattr("data_modules.interventions.variants.delete", refuse)
+        answers = small(measures=["qa"])
+    shift = small(STORIES, measures=["shift"])
+    model, tokenizer = opened(folders["bert"])
+    assert {key.split("/")[1] for key in bias.ask(model, tokenizer)} == {"bias"}
+    assert {key.split("/")[1] for key in answers.ask(model, tokenizer)} == {"qa"}
+    monkeypatch.setattr("evaluation.answering.checkpoint.QuestionCheckpoint.answers", refuse)
+    assert {key.split("/")[1] for key in shift.ask(model, tokenizer)} == {"shift"}
