@@ -156,7 +156,10 @@ class LanguageModel(Answerer):
                 for prompt in group_prompts(chunk, self.prompts)
                 for text in prompt.continuations[:K]
             ]
-            total_M, count_M = self.likelihoods(pairs, self.asking.prompt)
+            try:
+                total_M, count_M = self.likelihoods(pairs, self.asking.prompt)
+            except PairError as error:
+                raise DataError(f"group {chunk[error.pair // (4 * K)].key}: {error.reason}") from None
             log_score_NVK = (total_M / count_M).view(len(chunk), 4, K)
             log_score_NVK = log_score_NVK if self.model.is_seq2seq else log_score_NVK.log_softmax(-1)
             parts.append(log_score_NVK[..., :2].exp())
