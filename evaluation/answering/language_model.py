@@ -125,8 +125,11 @@ class LanguageModel(Answerer):
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         made = question_prompts(examples, self.prompts, answers=False)
-        texts = self.complete([self.in_style(prompt.messages) for prompt in made])
-        for i, text in enumerate(tqdm(texts, total=len(examples), desc=what, unit="question", disable=None)):
+        messages = [self.in_style(prompt.messages) for prompt in made]
+        order = sorted(range(len(messages)), key=lambda i: -len(str(messages[i])))  # similar lengths together
+        texts = self.complete([messages[i] for i in order])
+        bar = tqdm(texts, total=len(order), desc=what, unit="question", disable=None)
+        for i, text in zip(order, bar, strict=True):
             found = answer_in("", text.reason) if isinstance(text, TextFailure) else answer_in(text)
             yield Answer(i, *found)
 
