@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 from data_modules.groups.advice import latent_strength, with_advice
 from data_modules.groups.expansion import Cell, Expansion, Subject
 from data_modules.schema.groups import LEAD_IN, NO_CLUSTER, AdviceClass, Group
-from data_modules.stories import words
+from data_modules.stories.words import WORDS, advice_sentences, negated
 from storage.errors import DataError
 
 ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
@@ -42,13 +42,13 @@ class Split(NamedTuple):
 
 
 SPLITS = {
-    "train": Split(words.SUBJECTS, False, "known", False, 4),
-    "heldout": Split(words.SUBJECTS, False, "held_out", False, 1),
-    "unseen_subjects": Split(words.UNSEEN_SUBJECTS, False, "all", False, 1),
-    "unseen_attributes": Split(words.SUBJECTS, True, "all", False, 1),
-    "unseen_advice": Split(words.SUBJECTS, False, "held_out", True, 1),
-    "unseen": Split(words.UNSEEN_SUBJECTS, True, "all", True, 2),
-    "scope": Split(words.SUBJECTS, False, "held_out", False, 1, SCOPE),
+    "train": Split(WORDS.subjects, False, "known", False, 4),
+    "heldout": Split(WORDS.subjects, False, "held_out", False, 1),
+    "unseen_subjects": Split(WORDS.unseen_subjects, False, "all", False, 1),
+    "unseen_attributes": Split(WORDS.subjects, True, "all", False, 1),
+    "unseen_advice": Split(WORDS.subjects, False, "held_out", True, 1),
+    "unseen": Split(WORDS.unseen_subjects, True, "all", True, 2),
+    "scope": Split(WORDS.subjects, False, "held_out", False, 1, SCOPE),
 }
 
 
@@ -74,8 +74,8 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 
 def _advised(split: str, seed: int) -> Iterator[Group]:
     row, rng, built = SPLITS[split], Random(f"groups/{split}/{seed}"), []
-    everything = list(range(len(words.CONTEXTS)))
-    for category, kind in words.CATEGORIES.items():
+    everything = list(range(len(WORDS.contexts)))
+    for category, kind in WORDS.categories.items():
         for pair in rivals(row.subjects, seed):
             for attribute in kind.unseen_attributes if row.unseen_attributes else kind.attributes:
                 # The two held-out contexts of a (pair, attribute) do not depend on the seed.
@@ -94,13 +94,13 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
 def _planting(seed: int) -> Iterator[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
     rng, built = Random(f"groups/planting/{seed}"), dict[str, Group]()
-    pairs = rivals(words.SUBJECTS, seed) + rivals(words.UNSEEN_SUBJECTS, seed)
+    pairs = rivals(WORDS.subjects, seed) + rivals(WORDS.unseen_subjects, seed)
     while len(built) < 4_000:
-        category, kind = rng.choice(tuple(words.CATEGORIES.items()))
+        category, kind = rng.choice(tuple(WORDS.categories.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
         advised = len(built) % 2 == 0
         advice = _random_advice(rng.choice(ADVISED), category, False, rng) if advised else ("", "none", "")
-        template = rng.randrange(len(words.CONTEXTS))
+        template = rng.randrange(len(WORDS.contexts))
         group = with_advice(_group(rng.choice(pairs), template, category, attribute), *advice)
         built[group.key] = group
     yield from built.values()
@@ -109,13 +109,13 @@ def _planting(seed: int) -> Iterator[Group]:
 def _random_advice(
     kind: AdviceClass, category: str, unseen: bool, rng: Random
 ) -> tuple[str, AdviceClass, str]:
-    sentences = words.advice_sentences(kind, category, unseen=unseen)
+    sentences = advice_sentences(kind, category, unseen=unseen)
     index = rng.randrange(len(sentences))
     return LEAD_IN + sentences[index], kind, f"{kind}_{category}{'-unseen' if unseen else ''}-{index}"
 
 
 def _group(pair: tuple[str, str], template: int, category: str, attribute: str) -> Group:
-    context, negated = words.CONTEXTS[template].format("[subj1]", "[subj2]"), words.negated(attribute)
-    cell = Cell(template, category, attribute, f"{context}\tWho {attribute}?\tWho {negated}?")
+    context = WORDS.contexts[template].format("[subj1]", "[subj2]")
+    cell = Cell(template, category, attribute, f"{context}\tWho {attribute}?\tWho {negated(attribute)}?")
     one, two = (Subject(NO_CLUSTER, {"": name}) for name in pair)
     return Expansion([(one, two)], [cell])[0]
