@@ -35,6 +35,7 @@ from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample, Variant
 from data_modules.sources import read_questions
+from data_modules.tables import folder_and_split
 from storage.errors import DataError
 from storage.files import file_digest
 
@@ -210,8 +211,7 @@ def source_digest(source: str) -> str:
         from data_modules.tables import table_rows
 
         return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
-    path, (folder, colon, _) = Path(source), source.rpartition(":")
-    path = Path(folder) if colon and not path.exists() else path  # FOLDER:SPLIT
+    path, _ = folder_and_split(source)
     if not path.exists():
         raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
     return folder_digest(path) if path.is_dir() else file_digest(path)

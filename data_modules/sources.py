@@ -18,6 +18,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from data_modules.schema.groups import ScoredGroup
+from data_modules.tables import csv_rows, folder_and_split, table_rows
 from storage.errors import DataError
 from storage.files import open_file
 from storage.json_files import json_lines, load_json
@@ -40,7 +41,19 @@ class Format(NamedTuple):
     (place, record) and the source's name."""
     fields: str
     """The fields that identify it: the first record has all of them, or all after the semicolon. Fields
-    inside `data` and its `paragraphs` have these as prefixes. Multiple choice: see `choice_fields`."""
+    inside `data` and its `paragraphs` have these as prefixes. Empty: those of the benchmarks of multiple
+    choice."""
+
+    @property
+    def marks(self) -> str:
+        """The fields that identify it."""
+        from data_modules.questions.multiple_choice import LAYOUTS
+
+        return self.fields or "; ".join(layout.fields for layout in LAYOUTS)
+
+    def fits(self, fields: set[str]) -> bool:
+        """Whether a record with these fields has this format."""
+        return any(fields.issuperset(marks.split()) for marks in self.marks.split(";"))
 
 
 FORMATS = (
@@ -103,17 +116,11 @@ def read_choices(source: str | Path) -> list[ChoiceQuestion]:
     names place and field for a missing file or field, another format, unequal numbers of labels and
     questions, or a label without a choice."""
     path, labels = split_labels(str(source))
-    return list(_read(path, "choices", labels=labels))
+    return list(_read(path, "choices", **({"labels": labels} if labels else {})))
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
-    prefix = "".join(source.partition(":")[:2])
-    arguments: tuple[Any, ...] = parse_stories(source) if prefix == "stories:" else (source,)
-    if generator := GENERATED.get((prefix, kind)):
-        reader, options = generator, {}
-    else:
-        found, arguments = opened(source, kind)
-        reader = found.reader
+    reader, arguments = _reader_of(source, kind)
     read, record = resolve_name(f"data_modules.{reader}"), None  # imported on use
     for record in read(*arguments, **options):
         yield record
@@ -121,40 +128,31 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
         raise DataError(f"{source}: holds no {kind}")
 
 
-def opened(source: str, kind: Kind) -> tuple[Format, tuple[Any, ...]]:
-    """Return the format of a source, which must contain the requested kind, and the arguments of its reader:
-    the path, or (place, record) of a table, JSON Lines or a JSON list, and a name."""
+def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
+    """The reader of a source, which must contain the requested kind, and its arguments: the path, or (place,
+    record) of a table, JSON Lines or a JSON list, and a name."""
+    prefix = "".join(source.partition(":")[:2])
+    if generator := GENERATED.get((prefix, kind)):
+        return generator, parse_stories(source) if prefix == "stories:" else (source,)
     name, (head, table) = source.removeprefix("hub:"), _begun(source)
-    fields, wrong = _first_fields(head) if table is None else {*next(iter(table), ())}, "unknown format"
-    for found in FORMATS:
-        if any(fields.issuperset(group.split()) for group in (found.fields or choice_fields()).split(";")):
-            if (found.kind, kind) == ("groups", "questions"):
-                return found._replace(reader="groups.sets:read_decided"), (source,)
-            if kind != found.kind:
-                wrong = f"holds {found.kind}, but {kind} are needed"
-                break
-            whole = found.reader.endswith((":read_file", ":read_scored"))
-            return found, (source,) if whole else (_rows(source, head, table), name)
-    wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind == row.kind)
-    wrong = wrong if fields else f"{wrong} (empty, or no JSON with fields)"
-    raise DataError(f"{name}: {wrong}; the formats and their fields: {', '.join(dict.fromkeys(wanted))}")
-
-
-def choice_fields() -> str:
-    """The fields that identify the benchmarks of multiple choice."""
-    from data_modules.questions.multiple_choice import LAYOUTS
-
-    return "; ".join(layout.fields for layout in LAYOUTS)
+    fields = _first_fields(head) if table is None else {*next(iter(table), ())}
+    found = next((row for row in FORMATS if row.fits(fields)), None)
+    if found and found.kind == kind:
+        whole = found.reader.endswith((":read_file", ":read_scored"))
+        return found.reader, (source,) if whole else (_rows(source, head, table), name)
+    if found and (found.kind, kind) == ("groups", "questions"):
+        return "groups.sets:read_decided", (source,)
+    wrong = f"holds {found.kind}, but {kind} are needed" if found else "unknown format"
+    empty = "" if fields else " (empty, or no JSON with fields)"
+    known = dict.fromkeys(f"{row.name} ({row.marks})" for row in FORMATS if row.kind == kind)
+    raise DataError(f"{name}: {wrong}{empty}; the formats and their fields: {', '.join(known)}")
 
 
 def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
     """How a file of text begins; or "" and the rows of a dataset of the Hub, a folder or a parquet file.
     DataError where there is none."""
-    name, path = source.removeprefix("hub:"), Path(source)
-    folder, colon, _ = source.rpartition(":")
-    if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
-        from data_modules.tables import table_rows
-
+    name, (path, _) = source.removeprefix("hub:"), folder_and_split(source)
+    if name != source or path.is_dir():
         return "", table_rows(name)
     if not path.exists():
         raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
@@ -204,8 +202,6 @@ def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> 
     elif table is None and head[:1] == "{":
         yield from json_lines(source, dict[str, Any])
     else:
-        from data_modules.tables import csv_rows
-
         rows = csv_rows(source, tabs="\t" in head.partition("\n")[0]) if table is None else table
         yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(rows))
 

@@ -204,6 +204,7 @@ def encode_prompts(
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         (read,) = tokens.encoded([text])
         row, spans = [*lead, *read.ids], []
+        last = len(row) - 1
         texts = [tokens.space + more for more in prompt.continuations]
         for more, behind in zip(prompt.continuations, tokens.after([text] * len(texts), texts), strict=True):
             if not behind:
@@ -217,8 +218,6 @@ def encode_prompts(
         if text[:context_at][-1:].isspace():  # byte-level tokens begin with the space
             start_T[(start_T == -1) & (end_T > 0)] = 0
         inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
-        of_text = np.arange(len(lead), len(lead) + len(read.ids))
-        offsets_TE[of_text[inside]] = np.stack([start_T, end_T], axis=1)[inside]
+        offsets_TE[len(lead) : last + 1][inside] = np.stack([start_T, end_T], axis=1)[inside]
         types_T = np.zeros(len(row), np.uint8)
-        last = len(lead) + len(read.ids) - 1
         yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, last, example, tuple(spans))

@@ -60,7 +60,7 @@ def _spaced(example: QAExample) -> QAExample | Rejected:
     points = [match.end() for match in _BETWEEN_SENTENCES.finditer(example.context)]
     question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
     if not points and question == example.question:
-        return Rejected(example.id, "no space between two sentences, nor in the question")
+        return Rejected("no space between two sentences, nor in the question")
     context = _BETWEEN_SENTENCES.sub("  ", example.context)
     return _edited(example, context, question, inserted=points)
 
@@ -68,7 +68,7 @@ def _spaced(example: QAExample) -> QAExample | Rejected:
 def _quoted(example: QAExample) -> QAExample | Rejected:
     both = example.context + example.question
     if both == straight_quotes(both) and not _STRAIGHT.search(both):
-        return Rejected(example.id, "no quotation mark or apostrophe")
+        return Rejected("no quotation mark or apostrophe")
     change = curly_quotes if _STRAIGHT.search(both) else straight_quotes
     return _edited(example, change(example.context), change(example.question))
 
@@ -92,7 +92,7 @@ def _reworded(example: QAExample) -> QAExample | Rejected:
                 rest = rest[:1].lower() + rest[1:]
             first = words if question[:1].isupper() else words[:1].lower() + words[1:]
             return _edited(example, example.context, first + rest)
-    return Rejected(example.id, "begins with no question word of the list")
+    return Rejected("begins with no question word of the list")
 
 
 def _edited(example: QAExample, context: str, question: str, *, inserted: Sequence[int] = ()) -> QAExample:

@@ -50,14 +50,11 @@ LAYOUTS: dict[str, Layout] = {
 LAYOUTS |= dict.fromkeys(("gpt2", "qwen2", "qwen3"), LAYOUTS["llama"]._replace(single="$A", pair="$A $B"))
 
 
-def build_tokenizer(
-    architecture: str, words: Iterable[str], max_length: int = 512
-) -> PreTrainedTokenizerFast:
+def build_tokenizer(architecture: str, words: Iterable[str]) -> PreTrainedTokenizerFast:
     """Build a fast tokenizer: lower-casing, split at white space and punctuation, one id per word.
 
     Ids: special tokens first, then the words in the order given (without repetitions). Words outside the
-    vocabulary become the unknown token. `max_length` limits truncation and is saved with the tokenizer.
-    Raises ValueError for an architecture without a layout.
+    vocabulary become the unknown token. Raises ValueError for an architecture without a layout.
     """
     if architecture not in LAYOUTS:
         raise ValueError(f"no token layout of {architecture!r}; choose from {', '.join(LAYOUTS)}")
@@ -79,6 +76,6 @@ def build_tokenizer(
         **special,
         padding_side="left" if layout.pads_left else "right",
         model_input_names=inputs if ":" in layout.pair else [inputs[0], inputs[2]],
-        model_max_length=max_length,
+        model_max_length=512,
         clean_up_tokenization_spaces=False,
     )
