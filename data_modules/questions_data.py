@@ -164,15 +164,15 @@ class QuestionsDataModule(TextDataModule):
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))
                     made, rejected = made_of(examples, variant)
-                    table = encode_questions(made, self.tokenizer, self.encoding, rejected.elements())
+                    table = encode_questions(made, self.tokenizer, self.encoding, rejected)
                     if self.cache:
                         datasets.disable_progress_bars()
                         table.save_to_disk(f"{path}.part", num_shards=1)
                         Path(f"{path}.part").rename(path)
             if self.cache:
                 table = datasets.load_from_disk(path).with_format("arrow")
-            ids, reasons = (table.data.column(name).drop_null() for name in ("id", "rejected"))
-            report_rejected(len(ids), Counter(reasons.to_pylist()), variant, source)  # first windows have ids
+            left = len(table.data.column("id").drop_null())  # first windows have ids
+            report_rejected(left, Counter(json.loads(table.info.description)), variant, source)
             tables[variant] = table
         return tables
 

@@ -37,8 +37,8 @@ class Format(NamedTuple):
     """A format with two layouts has two rows."""
     kind: Kind
     reader: str
-    """`module:function` in this package. Functions `read_file` and `read_scored` take a path; any other takes
-    (place, record) and the source's name."""
+    """`module:function` in this package. A function `*_file` takes a path; any other takes (place, record)
+    and the source's name."""
     fields: str
     """The fields that identify it: the first record has all of them, or all after the semicolon. Fields
     inside `data` and its `paragraphs` have these as prefixes. Empty: those of the benchmarks of multiple
@@ -58,8 +58,10 @@ class Format(NamedTuple):
 
 FORMATS = (
     Format("groups", "groups", "schema.groups:read_groups", "subjects variants; group base_scores"),
-    Format("unqover", "groups", "groups.unqover_source:read_scored", "x1|x2"),
-    Format("lei", "groups", "groups.lei:read_scored", "data.paragraphs.key; data.paragraphs.intervention"),
+    Format("unqover", "groups", "groups.released:read_unqover_file", "x1|x2"),
+    Format(
+        "lei", "groups", "groups.released:read_lei_file", "data.paragraphs.key; data.paragraphs.intervention"
+    ),
     Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
     Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
     Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
@@ -138,7 +140,7 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     fields = _first_fields(head) if table is None else {*next(iter(table), ())}
     found = next((row for row in FORMATS if row.fits(fields)), None)
     if found and found.kind == kind:
-        whole = found.reader.endswith((":read_file", ":read_scored"))
+        whole = found.reader.endswith("_file")
         return found.reader, (source,) if whole else (_rows(source, head, table), name)
     if found and (found.kind, kind) == ("groups", "questions"):
         return "groups.sets:read_decided", (source,)
