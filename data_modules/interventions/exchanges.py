@@ -13,7 +13,6 @@ Everything is deterministic: draws depend on the question's id.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from itertools import permutations
 from random import Random
 from typing import Literal, NamedTuple
 
+from data_modules.interventions.reformatting import edited
 from data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
 from data_modules.schema.questions import AnswerType, QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
@@ -133,24 +133,9 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
             break
     else:
         return Rejected("no other answer of its shape that the story lacks")
-    context, longer = pattern.sub(lambda _: new, story), len(new) - len(answer)
-
-    def moved(start: int, end: int) -> Span:
-        """Return the moved piece; one that begins or ends inside an answer includes all of the new one."""
-        past, begun = bisect_right(ends, start), bisect_left(starts, end)
-        start = min([start, *starts[past : past + 1]]) + longer * past
-        end = max([end, *ends[:begun][-1:]]) + longer * begun
-        return Span(start, end, context[start:end])
-
-    return replace(
-        example,
-        context=context,
-        answers=(moved(first, first + len(answer)),),
-        rationale=tuple(moved(span.start, span.end) for span in example.rationale),
-        references=(new,),
-        remembered=old,
-        kept=(),
-    )
+    example = replace(example, answers=(Span(first, first + len(answer), answer),))
+    longer, changes = len(new) - len(answer), {"references": (new,), "remembered": old}
+    return edited(example, pattern.sub(lambda _: new, story), starts, ends, longer, **changes)
 
 
 def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:

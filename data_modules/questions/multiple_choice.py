@@ -75,8 +75,9 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     of_choices: Any = dict.fromkeys(names, str if len(names) > 1 else list[str])
     texts_of = TypedDict("texts_of", dict.fromkeys(layout.prompt.split(), str) | of_choices)  # type: ignore[misc]
     for where, row in records:
-        row |= check(row, texts_of, where)
-        choices.append(tuple(row[name] for name in names) if len(names) > 1 else tuple(row[names[0]]))
+        check(row, texts_of, where)
+        texts = [row[name] for name in names]
+        choices.append(tuple(texts if len(names) > 1 else texts[0]))
         with as_data_error(f"{where}: needs a whole number as 'label', inside or in a file (PATH+LABELS)"):
             stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub sometimes has text
     counts_from_1 = any(value == len(texts) for value, texts in zip(stated, choices, strict=True))

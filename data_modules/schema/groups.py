@@ -133,5 +133,5 @@ class ScoredGroup:
 def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
     """Read the groups of a file of groups, or of groups with scores."""
     for where, row in rows:
-        scored = isinstance(row, dict) and "group" in row
-        yield check(row, ScoredGroup, where) if scored else check(row, Group, where)
+        kind: Any = ScoredGroup if isinstance(row, dict) and "group" in row else Group
+        yield check(row, kind, where)
