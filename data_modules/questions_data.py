@@ -106,7 +106,7 @@ class QuestionsDataModule(TextDataModule):
         self.train_qa, self.qa_sources = train_qa, self.named([train_qa], val_qa, test_qa, predict_qa)
         self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
         self.qa_batch_size = qa_batch_size
-        self.qa_batches: Literal["similar_length", "random"] = qa_batches
+        self.qa_batches = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
         self.cache = cache
         self.code = [tokenizer_files(self.tokenizer), code_digest()] if cache else []

@@ -41,7 +41,7 @@ class Format(NamedTuple):
     and the source's name."""
     fields: str
     """The fields that identify it: the first record has all of them, or all after the semicolon. Fields
-    inside `data` and its `paragraphs` have these as prefixes. Empty: those of the benchmarks of multiple
+    inside another one have its name as a prefix. Empty: those of the benchmarks of multiple
     choice."""
 
     @property
@@ -169,27 +169,15 @@ def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
 
 
 def _first_fields(head: str) -> set[str]:
-    """The fields of the first records of a JSON file; those inside `data` and its `paragraphs` have these
-    names before theirs."""
-    from pydantic_core import from_json
+    """The fields of the first records of a JSON file, with the names of the fields that contain them."""
+    import ijson
 
-    # A lone surrogate is refused by the reader of the record, whose error can name it.
-    head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", head)
-    found: Any = None
-    for text in (head, head.partition("\n")[0]):  # a whole document, or the first line
-        with suppress(ValueError):
-            found = from_json(text, allow_partial="trailing-strings")
-            break
-    if isinstance(found, dict) and next(iter(found), "").count("|") >= 7:
-        return {"x1|x2"}
-    fields: set[str] = set()
-    records = [found]
-    for prefix, inner in (("", "data"), ("data.", "paragraphs"), ("data.paragraphs.", "")):
-        listed = [item for value in records for item in (value if isinstance(value, list) else [value])]
-        records = [record for record in listed if isinstance(record, dict)]
-        fields |= {prefix + name for record in records for name in record}
-        records = [record.get(inner) for record in records]
-    return fields
+    fields = list[str]()
+    with suppress(ijson.JSONError):  # where the head ends, or the first line
+        for place, event, name in ijson.parse(head.encode()):
+            if event == "map_key":
+                fields.append(f"{place}.{name}".replace("item.", "").removeprefix("."))
+    return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}
 
 
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -218,8 +206,7 @@ def split_labels(source: str) -> tuple[str, str]:
 
 def parse_stories(source: str) -> tuple[str, int]:
     """`stories:train?seed=3` -> ("train", 3); the seed is 0 unless given."""
-    split, _, query = source.removeprefix("stories:").partition("?")
-    name, _, value = query.partition("=")
-    if not split or (query and (name != "seed" or not value.isdecimal())):
+    match = re.fullmatch(r"stories:([^?]+)(?:\?seed=(\d+))?", source)
+    if not match:
         raise DataError(f"{source}: write stories:SPLIT or stories:SPLIT?seed=NUMBER")
-    return split, int(value or 0)
+    return match[1], int(match[2] or 0)

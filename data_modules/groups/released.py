@@ -143,10 +143,9 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
             "the key needs x1|x2|template|category|attribute|same attribute|CLASS_CATEGORY-NUMBER of the "
             f"advice, with CLASS one of {', '.join(ADVICE_CLASSES)}; found {key}"
         )
-    one, two, template, category, attribute = parts[0].lower(), parts[1].lower(), *parts[2:5]
-    subjects = (min(one, two), max(one, two))
-    advice_class = named[0] if named else "none"
-    return (subjects, template, category.lower(), attribute.lower(), advice_class, advice_id), one > two
+    one, two, _, category, attribute, *_ = map(str.lower, parts)
+    subjects, advice_class = (min(one, two), max(one, two)), named[0] if named else "none"
+    return (subjects, parts[2], category, attribute, advice_class, advice_id), one > two
 
 
 def split_advice(text: str, key: GroupKey) -> tuple[str, str]:

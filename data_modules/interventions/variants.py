@@ -213,18 +213,16 @@ def sentence_spans(text: str) -> tuple[Piece, ...]:
     """
     from sentencex import get_sentence_boundaries  # imported here: runs without boundaries do not need it
 
-    spans = []
-    begin = 0
-    for paragraph_end in (*(match.start() for match in _BLANK_LINE.finditer(text)), len(text)):
-        # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
-        paragraph = _SURROGATE.sub("x", text[begin:paragraph_end])
-        ends = [begin + boundary["end_index"] for boundary in get_sentence_boundaries("en", paragraph)]
-        for start, end in pairwise([begin, *ends, paragraph_end]):
-            trimmed = trim(text, start, end)
-            if trimmed[0] < trimmed[1]:
-                spans.append(trimmed)
-        begin = paragraph_end
-    return tuple(spans)
+    # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
+    readable = _SURROGATE.sub("x", text)
+    paragraphs = [0, *(blank.start() for blank in _BLANK_LINE.finditer(text)), len(text)]
+    ends = [
+        begin + sentence["end_index"]
+        for begin, end in pairwise(paragraphs)
+        for sentence in get_sentence_boundaries("en", readable[begin:end])
+    ]
+    pieces = (trim(text, *piece) for piece in pairwise(sorted(paragraphs + ends)))
+    return tuple((start, end) for start, end in pieces if start < end)
 
 
 def trim(text: str, start: int, end: int) -> Piece:

@@ -98,11 +98,10 @@ class Group:
         golds = set()
         for variant in self.variants[::2]:
             names = [span.text for span in variant.candidates]
-            counts = [variant.context.count(name) for name in names]
-            if counts[0] != counts[1]:  # rare; compare words: African is in African-American
-                either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-                found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
-                counts = [found.count(name) for name in names]
+            # The longer name first: African is in African-American.
+            either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+            found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
+            counts = [found.count(name) for name in names]
             golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
         return golds.pop() if len(golds) == 1 else None
 

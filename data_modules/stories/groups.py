@@ -3,10 +3,10 @@
     from data_modules.stories.groups import groups
     for group in groups("heldout"): ...
 
-`planting` has any two rivals, half of them without advice. For the other splits, the table SPLITS lists the
-subjects, attributes, contexts and wordings of advice. Each (pair, attribute) has its own held-out contexts,
-so `heldout` shares no key with `train`, even without the advice. `scope` tests whether a model follows
-advice only where it applies: besides ethical and adversarial advice it has the same sentences about another
+`planting` has any two rivals, half of them without advice. For the other splits, `group_splits` in words.yaml
+lists the subjects, attributes, contexts and wordings of advice. Each (pair, attribute) has its own held-out
+contexts, so `heldout` shares no key with `train`, even without the advice. `scope` tests whether a model
+follows advice only where it applies: besides ethical and adversarial advice it has the same sentences about another
 trait (age, height), as mismatched advice; the other splits call such advice irrelevant.
 
 All splits but `planting` have classes of equal size, each with the same number of groups per (pair,
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Literal, NamedTuple
 
 from data_modules.groups.advice import latent_strength, with_advice
 from data_modules.groups.expansion import Cell, Expansion, Subject
@@ -26,36 +25,14 @@ from data_modules.stories.words import WORDS, advice_sentences, negated
 from storage.errors import DataError
 
 ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
-SCOPE: tuple[AdviceClass, ...] = ("ethical", "adversarial", "mismatched_ethical", "mismatched_adversarial")
-
-
-class Split(NamedTuple):
-    """One split."""
-
-    subjects: tuple[str, ...]
-    unseen_attributes: bool
-    contexts: Literal["known", "held_out", "all"]
-    unseen_advice: bool
-    rounds: int
-    """Groups per (pair, attribute) and class."""
-    classes: tuple[AdviceClass, ...] = ADVISED
-
-
-SPLITS = {
-    "train": Split(WORDS.subjects, False, "known", False, 4),
-    "heldout": Split(WORDS.subjects, False, "held_out", False, 1),
-    "unseen_subjects": Split(WORDS.unseen_subjects, False, "all", False, 1),
-    "unseen_attributes": Split(WORDS.subjects, True, "all", False, 1),
-    "unseen_advice": Split(WORDS.subjects, False, "held_out", True, 1),
-    "unseen": Split(WORDS.unseen_subjects, True, "all", True, 2),
-    "scope": Split(WORDS.subjects, False, "held_out", False, 1, SCOPE),
-}
 
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
     """Yield the groups of a split, shuffled. DataError for a split that does not exist."""
-    if split not in ("planting", *SPLITS):
-        raise DataError(f"stories have no groups {split!r}; choose from planting, {', '.join(SPLITS)}")
+    if split not in ("planting", *WORDS.group_splits):
+        raise DataError(
+            f"stories have no groups {split!r}; choose from planting, {', '.join(WORDS.group_splits)}"
+        )
     yield from _planting(seed) if split == "planting" else _advised(split, seed)
 
 
@@ -73,7 +50,7 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 
 
 def _advised(split: str, seed: int) -> Iterator[Group]:
-    row, rng, built = SPLITS[split], Random(f"groups/{split}/{seed}"), []
+    row, rng, built = WORDS.group_splits[split], Random(f"groups/{split}/{seed}"), []
     everything = list(range(len(WORDS.contexts)))
     for category, kind in WORDS.categories.items():
         for pair in rivals(row.subjects, seed):

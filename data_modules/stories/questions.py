@@ -27,7 +27,6 @@ from typing import NamedTuple
 from data_modules.schema.groups import LEAD_IN
 from data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
 from data_modules.schema.spans import Span
-from data_modules.stories.groups import SPLITS as GROUP_SPLITS
 from data_modules.stories.words import WORDS, advice_sentences, negated
 from storage.errors import DataError
 
@@ -65,7 +64,7 @@ class Story(NamedTuple):
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """Yield the questions of a split, one per story. DataError for a split that does not exist."""
     if split not in SPLITS:
-        names = f"choose from {', '.join(SPLITS)}; groups are {', '.join(GROUP_SPLITS)}"
+        names = f"choose from {', '.join(SPLITS)}; groups are {', '.join(WORDS.group_splits)}"
         raise DataError(f"stories have no questions {split!r}; {names}")
     kind, _, part = split.rpartition("_")
     rng = Random(f"stories/{split}/{seed}")

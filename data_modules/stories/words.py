@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 from data_modules.schema.groups import AdviceClass
 from storage.documents import load_yaml
@@ -22,6 +23,19 @@ class Category:
     attributes: Texts
     unseen_attributes: Texts
     topics: Texts
+
+
+@dataclass(frozen=True)
+class GroupSplit:
+    """What the groups of a split are made of."""
+
+    subjects: Texts
+    unseen_attributes: bool
+    contexts: Literal["known", "held_out", "all"]
+    unseen_advice: bool
+    rounds: int
+    """Groups per (pair, attribute) and class."""
+    classes: tuple[AdviceClass, ...]
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,7 @@ class Words:
     group_phrases: Texts
     other_phrases: Texts
     other_topics: Texts
+    group_splits: dict[str, GroupSplit]
     frames: Frames
     unseen_frames: Frames
     good: Texts

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data_modules.interventions.augmentation import FRAMES
 from data_modules.schema.groups import LEAD_IN
 from data_modules.schema.questions import QAExample
-from data_modules.stories.groups import SPLITS, groups
+from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from data_modules.stories.words import WORDS, advice_sentences
@@ -19,7 +19,7 @@ from training.modules.planted import preferred_subject
 
 SEEDS = st.integers(0, 2**32)
 TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
-ALL = {name: tuple(groups(name)) for name in ("planting", *SPLITS)}
+ALL = {name: tuple(groups(name)) for name in ("planting", *WORDS.group_splits)}
 
 
 @pytest.mark.parametrize("kind", ["", "conversation_"])
@@ -48,7 +48,7 @@ def stated(example: QAExample) -> bool:
     return question == said
 
 
-@pytest.mark.parametrize("split", ["planting", *SPLITS])
+@pytest.mark.parametrize("split", ["planting", *WORDS.group_splits])
 def test_groups_are_well_formed(split: str) -> None:
     assert len({group.key for group in ALL[split]}) == len(ALL[split])
     for group in ALL[split]:
@@ -57,9 +57,9 @@ def test_groups_are_well_formed(split: str) -> None:
         assert len({variant.advice for variant in group.variants}) == 1
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", WORDS.group_splits)
 def test_groups_hold_what_the_table_of_splits_says(split: str) -> None:
-    row, cells = SPLITS[split], dict[tuple[object, ...], int]()
+    row, cells = WORDS.group_splits[split], dict[tuple[object, ...], int]()
     for group in ALL[split]:
         cell = (group.advice_class, group.subjects, group.attribute)
         cells[cell] = cells.get(cell, 0) + 1
