@@ -6,8 +6,8 @@
 `planting` has any two rivals, half of them without advice. For the other splits, `group_splits` in words.yaml
 lists the subjects, attributes, contexts and wordings of advice. Each (pair, attribute) has its own held-out
 contexts, so `heldout` shares no key with `train`, even without the advice. `scope` tests whether a model
-follows advice only where it applies: besides ethical and adversarial advice it has the same sentences about another
-trait (age, height), as mismatched advice; the other splits call such advice irrelevant.
+follows advice only where it applies: besides ethical and adversarial advice it has the same sentences about
+another trait (age, height), as mismatched advice; the other splits call such advice irrelevant.
 
 All splits but `planting` have classes of equal size, each with the same number of groups per (pair,
 attribute): mu takes a maximum over attributes, and an unbalanced design would inflate it (LEI spec 2.4).
