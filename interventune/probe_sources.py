@@ -24,7 +24,7 @@ from evaluation.protocols.bias.groups import with_scores
 from evaluation.protocols.bias.measures import add_estimates, compared
 from evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
 from evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
-from evaluation.protocols.shift import SHIFT, between, measured
+from evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
 from evaluation.results import Results
 from evaluation.variants import VariantOptions, read_stories
 from storage.errors import DataError
@@ -87,7 +87,7 @@ class Questions:
             log.warning("%s; the probe measures what needs no such variant", error)
         if not stories.originals:
             raise DataError(f"{source}: holds no original stories, which variants are compared with")
-        self.originals = [replace(one, kept=((0, len(one.context)),)) for one in stories.originals]
+        self.originals = originals_by_id(stories)
         self.asked = {name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}}
 
     def ask(self, model: QuestionCheckpoint, measures: Collection[Measure], start: Kept | None) -> Kept:
@@ -104,13 +104,12 @@ class Questions:
                     failed = {"failure": answer.failure} if answer.failure else scores(one, answer.text, None)
                     found["qa"].append(row | failed)
         if "shift" in measures:
-            original = {one.id: one for one in self.originals}
             for variant in [name for name in self.asked if name != "os"]:
-                pairs = [(original[one.id], one) for one in self.asked[variant] if one.id in original]
+                pairs = [(own, one) for one in self.asked[variant] if (own := self.originals.get(one.id))]
                 for story in measured(model, pairs, model, [-1], f"probing {variant}"):
-                    found["shift"] += [{"variant": variant, **row} for row, _ in story]
+                    found["shift"] += [{"variant": variant, **row} for row in story]
             first: Any = First(model, start)
-            rows, cka = between(first, model, self.originals, [-1], "probing since the start")
+            rows, cka = between(first, model, [*self.originals.values()], [-1], "probing since the start")
             if start is None:
                 for part in current.get().gathered(first.states):
                     found["states"] |= part
@@ -160,12 +159,15 @@ class First:
 
     def hidden_states(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor]:
         """Return the states of the last layer alone, (B, T, D)."""
-        mask_BT = inputs["attention_mask"] != 0
-        state_BTD = torch.zeros(*mask_BT.shape, width := self.model.config.hidden_size)
-        now_BTD = self.asked.hidden_states(inputs)[-1].cpu() if self.keeps else state_BTD
-        for b, (ids_T, mask_T) in enumerate(zip(inputs["input_ids"], mask_BT, strict=True)):
+        mask_BT, width = inputs["attention_mask"] != 0, self.model.config.hidden_size
+        if self.keeps:
+            state_BTD = self.asked.hidden_states(inputs)[-1]
+        else:
+            state_BTD = torch.full((*mask_BT.shape, width), math.nan, device=self.asked.device)
+        for ids_T, mask_T, state_TD in zip(inputs["input_ids"], mask_BT, state_BTD, strict=True):
             row = (width, *ids_T[mask_T].tolist())
             if self.keeps:
-                self.states[row] = now_BTD[b, mask_T]
-            state_BTD[b, mask_T] = torch.as_tensor(self.states.get(row, math.nan), dtype=torch.float32)
-        return (state_BTD.to(self.asked.device),)
+                self.states[row] = state_TD[mask_T].cpu()
+            elif row in self.states:
+                state_TD[mask_T] = self.states[row].to(state_TD)
+        return (state_BTD,)
