@@ -173,9 +173,8 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
         name, words = str(tokens[at].attrs["src"]), escape(tokens[at].content)
         if name not in figures:
             return words
-        width = int.from_bytes(figures[name][16:20]) * 96 // 150  # so that letters have one size
-        source = f'data:image/png;base64,{b64encode(figures[name]).decode()}" width="{width}'
-        return f'<img src="{source}" alt="{words}"><em>{words}</em>'
+        data = b64encode(figures[name]).decode()
+        return f'<img src="data:image/png;base64,{data}" alt="{words}"><em>{words}</em>'
 
     markdown = MarkdownIt("zero").enable(MARKDOWN)
     markdown.add_render_rule("image", image)

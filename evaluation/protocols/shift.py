@@ -20,9 +20,8 @@ from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
 from evaluation.results import Results, Row
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars, Lines
 from evaluation.shown.headlines import Said
-from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
 from evaluation.statistics import Floats, Statistic, mean
 from evaluation.variants import Stories, VariantOptions, read_stories

@@ -7,9 +7,8 @@ from typing import get_args
 from evaluation.frame import Protocol
 from evaluation.protocols.confusion.measures import BIASED, CELL
 from evaluation.protocols.confusion.trials import Sampling
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars, Lines
 from evaluation.shown.headlines import Said
-from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
 from evaluation.statistics import mean, share
 

@@ -15,8 +15,8 @@ import numpy as np
 from data_modules.schema.questions import DELETED
 from evaluation.frame import Protocol
 from evaluation.results import Results, Row
+from evaluation.shown.figures import Lines
 from evaluation.shown.headlines import Said
-from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic, mean
 from metrics.abstention import COLUMNS, columns, measures
