@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ START, NOW = "start", "now"
 class Groups:
     """A source of groups."""
 
-    gives: tuple[Measure, ...] = ("bias",)
+    gives = frozenset[Measure]({"bias"})
 
     def __init__(self, source: str, limit: int, _: object) -> None:
         sets, self.frame = read_sets({"": source}, limit)
@@ -60,12 +60,10 @@ class Groups:
     def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
         """Yield long tables, each with the pattern of its rows' keys."""
         results = Results(BIAS.by, BIAS.units)
-        sides = [(name, kept["bias"]) for name, kept in ((START, start), (NOW, now)) if kept]
-        scored = {
-            name: with_scores(self.frame, scores).assign(unit=self.frame["key"]) for name, scores in sides
-        }
+        sides, frame = {START: start, NOW: now}, self.frame.assign(unit=self.frame["key"])
+        scored = {name: with_scores(frame, kept["bias"]) for name, kept in sides.items() if kept}
         for advice in ADVICE_CLASSES:
-            parts = {name: frame[frame["class"] == advice] for name, frame in scored.items()}
+            parts = {name: side[side["class"] == advice] for name, side in scored.items()}
             add_estimates(results, compared(parts, {"class": advice}), BIAS_FIELDS)
         yield "bias/{class}/{measure}", results.frame
 
@@ -73,7 +71,7 @@ class Groups:
 class Questions:
     """A source of questions about stories, evaluated on the original and without the evidence."""
 
-    gives: tuple[Measure, ...] = ("qa", "abstention", "shift")
+    gives = frozenset[Measure]({"qa", "abstention", "shift"})
 
     def __init__(self, source: str, limit: int, measures: Sequence[Measure] | None) -> None:
         needs_deletion = {"abstention", "shift"} & {*(measures or self.gives)}
@@ -90,12 +88,12 @@ class Questions:
         self.originals = originals_by_id(stories)
         self.asked = {name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}}
 
-    def ask(self, model: QuestionCheckpoint, measures: Collection[Measure], start: Kept | None) -> Kept:
+    def ask(self, model: QuestionCheckpoint, measures: Set[Measure], start: Kept | None) -> Kept:
         """Return what later probes are compared with: rows of answers and stories, CKA by embedding, and of
         the start (None: this is it) the last layer's states."""
         found: Kept = {"qa": [], "shift": [], "cka": {}, "states": {}}
         asked = {name: rows for name, rows in self.asked.items() if name == "os" or "abstention" in measures}
-        if {"qa", "abstention"} & {*measures}:
+        if measures & {"qa", "abstention"}:
             model.may_abstain = any(one.answer_type == "unknown" for rows in asked.values() for one in rows)
             for variant, examples in asked.items():
                 for answer in sorted(model.answers(examples, f"probing {variant}")):
@@ -132,8 +130,8 @@ class Questions:
             yield "qa/{measure}", QA.results(originals, [START, NOW]).frame
         if counted := [*counted_rows(rows("qa"))]:
             frame = ABSTENTION.results(counted, [START, NOW]).frame
-            cells = [*dict.fromkeys(frame["variant"])]
-            names = dict(zip(cells, ["", *(f"{cell}/" for cell in cells[1:])], strict=False))
+            first, *others = frame["variant"].unique()
+            names = {first: "", **{variant: f"{variant}/" for variant in others}}
             frame["measure"] = frame["measure"].str.removeprefix("abstention_")
             yield "abstention/{variant}{measure}", frame.replace({"variant": names})
         if now["shift"]:

@@ -151,9 +151,9 @@ def run_section(label: str, folder: Path) -> Section:
     metrics = load_json(path) if path.exists() else {}
     table = pd.Series(metrics, dtype=float).map(number).rename_axis("measure").reset_index(name="value")
     texts = {name: read_text(folder / name) for name in ("config.yaml", "environment.json")}
-    said = [f"{name} {number(metrics[name])}" for name in ("epoch", "step") if metrics.get(name)]
     watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
-    said += [f"{name} {number(metrics[name])}" for name in watched if metrics.get(name) is not None]
+    named = [name for name in ("epoch", "step", *watched) if metrics.get(name) is not None]
+    said = [f"{name} {number(metrics[name])}" for name in named]
     numbers, body = table.assign(where="", checkpoint=""), table_html(table)
     return Section(
         label, "training", numbers, body, texts, f"last step (best.ckpt may be earlier): {', '.join(said)}"
