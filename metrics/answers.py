@@ -209,7 +209,7 @@ class AnswerScores(SumMetric):
 
     Example:
         >>> metric = AnswerScores(["yes", "span"])
-        >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], "leave_one_out")
+        >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], ["max"] * 3)
         >>> result = metric.compute()
         >>> result.f1_K.tolist(), result.unknown_K.tolist(), result.n.item()
         ([1.0, 0.5], [0.0, 0.5], 3)
@@ -230,7 +230,7 @@ class AnswerScores(SumMetric):
         predictions: Sequence[str],
         references: Sequence[Sequence[str]],
         types: Sequence[int],
-        scoring: Scoring | Sequence[Scoring] = "max",
+        scoring: Sequence[Scoring],
     ) -> None:
         """Add questions.
 
@@ -238,12 +238,11 @@ class AnswerScores(SumMetric):
             predictions: one text per question, "" for no answer.
             references: one list of texts per question, see `score_answer`.
             types: id of each question's type of answer, 0 .. K-1.
-            scoring: one rule for all, or one per question.
+            scoring: one rule per question.
         """
-        rules = [scoring] * len(predictions) if isinstance(scoring, str) else scoring
         rows = [
             (*score_answer(prediction, texts, rule), is_unknown(prediction))
-            for prediction, texts, rule in zip(predictions, references, rules, strict=True)
+            for prediction, texts, rule in zip(predictions, references, scoring, strict=True)
         ]
         type_N = torch.tensor(list(types), dtype=torch.long, device=self.sums_K3.device)
         row_N3 = torch.tensor(rows, dtype=torch.float64, device=type_N.device).view(-1, 3)
