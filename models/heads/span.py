@@ -146,14 +146,3 @@ class SpanModel(QAModel):
         cls_B1 = cls_B.unsqueeze(-1)
         null_B = (start_BT.gather(1, cls_B1) + end_BT.gather(1, cls_B1)).squeeze(-1)
         return SpanPrediction(start_B, end_B, score_B, null_B)
-
-    def to_pretrained(self) -> PreTrainedModel:
-        """transformers' own question-answering class with the same modules, ready for `save_pretrained`."""
-        from transformers import AutoModelForQuestionAnswering
-
-        pretrained = AutoModelForQuestionAnswering.from_config(self.config)
-        setattr(pretrained, pretrained.base_model_prefix, self.encoder)
-        names = ARCHITECTURES[self.architecture].span_head
-        for name, layer in zip(names, self.span_head.layers, strict=True):
-            setattr(pretrained, name, layer)
-        return pretrained

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.build import fingerprint
 from models.language.likelihood import float32_logits, log_likelihoods, padded, reads_side_by_side
 from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, continued
 from models.language.text_models import PairError, Prompt, TextFailure, TextModel
 from models.language.writing import context_limit, end_tokens, misfit, written
+from models.weights import fingerprint
 
 TOKENS_AT_ONCE = {"cpu": 256, "cuda": 32_768}
 """Tokens per batch for likelihoods: on a CPU, more would overflow the caches and need more padding."""
