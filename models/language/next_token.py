@@ -18,6 +18,7 @@ from transformers import DynamicCache
 
 from models.language.likelihood import logits_at
 from models.language.writing import require_finite
+from models.row_scores import by_length
 
 _WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -50,7 +51,7 @@ def log_probabilities(
     log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
     with torch.inference_mode():
         length, cache = shared_start(local, rows)
-        for batch in local.batches([len(row) - length for row in rows]):
+        for batch in by_length([len(row) - length for row in rows], local.tokens_at_once):
             some = [rows[i] for i in batch]
             if local.is_seq2seq:  # the first token of the answer
                 labels_BT = torch.tensor([[*local.forced, local.tokens.pad]] * len(some), device=local.device)
