@@ -157,10 +157,9 @@ class LocalTextModel(TextModel):
         if not (self.is_seq2seq or self.tokens.chat):
             # White space at the end of the prompt moves to the continuation.
             texts = [(text.rstrip(), text[len(text.rstrip()) :] + more) for text, more in texts]
-        different = list(dict.fromkeys(text for text, _ in texts))
-        first_of = dict(zip(different, self.tokens.prompts(different), strict=True))
-        seconds = self.tokens.after(*zip(*texts, strict=True)) if texts else []
-        return [((*first_of[text],), (*ids,)) for (text, _), ids in zip(texts, seconds, strict=True)]
+        before, after = [text for text, _ in texts], [more for _, more in texts]
+        firsts, seconds = self.tokens.prompts(before), self.tokens.after(before, after)
+        return [(tuple(first), tuple(second)) for first, second in zip(firsts, seconds, strict=True)]
 
     def padded(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Pad rows of token ids to the model's inputs: input_ids and attention_mask, (B, T) each."""

@@ -72,17 +72,17 @@ def shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
     """Return how many tokens all rows share at the start (at most all but a row's last), with their keys and
     values, read once and kept for the next call: most of a prompt is demonstrations. 0 if too short to pay
     off, or if the model has another kind of cache."""
-    same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
-    length = min([same, *(len(row) - 1 for row in rows)])
-    if local.is_seq2seq or len(rows) < 2 or length < _WORTH_SHARING:
+    same = takewhile(lambda ids: len({*ids}) == 1, zip(*(row[:-1] for row in rows), strict=False))
+    begin = [ids[0] for ids in same]
+    if local.is_seq2seq or len(rows) < 2 or len(begin) < _WORTH_SHARING:
         return 0, None
-    begin = rows[0][:length]
     if local.head[0] != begin:
         ids_1T = torch.tensor([begin], device=local.device)
         with logits_at(local.model, ids_1T.new_zeros(1)):
             read = local.model(input_ids=ids_1T, use_cache=True)
         local.head = begin, getattr(read, "past_key_values", None)  # None for a state-space model
-    return (length, local.head[1]) if type(local.head[1]) is DynamicCache else (0, None)
+    _, cache = local.head
+    return (len(begin), cache) if type(cache) is DynamicCache else (0, None)
 
 
 def _next_logits(local: Any, rows: list[list[int]], length: int, cache: Any) -> Tensor:
