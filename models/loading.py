@@ -122,19 +122,26 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
     return cast(EncoderModel, heads_class("causal" if row.causal else "span")(pretrained, architecture))
 
 
-def open_model(backbone: Backbone, kind: type[M], options: dict[str, Any], **reading: Any) -> M:
+def open_model(
+    backbone: Backbone,
+    kind: type[M],
+    options: dict[str, Any],
+    *,
+    dtype: str = "float32",
+    new_head: int = logging.INFO,
+) -> M:
     """Return a model of this kind with the weights of the checkpoint. A `.ckpt` with the same heads gives
     them too, and its adapter stays apart if it has the rank of `backbone`; any other adapter is merged.
 
     Args:
         options: of the heads, see the constructor of `kind`.
-        reading: `dtype` and `new_head`, see `load_pretrained`.
+        dtype, new_head: see `load_pretrained`.
     """
     path = backbone.checkpoint
     if is_file(path):
         info = read_info(path).require(architecture=backbone.architecture)
         if info.heads == kind.heads:
-            _, model = fill(info, backbone, kind, options, reading.get("dtype", "float32"))
+            _, model = fill(info, backbone, kind, options, dtype)
             if (wanted := model.head_options) != info.head_options:
                 raise DataError(f"{path}: heads with {info.head_options}, but {wanted} are asked for")
             return model if model.adapter.get("rank") == backbone.lora_rank else merge_adapter(model)
@@ -145,7 +152,8 @@ def open_model(backbone: Backbone, kind: type[M], options: dict[str, Any], **rea
                 f"start; give one with {' or '.join(map(repr, known))} heads"
             )
         log.info("%s: only what %r and %r heads share is taken over", path, info.heads, kind.heads)
-    return kind(load_pretrained(backbone, **reading), backbone.architecture, **options)
+    pretrained = load_pretrained(backbone, dtype=dtype, new_head=new_head)
+    return kind(pretrained, backbone.architecture, **options)
 
 
 def load_pretrained(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from models.language.likelihood import float32_logits, log_likelihoods, padded, reads_side_by_side
@@ -203,6 +204,6 @@ class LocalTextModel(TextModel):
             inputs = {**self.padded([first for first, _ in some]), "labels": labels_BT}
             logits_BTV = self.model(**inputs, use_cache=False).logits
             for pair, logits_TV in zip(some, logits_BTV, strict=True):
-                log_TV = logits_TV[len(self.forced) :][: len(pair[1])].float().log_softmax(-1)
-                chosen = torch.tensor(pair[1], device=log_TV.device)[:, None]
-                yield pair, float(log_TV.gather(1, chosen).sum())
+                chosen_T = torch.tensor(pair[1], device=logits_TV.device)
+                logits_TV = logits_TV[len(self.forced) :][: len(chosen_T)].float()
+                yield pair, -float(cross_entropy(logits_TV, chosen_T, reduction="sum"))

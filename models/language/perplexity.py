@@ -49,9 +49,10 @@ def chunk_loss(
     part = max(1, LOGITS // (len(rows) * model.config.get_text_config().vocab_size))
     for start in range(0, width, part):
         end = start + part
-        options = {"position_ids": position_KT[:, start:end]} if takes(model, "position_ids") else {}
-        options |= {"attention_mask": mask_KT[:, :end], "past_key_values": cache, "use_cache": True}
-        output = model(padded_KT[:, start:end], **options)
+        options: dict[str, Any] = {"attention_mask": mask_KT[:, :end], "use_cache": True}
+        if takes(model, "position_ids"):
+            options["position_ids"] = position_KT[:, start:end]
+        output = model(padded_KT[:, start:end], past_key_values=cache, **options)
         cache = getattr(output, "past_key_values", None)
         if cache is None:
             raise ValueError(
