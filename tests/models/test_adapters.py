@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
 
 from models.__main__ import export
 from models.adapters import own_weights
-from models.backbones import ARCHITECTURES
+from models.backbones import ARCHITECTURES, EncoderModel
 from models.checkpoint import heads_class, read_info
 from models.heads.span import QAModel
 from models.loading import load, load_pretrained, start
@@ -91,6 +91,28 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
         export(str(planted), tmp_path / "none", adapter=True)
     same = trained(tmp_path / "same.ckpt", first, "bert")  # goes on with the first
     assert read_info(str(same)).adapter["base"] == str(planted)
+
+
+@pytest.mark.parametrize("heads", ["rationale", "xlnet", "choice"])
+def test_other_heads_start_from_a_merged_adapter_and_keep_their_own(heads: str, tmp_path: Path) -> None:
+    """On a checkpoint with an adapter, whatever rank is asked for; and once more on top of it."""
+    span = trained(tmp_path / "span.ckpt", base(tmp_path / "base", "bert"), "bert")
+    merged = load(str(span), QAModel)[0].encoder.state_dict()
+    for rank in (0, 2):
+        model = start(at(span, lora_rank=rank), heads_class(heads))
+        below = {
+            name.replace(".base_layer", ""): weight for name, weight in model.encoder.state_dict().items()
+        }
+        assert all(torch.equal(below[name], weight) for name, weight in merged.items())
+        assert all(weight.requires_grad == (not rank) for weight in model.encoder.embeddings.parameters())
+    saved = content(model)
+    saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
+    torch.save(saved, tmp_path / "other.ckpt")
+    again, info = load(str(tmp_path / "other.ckpt"), EncoderModel)
+    assert (info.adapter["base"], again.heads) == (str(span), heads)
+    own = {name: weight for name, weight in model.state_dict().items() if not name.startswith("encoder.")}
+    assert own
+    assert all(torch.equal(again.state_dict()[name], weight) for name, weight in own.items())
 
 
 def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
