@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -211,8 +212,8 @@ def source_digest(source: str) -> str:
 
         return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
     path, (folder, colon, _) = Path(source), source.rpartition(":")
-    path = Path(folder) if colon and not path.exists() else path  # FOLDER:SPLIT
-    if not path.exists():
+    path = Path(folder) if colon and not os.path.exists(path) else path  # FOLDER:SPLIT
+    if not os.path.exists(path):
         raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
     return folder_digest(path) if path.is_dir() else file_digest(path)
 

@@ -10,6 +10,7 @@ domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -150,15 +151,16 @@ def choice_fields() -> str:
 def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
     """How a file of text begins; or "" and the rows of a dataset of the Hub, a folder or a parquet file.
     DataError where there is none."""
-    name, path = source.removeprefix("hub:"), Path(source)
+    name = source.removeprefix("hub:")
     folder, colon, _ = source.rpartition(":")
-    if name != source or path.is_dir() or (colon and not path.exists() and Path(folder).is_dir()):
+    there = os.path.exists(source)
+    if name != source or os.path.isdir(source) or (colon and not there and os.path.isdir(folder)):
         from data_modules.tables import table_rows
 
         return "", table_rows(name)
-    if not path.exists():
+    if not there:
         raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
-    with open_file(path) as file:
+    with open_file(source) as file:
         head = file.read(1 << 20)  # should contain the first record
     if head[:4] != b"PAR1":
         return head.decode("utf-8-sig", errors="ignore").lstrip(), None
@@ -213,7 +215,7 @@ def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> 
 def split_labels(source: str) -> tuple[str, str]:
     """Split `PATH+LABELS` into (PATH, LABELS); LABELS is "" if absent, or if the file has a + in its name."""
     path, plus, labels = source.rpartition("+")
-    if not plus or Path(source).exists() or source.startswith(("hub:", "stories:")):
+    if not plus or os.path.exists(source) or source.startswith(("hub:", "stories:")):
         return source, ""
     return path, labels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,15 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     import datasets
 
     folder, _, split = name.rpartition(":")
-    if Path(name).is_dir():
+    if os.path.isdir(name):
         folder, split = name, ""
-    elif not folder or not Path(folder).is_dir():
+    elif not folder or not os.path.isdir(folder):
         folder, _, split = name.partition(":")
     if not folder:
         raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
-    parts = folder.split("/") if not Path(folder).exists() else [folder]
+    parts = folder.split("/") if not os.path.exists(folder) else [folder]
     with as_data_error(f"{name}: cannot load this dataset"):
-        if any((Path(folder) / file).is_file() for file in ("dataset_dict.json", "state.json")):
+        if any(os.path.isfile(Path(folder) / file) for file in ("dataset_dict.json", "state.json")):
             loaded = datasets.load_from_disk(folder)
             loaded = loaded[split] if split else loaded
         else:

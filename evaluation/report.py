@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.results import Results
 from evaluation.shown.views import Table, View, make_table, markdown_table
-from storage.files import atomic, file_digest
+from storage.files import atomic, source_digest
 from storage.json_files import plain_json
 from storage.provenance import revision, versions
 
@@ -157,4 +157,4 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
 
 def source_record(source: str | Path) -> dict[str, str]:
     """Return a source's name and, for a file, its SHA-256."""
-    return {"path": str(source), "sha256": file_digest(source) if Path(source).is_file() else ""}
+    return {"path": str(source), "sha256": source_digest(source)}

@@ -116,3 +116,8 @@ def file_digest(path: str | Path) -> str:
     """Return the sha256 of a file's content."""
     with open_file(path, text=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def source_digest(source: str | Path) -> str:
+    """Return the sha256 of a source that is a file; "" for any other text, however long."""
+    return file_digest(source) if os.path.isfile(source) else ""

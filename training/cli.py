@@ -13,7 +13,6 @@ import sys
 import warnings
 from argparse import ArgumentError
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -23,6 +22,7 @@ from jsonargparse import DefaultHelpFormatter
 from pytorch_lightning.callbacks import ModelCheckpoint, ProgressBar, TQDMProgressBar
 from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities import rank_zero_info
 
 from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone
@@ -30,11 +30,12 @@ from models.checkpoint import read_info
 from storage.command_line import HelpLayout
 from storage.json_files import load_json
 from training.callbacks.eval_sets import Watched
-from training.callbacks.run_record import RunRecord
+from training.callbacks.run_record import RunRecord, as_saved, best_score
 from training.configs import CONFIGS, checked_configs, shortened
 from training.help import configured, describe, named_class
 from training.modules.fine_tuning import FineTuning
 from training.precision import Trainer, faster_precision
+from training.resuming import changes, refuse_other_data, run_folder
 from training.run import LET_GO_S, Run
 from training.stopping.finite_loss import FiniteLoss
 from training.stopping.last_checkpoint import AtomicCheckpointIO, BatchSeed, LastCheckpoint
@@ -112,7 +113,8 @@ class InterventuneCLI(LightningCLI):
             if re.match(r"backbone\..*Got value: None$|.* required: \w+\.model", text):
                 text = "an experiment or a backbone is missing, such as -c squad_ibt -c tiny_roberta"
             raise ValueError(f"{text} (see interventune train {self.command} --help)") from error
-        if not 0 <= int(self.config[self.config.subcommand].get("seed_everything") or 0) < 2**32:
+        seed = self.config[self.config.subcommand].seed_everything
+        if seed is False or not 0 <= seed < 2**32:
             raise ValueError(f"seed_everything: takes 0 to {2**32 - 1}")
 
     def _parse_ckpt_path(self) -> None:
@@ -129,13 +131,25 @@ class InterventuneCLI(LightningCLI):
         config = self.config[self.command]
         if "verbose" in config:
             config.verbose = False  # replaced by this project's messages
-        follow_seed(config, int(config.get("seed_everything") or 0))
+        follow_seed(config, config.seed_everything)
         self.settle_folder(config)
         choose_precision(config)
+        # Lightning's hyper-parameters; its own dump would check all values a second time.
+        self.config_dump = yaml.safe_load(as_saved(self._parser(self.command), config))
+        if self.command == "fit" and (path := config.ckpt_path):
+            self.compare(path)
+
+    def compare(self, path: str) -> None:
+        """ValueError if this is not the run that wrote the checkpoint; tell what else has changed."""
+        info, folder = read_info(path), run_folder(path)
+        if not info.resumable:
+            raise ValueError(f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it")
+        self.save_config_kwargs["comments"] = comments = changes(self.config_dump, folder, info.step)
+        rank_zero_info("\n".join(comments))
 
     def settle_folder(self, config: Any) -> None:
         """Choose a new folder, or the latest run that can resume."""
-        run, wanted = Run(**vars(config.run)), config.get("ckpt_path")
+        run, wanted = Run(**vars(config.run)), config.ckpt_path
         if wanted not in ("last", "auto"):
             run.refuse_taken()
         elif (last := run.last_checkpoint()) is not None:
@@ -152,9 +166,8 @@ class InterventuneCLI(LightningCLI):
     def after_fit(self) -> None:
         """Report the run's folder, and the metric that best.ckpt was chosen by."""
         if folder := self._written():
-            monitor = self.config[self.command].checkpoint.monitor
-            score = getattr(self.trainer.checkpoint_callback, "best_model_score", None)
-            chosen = f"; best.ckpt: {monitor} {float(score):.4g}" if monitor and score is not None else ""
+            scores = best_score(self.trainer).items()
+            chosen = "".join(f"; best.ckpt: {key.partition('/')[2]} {score:.4g}" for key, score in scores)
             print(f"run: {folder}, {self.trainer.global_step} steps{chosen}", flush=True)
 
     def after_validate(self) -> None:
@@ -177,19 +190,16 @@ class InterventuneCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Build model, data and trainer. ValueError in one line if a constructor rejects an option, or the
         checkpoint is of another model."""
-        # Lightning's hyper-parameters; its own dump would check all values a second time.
-        how = {"format": "yaml", "skip_link_targets": False, "skip_unset": False, "skip_validation": True}
-        self.config_dump = yaml.safe_load(self.parser.dump(self.config, **how))[self.command]
         try:
             super().instantiate_classes()
         except ValueError as error:
             raise ValueError(shortened(str(error))) from error
         config = self.config[self.command]
-        if path := config.get("ckpt_path"):
+        if path := config.ckpt_path:
             model: FineTuning = self.model
-            info = read_info(path).require(architecture=config.backbone.architecture, heads=model.model.heads)
-            if self.command == "fit" and not info.resumable:
-                raise ValueError(f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it")
+            read_info(path).require(architecture=config.backbone.architecture, heads=model.model.heads)
+            if self.command == "fit":
+                refuse_other_data(self.datamodule.fingerprints(), run_folder(path))
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """Add the run's loggers to the user's, atomic checkpoints, and this project's `fsdp`."""
@@ -208,7 +218,7 @@ class InterventuneCLI(LightningCLI):
             # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are written.
             bar = TQDMProgressBar(refresh_rate=config.trainer.log_every_n_steps or 10)
             callbacks += [bar] * all(not isinstance(callback, ProgressBar) for callback in callbacks)
-        seed = BatchSeed(int(config.get("seed_everything") or 0))
+        seed = BatchSeed(config.seed_everything)
         kwargs["callbacks"] = [*callbacks, FiniteLoss(), Watched(), seed]
         trainer = super().instantiate_trainer(**kwargs)
         # After ModelCheckpoint, so that last.ckpt includes its choice.
@@ -223,8 +233,8 @@ def choose_precision(config: Any) -> None:
     only the frozen weights: trained weights would lose most steps of a small learning rate to rounding."""
     backbone, precision = config.backbone, str(config.trainer.precision)
     if precision == "auto":
-        environment = Path(config.get("ckpt_path") or "").parent.parent / "environment.json"
-        before = load_json(environment) if environment.exists() else {}
+        environment = run_folder(path) / "environment.json" if (path := config.ckpt_path) else None
+        before = load_json(environment) if environment and environment.exists() else {}
         precision = config.trainer.precision = before.get("precision") or faster_precision()
     if not backbone.lora_rank:
         if backbone.frozen_weights != "float32":

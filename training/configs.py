@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
 def shipped(name: str, *folders: str) -> Path:
     """Return a file, or the configuration of that name in folders of configs/; ValueError without either. A
     folder of that name, such as an experiment's runs, hides no configuration."""
-    if Path(name).exists() and not Path(name).is_dir():
+    if os.path.exists(name) and not os.path.isdir(name):
         return Path(name)
     files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
     if name not in files:

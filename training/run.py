@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import csv
 import glob
+import io
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,8 +19,11 @@ from jsonargparse.typing import NonNegativeFloat, NonNegativeInt
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from storage.documents import write_text
+from storage.documents import read_text
+from storage.files import atomic_text
 
+COLUMNS = ("step", "epoch", "metric", "value")
+"""Of metrics.csv."""
 LET_GO_S = 10.0
 """Maximum time for which the workers of a killed run may hold its folder."""
 
@@ -115,6 +119,7 @@ class CurveLogger(CSVLogger):
         super().__init__(run.root, name=run.name)
         self.run, self.resumed_step = run, resumed_step
         self.folder: str | None = None
+        self.step = resumed_step or 0
         self.folder_lock: FileLock | None = None
 
     @property
@@ -134,13 +139,14 @@ class CurveLogger(CSVLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Append the values of a step."""
-        with open(Path(self.log_dir) / "metrics.csv", "a", newline="") as file:
+        """Append the values of a step; without one, of the step before."""
+        self.step = self.step if step is None else step
+        with open(Path(self.log_dir) / "metrics.csv", "a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             if not file.tell():
-                writer.writerow(("step", "epoch", "metric", "value"))
+                writer.writerow(COLUMNS)
             for name in (name for name in metrics if name != "epoch"):
-                writer.writerow((step, metrics.get("epoch", ""), name, float(metrics[name])))
+                writer.writerow((self.step, metrics.get("epoch", ""), name, float(metrics[name])))
 
     @rank_zero_only
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
@@ -162,8 +168,11 @@ def remove_unused(folder: Path) -> None:
 
 
 def keep_curves(path: Path, step: int) -> None:
-    """Drop the lines of a metrics.csv from `step` on, and an incomplete last one."""
+    """Drop the lines of a metrics.csv from `step` on, and incomplete ones."""
     if path.exists():
-        lines = path.read_text().splitlines(keepends=True)
-        kept = [line for line in lines[1:] if line.endswith("\n") and int(line.partition(",")[0]) < step]
-        write_text(path, "".join([*lines[:1], *kept]))
+        lines = read_text(path)
+        # Until the last end of a line: a number that is cut off is a number too.
+        rows = csv.reader(io.StringIO(lines[: lines.rfind("\n") + 1]))
+        kept = [row for row in rows if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) < step]
+        with atomic_text(path) as file:
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *kept])

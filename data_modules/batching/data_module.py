@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from data_modules.batching.sets import QABatch, QASet
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.sources import split_labels
 from storage.errors import DataError
-from storage.files import file_digest
+from storage.files import source_digest
 
 MAIN = "main"
 """The set whose metric keys omit the set name."""
@@ -191,7 +190,7 @@ class TextDataModule(pl.LightningDataModule):
     def fingerprints(self) -> dict[str, str]:
         """Return the SHA-256 of every local file that the run reads, by source; "" for other sources."""
         read = dict.fromkeys(part for source in self.sources for part in split_labels(source) if part)
-        return {source: file_digest(Path(source)) if Path(source).is_file() else "" for source in read}
+        return {source: source_digest(source) for source in read}
 
 
 def length_bucketed(

@@ -27,7 +27,7 @@ from data_modules.tasks.features import CONFIGURATION, Hypothesis, LabelledText,
 from storage.command_line import Count
 from storage.documents import refuse_existing, write_text
 from storage.errors import DataError
-from storage.files import file_digest
+from storage.files import source_digest
 from storage.json_files import load_json
 
 AGREEING = ("1_1", "0_0")
@@ -210,8 +210,7 @@ def write_feature_tasks(
         raise DataError(f"--task {unknown[0]}: no such task; choose from {', '.join(known)}")
     files = {name: output / f"{name}.json" for name in task}
     refuse_existing(*files.values(), overwrite=overwrite)
-    digests = (file_digest(source) if Path(source).is_file() else "" for source in input)
-    made_from = {"input": " ".join(input), "sha256": " ".join(digests)}
+    made_from = {"input": " ".join(input), "sha256": " ".join(map(source_digest, input))}
     lines = []
     for name, path in files.items():
         how, about = known[name], made_from | {"label": known[name].label}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,4 +77,4 @@ def source_name(path: str) -> str:
         path = path.partition(":")[2].partition("@http")[0]
     last = Path(path.rstrip("/").rpartition("/")[2])
     known = last.suffix in (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")
-    return last.stem if known or Path(path).is_file() else last.name
+    return last.stem if known or os.path.isfile(path) else last.name

@@ -126,8 +126,11 @@ class LanguageModel(Answerer):
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         made = question_prompts(examples, self.prompts, answers=False)
-        texts = self.complete([self.in_style(prompt.messages) for prompt in made])
-        for i, text in enumerate(tqdm(texts, total=len(examples), desc=what, unit="question", disable=None)):
+        messages = [self.in_style(prompt.messages) for prompt in made]
+        order = sorted(range(len(messages)), key=lambda i: -len(str(messages[i])))  # similar lengths together
+        texts = self.complete([messages[i] for i in order])
+        bar = tqdm(texts, total=len(order), desc=what, unit="question", disable=None)
+        for i, text in zip(order, bar, strict=True):
             found = answer_in("", text.reason) if isinstance(text, TextFailure) else answer_in(text)
             yield Answer(i, *found)
 
@@ -157,7 +160,10 @@ class LanguageModel(Answerer):
                 for prompt in group_prompts(chunk, self.prompts)
                 for text in prompt.continuations[:K]
             ]
-            total_M, count_M = self.likelihoods(pairs, self.asking.prompt)
+            try:
+                total_M, count_M = self.likelihoods(pairs, self.asking.prompt)
+            except PairError as error:
+                raise DataError(f"group {chunk[error.pair // (4 * K)].key}: {error.reason}") from None
             log_score_NVK = (total_M / count_M).view(len(chunk), 4, K)
             log_score_NVK = log_score_NVK if self.model.is_seq2seq else log_score_NVK.log_softmax(-1)
             parts.append(log_score_NVK[..., :2].exp())

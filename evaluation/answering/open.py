@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from evaluation.answering.asking import Asking, Compute
@@ -69,7 +69,9 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
         from evaluation.answering.language_model import Decoder, LanguageModel
 
         if kind == "causal":
-            return Decoder(path, how)
+            # bfloat16 keeps three digits of a state.
+            precise = need == "states" and how.dtype == "auto"
+            return Decoder(path, replace(how, dtype="float32") if precise else how)
         model = LanguageModel(path, how)
         if kind == "endpoint" and need == "choices" and not model.by_letter:
             raise ValueError(f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters")

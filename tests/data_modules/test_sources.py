@@ -11,7 +11,7 @@ import pytest
 from data_modules.groups.unqover import write_source
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span, write_records
-from data_modules.sources import opened, read_choices, read_groups, read_questions
+from data_modules.sources import opened, read_choices, read_groups, read_questions, split_labels
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
@@ -148,3 +148,10 @@ def test_stories_need_no_download() -> None:
     for read in READERS:
         with pytest.raises(DataError, match="nowhere"):
             next(iter(read("stories:nowhere")))
+
+
+@pytest.mark.parametrize("source", ["a" * 300, "hub:" + "b" * 300, "stories:" + "c" * 300, "d" * 300 + "+e"])
+def test_a_source_of_any_length_is_one_clear_error(source: str) -> None:
+    with pytest.raises(DataError):
+        list(read_questions(source))
+    assert split_labels("x" * 300 + "+y")[1] == "y"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +89,28 @@ def test_the_folder_holds_everything_and_the_same_bytes_again(results: Results, 
     before = {path.name: path.read_bytes() for path in (tmp_path / "r").iterdir()}
     write_report(evaluation, tmp_path / "r", command=["p", "--x"])
     assert {path.name: path.read_bytes() for path in (tmp_path / "r").iterdir()} == before
+
+
+def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None:
+    """Also if a number is undefined, or a name looks like a missing value."""
+    results = Results(("variant", "answer_type", "domain"), unit="questions")
+    for name, value in (("NA", 0.5), ("None", math.nan), ("null", 0.25)):
+        results.add("em", value, n=3, checkpoint=name, variant="nan")
+        results.add("em", 0.0, n=1, checkpoint=name, variant="nan", domain="NA")
+    results.add("em", -0.25, n=3, checkpoint="null", variant="nan", against="NA")
+    write_report(Evaluation(title="R", results=results, views=[]), tmp_path / "DIR")
+    plain = pd.read_csv(tmp_path / "DIR/results.csv")
+    assert all(pd.api.types.is_numeric_dtype(plain[name]) for name in ("value", "low", "high", "n", "units"))
+    page = (Path(__file__).parents[2] / "docs/outputs.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    *steps, last = code.replace('"DIR/', f'"{tmp_path}/DIR/').strip().splitlines()
+    names: dict[str, object] = {}
+    exec("\n".join(steps), names)
+    table = eval(last, names)
+    assert list(table.index) == ["nan"]
+    assert table.loc["nan"].to_dict() == pytest.approx(
+        {"NA": 0.5, "None": math.nan, "null": 0.25}, nan_ok=True
+    )
 
 
 def test_zeros_have_an_axis_from_0_to_1(

@@ -212,7 +212,7 @@ NEEDS: list[tuple[list[str] | None, str, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("measures", "kind", "families"), NEEDS, ids=str)
+@pytest.mark.parametrize(("measures", "kind", "families"), NEEDS)
 def test_a_probe_needs_only_what_its_measures_need(
     measures: Any, kind: str, families: set[str], folders: dict[str, Path], tmp_path: Path
 ) -> None:

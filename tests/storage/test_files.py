@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import DataError
-from storage.files import atomic, atomic_text, read_bytes
+from storage.files import atomic, atomic_text, read_bytes, source_digest
 from storage.json_files import json_lines, load_json, stream_object
 
 
@@ -60,3 +60,8 @@ def test_only_files_are_read(reader: str, tmp_path: Path) -> None:
             READERS[reader](path)
     with pytest.raises(DataError, match="/dev/zero: is a device"):
         READERS[reader](Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("source", ["a" * 300, "hub:" + "b/" * 3000, "c\0d", ""])
+def test_a_text_of_any_length_is_no_file(source: str) -> None:
+    assert source_digest(source) == ""

@@ -90,8 +90,8 @@ def test_a_run_from_fit_to_resume(choosing: Choosing, commands: Commands, files:
 
     train([*fit, "--trainer.max_epochs=2"])
     assert metrics_of(home)["step"] == 2 * after_fit["step"]
-    for flag in (f"--ckpt_path={last}", f"--backbone.checkpoint={last}"):
-        refused("training", commands.of("fit", "squad", architecture, flag), "'span'")
+    for flag, word in (("--ckpt_path", "model.class_path"), ("--backbone.checkpoint", "'span'")):
+        refused("training", commands.of("fit", "squad", architecture, f"{flag}={last}"), word)
 
 
 def test_a_decoder_learns_to_choose_as_it_is_asked(

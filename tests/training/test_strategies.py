@@ -96,8 +96,12 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(commands: Commands, un
     assert_close_together(one["state_dict"], other["state_dict"], relative=3e-5)
     assert_metrics_of_one_process(commands, home / "fsdp")
 
-    # One process goes on from what two have written.
-    fit(commands, "fsdp", "--trainer.max_epochs=3", "--trainer.accumulate_grad_batches=2")
+    # Another run is refused by every process; one process goes on from what two have written.
+    code, said = run(commands, "fsdp", "--trainer.strategy=fsdp", "--seed_everything=4")
+    assert code == 2, said
+    assert "error: seed_everything 4 (before: 0)" in said
+    same_batch = ("--trainer.accumulate_grad_batches=2", "--data.eval_batch_size=5")
+    fit(commands, "fsdp", "--trainer.max_epochs=3", *same_batch)
     assert metrics_of(home / "fsdp")["epoch"] == 3
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning.cli import SaveConfigCallback
 
-from storage.documents import write_text
+from storage.documents import load_yaml, write_text
 from storage.json_files import load_json
 from storage.provenance import revision, versions
+from training.resuming import run_folder
 
 
 class RunRecord(SaveConfigCallback):
@@ -26,21 +27,33 @@ class RunRecord(SaveConfigCallback):
     earlier: Mapping[str, float] = {}
     """Metrics from before a resume, so that a validation need not be repeated for them."""
 
+    def __init__(self, *arguments: Any, comments: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.comments = comments
+        """Lines at the top of config.yaml: what changed when the run was resumed."""
+
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Write config.yaml and environment.json, before any long work."""
         folder = trainer.log_dir
         if folder is None or trainer.fast_dev_run:
             return
         saved = Path(folder) / "config.yaml"
-        # A validation in the folder of a fit keeps the files of that fit.
-        if trainer.is_global_zero and (stage == "fit" or not saved.exists()):
-            kept = reproducing(self.config, Path(folder))
-            write_text(saved, self.parser.dump(kept, skip_unset=False, skip_validation=True))  # was parsed
-            environment = _environment(trainer) | {"seed": self.config.get("seed_everything")}
+        # A validation keeps the files of a fit, and so does a resume until it trains.
+        new = stage == "train" or (stage == "fit" and not self.config.ckpt_path)
+        if trainer.is_global_zero and (new or not saved.exists()):
+            write_text(saved, "\n".join([*self.comments, as_saved(self.parser, self.config)]))
+            environment = _environment(trainer) | {"seed": self.config.seed_everything}
             write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Record a resume, whose first step already follows its own schedule."""
+        if self.config.ckpt_path:
+            self.setup(trainer, pl_module, "train")
+            for found in trainer.lr_scheduler_configs:
+                found.scheduler._update_lr(found.scheduler.last_epoch)
+
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        _write_metrics(trainer, self.earlier)
+        _write_metrics(trainer, {**self.earlier, **best_score(trainer)})
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -61,15 +74,24 @@ class RunRecord(SaveConfigCallback):
     on_test_end = on_validation_end
 
 
-def reproducing(config: Namespace, folder: Path) -> Namespace:
-    """Return a run's configuration in the form with which every command can repeat it elsewhere."""
+def as_saved(parser: Any, config: Namespace) -> str:
+    """Return a run's configuration as YAML with which every command can repeat it elsewhere."""
     config = config.clone()
+    saved = Path(config.run.root, config.run.name, config.run.version, "config.yaml").resolve()
     config.run.version = ""
-    if config.get("ckpt_path") and Path(config.ckpt_path).parent.parent.resolve() == folder.resolve():
-        config.ckpt_path = None
+    if config.ckpt_path and saved.parent == run_folder(config.ckpt_path):
+        earlier = load_yaml(saved, dict[str, Any]) if saved.exists() else {}
+        config.ckpt_path = earlier.get("ckpt_path")
     for option in ("verbose", "return_predictions"):  # only some commands have them
         config.pop(option, None)
-    return config
+    return str(parser.dump(config, skip_unset=False, skip_validation=True))  # was parsed
+
+
+def best_score(trainer: pl.Trainer) -> dict[str, float]:
+    """Return `best/METRIC`, by which best.ckpt was chosen; empty if no metric did."""
+    ours = trainer.checkpoint_callbacks[-2]  # before LastCheckpoint
+    score = ours.best_model_score
+    return {f"best/{ours.monitor}": float(score)} if ours.monitor and score is not None else {}
 
 
 def _metrics(trainer: pl.Trainer) -> dict[str, float]:

@@ -13,6 +13,8 @@ from optuna.trial import BaseTrial
 from pydantic import BaseModel, Field, model_validator
 
 RESERVED = ("run.root", "run.name", "run.version", "ckpt_path")
+BEST = "--checkpoint.monitor={} --checkpoint.mode={} --checkpoint.save_weights_only=true"
+"""Flags of `keep: best`."""
 LONGEST_NAME = 150
 
 
@@ -38,7 +40,8 @@ class Sweep(BaseModel, extra="forbid"):
         space: the values of every swept key: a list, or for `tpe` also a range.
         flags: further arguments of every point; `{KEY}` in them is the point's value of a swept key.
         sampler: `grid` takes every combination, `tpe` draws `trials` of them, based on the results so far.
-        keep: `best` reduces a finished point to the weights of best.ckpt.
+        keep: `all` compares the last weights. `best` chooses best.ckpt by the metric, compares its scores,
+            and reduces a finished point to its weights.
     """
 
     study: str = Field(pattern=r"^[\w.-]+$")
@@ -54,7 +57,8 @@ class Sweep(BaseModel, extra="forbid"):
     @model_validator(mode="after")
     def _consistent(self) -> Sweep:
         for key in (flag[2:].partition("=")[0] for flag in self.flags):
-            if key in self.space or key in RESERVED:
+            by_keep = self.keep == "best" and f"--{key}=" in BEST
+            if by_keep or key in self.space or key in RESERVED:
                 raise ValueError(f"--{key}: is set by the sweep; leave it out (--over changes swept values)")
         for key, values in self.space.items():
             if isinstance(values, Range) and self.sampler == "grid":
@@ -83,7 +87,7 @@ class Sweep(BaseModel, extra="forbid"):
 
     def arguments(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return the arguments of `fit`, except for the run's folder."""
-        flags = self.flags + ["--checkpoint.save_weights_only=true"] * (self.keep == "best")
+        flags = self.flags + BEST.format(self.metric, self.direction[:3]).split() * (self.keep == "best")
         for key, value in parameters.items():
             flags = [flag.replace(f"{{{key}}}", flag_text(value)) for flag in flags]
         configs = [part for path in self.configs for part in ("-c", path)]

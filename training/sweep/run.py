@@ -293,9 +293,10 @@ def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> floa
             lines = log.read_text(errors="replace").strip().splitlines()
             raise RuntimeError(f"exit code {code}: {(lines or ['no words'])[-1]}")
     metrics = load_json(run / "metrics.json")
-    value = metrics.get(sweep.metric)
+    key = f"best/{sweep.metric}" if sweep.keep == "best" else sweep.metric
+    value = metrics.get(key)
     if value is None or not math.isfinite(value):
-        raise ValueError(f"{run}/metrics.json: {sweep.metric} is {value}; there are {', '.join(metrics)}")
+        raise ValueError(f"{run}/metrics.json: {key} is {value}; there are {', '.join(metrics)}")
     if sweep.keep == "best":
         (run / "checkpoints" / "last.ckpt").unlink(missing_ok=True)
     return float(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,9 @@ def select(options: Options, flags: Sequence[str]) -> None:
     study, by = options.study, [options.by] * bool(options.by)
     if not (study / "study.csv").exists():
         raise ValueError(f"--study {study}: has no study.csv; name the folder of a sweep")
-    sweep, table = load_json(study / "sweep.json"), pd.read_csv(study / "study.csv")
+    # A swept text such as NA is a value; nothing is null.
+    table = pd.read_csv(study / "study.csv", keep_default_na=False, na_values=[""])
+    sweep = load_json(study / "sweep.json")
     if by and options.by not in sweep["space"]:
         raise ValueError(f"--by {options.by}: is not swept; the keys are {', '.join(sweep['space'])}")
     metric, ascending = sweep["metric"], [True] * len(by) + [sweep["direction"] == "minimize"]
@@ -74,10 +77,11 @@ def select(options: Options, flags: Sequence[str]) -> None:
     if table.empty:
         raise ValueError(f"--study {study}: has no complete point")
     table = table.sort_values([*by, metric], ascending=ascending, kind="stable")
-    chosen, found = (table.groupby(by) if by else table).head(options.top), []
+    chosen, found = (table.groupby(by, dropna=False) if by else table).head(options.top), []
     for model in chosen.to_dict("records"):
         print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
-        results = results_of(study / "points" / model["point"] / "run", flags)
+        folder = study / "points" / model["point"] / "run" / "checkpoints"
+        results = results_of(folder / ("best.ckpt" if sweep["keep"] == "best" else "last.ckpt"), flags)
         for (test_set, key), value in results.items():
             row = {"test_set": test_set, "metric": key, "value": value}
             row["n"] = results.get((test_set, f"{key.rpartition('/')[0]}/n"))
@@ -90,15 +94,13 @@ def select(options: Options, flags: Sequence[str]) -> None:
     print(f"low, high: 95 % interval of the mean over models (Student's t). All: {study / 'selection'}")
 
 
-def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
+def results_of(weights: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
     """Return a model's results, by set and metric; computed once. ValueError: no set named, or failure."""
     whole = [limit for sets, limit in WHOLE.items() if any(flag.startswith(sets) for flag in flags)]
     if not whole:
         raise ValueError("name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE")
-    weights = run / "checkpoints" / "last.ckpt"
-    weights = weights if weights.exists() else weights.with_name("best.ckpt")  # `keep: best`
-    files = [weights, *(Path(flag.partition("=")[2]) for flag in flags)]
-    ages = [path.stat().st_mtime_ns for path in files if path.is_file()]
+    run, files = weights.parent.parent, [str(weights), *(flag.partition("=")[2] for flag in flags)]
+    ages = [os.stat(path).st_mtime_ns for path in files if os.path.isfile(path)]
     folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
     if not (folder / "metrics.json").exists():
         shutil.rmtree(folder, ignore_errors=True)  # from an interrupted test
@@ -123,7 +125,7 @@ def results_of(run: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
 def summarise(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each cell,
     clipped to [0, 1] for a share; no interval for a single model."""
-    cells = found.groupby(keys, sort=False)
+    cells = found.groupby(keys, sort=False, dropna=False)
     table = cells["value"].agg(["mean", "std", "count", "min", "max"]).rename(columns={"count": "models"})
     table["n"] = cells["n"].mean().astype("Int64")
     half = student_t.ppf(0.975, table["models"] - 1) * table["std"] / table["models"] ** 0.5

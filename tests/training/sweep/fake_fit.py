@@ -28,4 +28,5 @@ if x < 0:
 if x == 9:
     os.kill(os.getpid(), signal.SIGKILL)
 value = float("nan") if x == 7 else x + float(flags.get("y", 0))
-(folder / "metrics.json").write_text(json.dumps({"other": 1.0} if x == 8 else {"val/score": value}))
+metrics = {"other": 1.0} if x == 8 else {"val/score": value, "best/val/score": value + 10}
+(folder / "metrics.json").write_text(json.dumps(metrics))

@@ -45,8 +45,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         checkpoints = tmp_path / "study" / "points" / name / "run" / "checkpoints"
         checkpoints.mkdir(parents=True)
         (checkpoints / "last.ckpt").write_text(str(y + x))
+        (checkpoints / "best.ckpt").write_text(str(y))
     pd.DataFrame(rows).to_csv(tmp_path / "study" / "study.csv", index=False)
-    about = {"metric": "val/score", "direction": "minimize", "space": {"x": [], "y": []}}
+    about = {"metric": "val/score", "direction": "minimize", "space": {"x": [], "y": []}, "keep": "all"}
     (tmp_path / "study" / "sweep.json").write_text(json.dumps(about))
     return tmp_path / "study"
 
@@ -77,6 +78,33 @@ def test_each_value_of_a_swept_key_has_its_own_best(study: Path) -> None:
     found = selection(study).loc[("main", "qa/f1")]
     assert list(found["x"]) == [1, 4, 16]
     assert list(found["mean"]) == pytest.approx([1.15, 4.25, 16.15])
+
+
+def test_null_is_a_value_of_a_swept_key_and_so_is_a_text_like_it(study: Path) -> None:
+    table = pd.read_csv(study / "study.csv")
+    for values, found in (
+        ({1: None, 4: 2.5, 16: 7.0}, ["2.5", "7.0", ""]),
+        ({1: "NA", 4: "b", 16: None}, None),
+    ):
+        table.assign(x=table["x"].map(values)).to_csv(study / "study.csv", index=False)
+        assert select(["--study", str(study), "--top", "2", "--by", "x", *SETS]) == 0
+        rows = pd.read_csv(study / "selection/selection.csv", dtype=str, keep_default_na=False)
+        rows = rows[rows["metric"] == "qa/f1"].set_index("x")
+        assert list(rows.index) == (found or ["NA", "b", ""])
+        assert list(rows["models"]) == ["2"] * 3
+
+
+def test_the_weights_that_the_sweep_kept_are_tested(study: Path) -> None:
+    """Also if a point was stopped before the others were removed."""
+    about = json.loads((study / "sweep.json").read_text())
+    (study / "sweep.json").write_text(json.dumps(about | {"keep": "best"}))
+    assert select(["--study", str(study), "--top", "3", *SETS]) == 0
+    assert selection(study).loc[("main", "qa/f1"), "values"] == "0.1 0.1 0.2"
+
+
+def test_a_flag_of_any_length_is_no_file(study: Path) -> None:
+    for value in ("a" * 300, "/".join(["b" * 300] * 20), "c\0d"):
+        assert select(["--study", str(study), "--top", "1", *SETS, f"--data.encoding.prompts={value}"]) == 0
 
 
 def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:

@@ -158,6 +158,16 @@ def test_failed_points_are_kept_with_a_reason(
         assert (starts(tmp_path / "study")["x=-1.0"], starts(tmp_path / "study")["x=1.0"]) == (times, 1)
 
 
+def test_points_are_compared_by_the_weights_that_are_kept(tmp_path: Path, sweep: Callable[..., str]) -> None:
+    sweep({"space": {"x": [1.0]}, "keep": "best", "direction": "minimize"})
+    assert list(table(tmp_path / "study")["val/score"]) == [11]
+    start = json.loads((tmp_path / "study/points/x=1.0/run/starts.txt").read_text())["flags"]
+    assert [start[f"checkpoint.{key}"] for key in ("monitor", "mode")] == ["val/score", "min"]
+    shutil.rmtree(tmp_path / "study")
+    sweep({"space": {"x": [1.0]}, "keep": "all"})
+    assert list(table(tmp_path / "study")["val/score"]) == [1]
+
+
 def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Callable[..., str]) -> None:
     content = {"space": {"x": {"low": 0.0, "high": 6.0}, "y": [0, 0.5]}, "sampler": "tpe"}
     for trials in (4, 24):
@@ -184,6 +194,8 @@ POSTGRES = "--storage=postgresql+psycopg://me:hush"
         (GRID | {"spce": 1}, [], "spce"),
         (GRID, ["--x=3"], "--x"),
         (GRID, ["--run.name=mine"], "--run.name"),
+        (GRID | {"keep": "best"}, ["--checkpoint.mode=min"], "--checkpoint.mode"),
+        (GRID | {"keep": "best"}, ["--checkpoint.monitor=val/other"], "--checkpoint.monitor"),
         (GRID, ["--over", "x=3"], "--over x"),
         *((GRID, [POSTGRES + rest], "--storage") for rest in ("@127.0.0.1:1/no", "@more@127.0.0.1:1/no", "")),
     ],

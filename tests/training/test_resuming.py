@@ -1,0 +1,211 @@
+"""A run that resumes is the run that its config.yaml describes, or is refused before anything is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from tests.mistakes.conftest import everything_in, refused
+from tests.support.finished_runs import differences, same
+from tests.training.conftest import Commands, SmallData, metrics_of
+from training import precision
+from training.cli import main as train
+from training.resuming import changes
+from training.run import CurveLogger, Run, keep_curves
+
+STEPS = "--trainer.max_steps=2"
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Commands:
+    """Two steps with each of the seeds 0, 1, 2, as docs/scale.md says, in versions of these names; its data
+    are its own."""
+    folder = tmp_path_factory.mktemp("seeds")
+    shutil.copy(small_data.qa_train, folder / "train.json")
+    data = SmallData(folder / "train.json", small_data.qa_dev, small_data.groups_train, small_data.groups_dev)
+    commands = Commands(folder / "runs", data)
+    for seed in "012":
+        flags = (STEPS, f"--seed_everything={seed}", f"--run.version={seed}", "--ckpt_path=auto")
+        train(commands.of("fit", "squad", "bert", *flags))
+    return commands
+
+
+def test_three_seeds_are_three_models(seeds: Commands) -> None:
+    homes = [seeds.root / "squad" / seed for seed in "012"]
+    configs = [yaml.safe_load((home / "config.yaml").read_text()) for home in homes]
+    assert [config["seed_everything"] for config in configs] == [0, 1, 2]
+    assert [config["data"]["init_args"]["seed"] for config in configs] == [0, 1, 2]
+    assert [json.loads((home / "environment.json").read_text())["seed"] for home in homes] == [0, 1, 2]
+    for one, other in ((0, 1), (1, 2), (2, 0)):
+        found = list(differences(homes[one], homes[other]))
+        assert any("state_dict" in line for line in found)
+        assert any("metrics.json: train/loss" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("way", "flags", "words"),
+    [
+        ("--run.version=0 --ckpt_path=auto", ["--seed_everything=2"], ["seed_everything 2 (before: 0)"]),
+        ("--ckpt_path=auto", ["--seed_everything=2", "--model.learning_rate=1"], ["seed_everything 2"]),
+        ("--ckpt_path={last}", ["--model.learning_rate=0.5"], ["model.learning_rate 0.5 (before: "]),
+        ("--run.version=0 --ckpt_path=last", ["--trainer.max_steps=1"], ["trainer.max_steps 1 (before: 2)"]),
+        ("--ckpt_path=auto", ["--trainer.precision=bf16-mixed"], ["trainer.precision"]),
+    ],
+)
+def test_another_run_is_refused(way: str, flags: list[str], words: list[str], seeds: Commands) -> None:
+    """By the run's version, the newest of the name, or the path of a checkpoint, for which a new folder would
+    be made."""
+    last = seeds.root / "squad/0/checkpoints/last.ckpt"
+    os.utime(last)
+    before = everything_in(seeds.root)
+    fit = seeds.of("fit", "squad", "bert", STEPS, *way.format(last=last).split(), *flags)
+    refused("training", fit, *words, "--run.version")
+    assert everything_in(seeds.root) == before
+
+
+def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
+    home, data = seeds.root / "squad/1", seeds.data.qa_train
+    fit = seeds.of(
+        "fit", "squad", "bert", STEPS, "--seed_everything=1", "--run.version=1", "--ckpt_path=auto"
+    )
+    kept = {path: path.read_text() for path in (data, home / "config.yaml", home / "environment.json")}
+    for path, text in kept.items():
+        path.write_text(text.replace(": ", ":  ", 1))
+        if path == data:
+            refused("training", fit, str(data), "has changed")
+        path.write_text("[" if path.suffix == ".yaml" else "{")
+        refused("training", fit, str(path))
+        path.unlink()
+        refused("training", fit, str(path))
+        path.write_text(text)
+    train(fit)
+
+
+def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: pytest.CaptureFixture[str]) -> None:
+    home = seeds.root / "squad/0"
+    before = everything_in(home)
+    flags = ("--run.version=0", "--ckpt_path=auto", "--trainer.log_every_n_steps=5", "--data.num_workers=1")
+    train(seeds.of("fit", "squad", "bert", STEPS, *flags))
+    assert f"run: {home}, 2 steps" in capsys.readouterr().out
+    after = everything_in(home)
+    assert [after[name] for name in ("config.yaml", "environment.json", "metrics.json")] == [
+        before[name] for name in ("config.yaml", "environment.json", "metrics.json")
+    ]
+
+
+def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> None:
+    """From the first of them on; the record says what held before, also after another resume. The origin of a
+    run that began with another's checkpoint stays in it."""
+    last = seeds.root / "squad/2/checkpoints/last.ckpt"
+    common = ["--seed_everything=2", "--model.warmup_ratio=0", "--trainer.log_every_n_steps=1"]
+    fit = seeds.of("fit", "squad", "bert", "--run.version=more", *common)
+    refused("training", [*fit, "--trainer.max_steps=6", f"--ckpt_path={last}"], "model.warmup_ratio 0")
+    fit = [word for word in fit if "warmup" not in word]
+    train([*fit, "--trainer.max_steps=4", f"--ckpt_path={last}"])
+    train([*fit, "--trainer.max_steps=6", "--ckpt_path=auto"])
+    home = seeds.root / "squad/more"
+    text = (home / "config.yaml").read_text()
+    assert "# from step 2: trainer.max_steps 4 (before: 2)\n" in text
+    assert "# from step 4: trainer.max_steps 6 (before: 4)\n" in text
+    config = yaml.safe_load(text)
+    assert (config["trainer"]["max_steps"], config["ckpt_path"]) == (6, str(last))
+    saved = torch.load(home / "checkpoints/last.ckpt", weights_only=True)
+    assert saved["global_step"] == 6
+
+
+def test_a_learning_rate_of_the_old_schedule_trains_no_step(seeds: Commands) -> None:
+    """It is 0 at the end of two steps; in the first step of a longer run it is not."""
+    last = seeds.root / "squad/2/checkpoints/last.ckpt"
+    flags = ("--seed_everything=2", "--trainer.max_steps=3", f"--ckpt_path={last}", "--run.version=third")
+    train(seeds.of("fit", "squad", "bert", *flags))
+    weights = [
+        torch.load(path, weights_only=True)["state_dict"]
+        for path in (last, seeds.root / "squad/third/checkpoints/last.ckpt")
+    ]
+    assert not same(*weights)
+
+
+def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
+    saved = {"trainer": {"max_epochs": -1, "max_steps": 5, "callbacks": None}, "data": {"files": ["a", "b"]}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(saved))
+    allowed = [
+        {"trainer": saved["trainer"] | {"max_steps": -1}},
+        {"trainer": saved["trainer"] | {"max_steps": 9, "max_epochs": 3}},
+        {"trainer": saved["trainer"] | {"devices": 4}},
+        {"trainer": saved["trainer"] | {"devices": 1, "accumulate_grad_batches": 2}},
+        {"trainer": saved["trainer"] | {"callbacks": [{"class_path": "A"}]}},
+    ]
+    for change in allowed:
+        assert len(changes(saved | change, tmp_path, 3)) >= 1
+    assert changes(saved, tmp_path, 3) == []
+    for change, word in (
+        ({"trainer": saved["trainer"] | {"max_epochs": 3}}, "trainer.max_epochs 3"),
+        ({"trainer": saved["trainer"] | {"min_steps": 3}}, "trainer.min_steps 3"),
+        ({"data": {"files": ["b", "a"]}}, 'data.files ["b", "a"]'),
+        ({"data": {"files": None}}, 'data.files null (before: ["a", "b"])'),
+        ({"data": {"files": ["a", "b"], "num_workerss": 1}}, "data.num_workerss"),
+        ({"trainer": saved["trainer"] | {"accumulate_grad_batches": 2}}, "trainer.accumulate_grad_batches 2"),
+        ({"runs": 1}, "runs 1"),
+    ):
+        with pytest.raises(ValueError, match="resume with the old value") as error:
+            changes(saved | change, tmp_path, 3)
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("seed", ["false", "-1", "4294967296"])
+def test_a_seed_is_a_number(seed: str, commands: Commands) -> None:
+    refused("training", commands.of("fit", "squad", "bert", f"--seed_everything={seed}"), "seed_everything")
+
+
+def test_precision_is_not_read_from_the_current_folder(
+    seeds: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor from the folder above it; a checkpoint may be named from its own folder."""
+    (tmp_path / "environment.json").write_text('{"precision": "64-true"}')
+    monkeypatch.setenv(precision.CHOSEN, "32-true")
+    monkeypatch.chdir(tmp_path)
+    flags = ("--trainer.precision=auto", f"--run.root={tmp_path}", "--run.version=here")
+    assert train(seeds.of("validate", "squad", "bert", *flags)).trainer.precision == "32-true"
+    monkeypatch.setenv(precision.CHOSEN, "bf16-mixed")
+    monkeypatch.chdir(seeds.root / "squad/0/checkpoints")
+    flags = ("--trainer.precision=auto", f"--run.root={tmp_path}", "--ckpt_path=last.ckpt", STEPS)
+    assert train(seeds.of("fit", "squad", "bert", *flags)).trainer.precision == "32-true"
+
+
+def test_curves_of_any_names_resume(tmp_path: Path) -> None:
+    """Also of values without a step, as a user's callback may log them."""
+    logger = CurveLogger(Run(root=str(tmp_path), version="a"), None)
+    logger.log_metrics({"first": 1.0})
+    logger.log_metrics({'a,b\n"c"': 2.0, "epoch": 1}, 4)
+    logger.log_metrics({"mine": float("nan")})
+    logger.log_metrics({"late": 3.0}, 7)
+    path = Path(logger.log_dir) / "metrics.csv"
+    whole = path.read_text()
+    keep_curves(path, 7)
+    assert path.read_text() == whole.replace("7,,late,3.0\n", "")
+    for torn in ('6,,"a,b', '6,,"a\n', "6,,x,1", "6,,\n", ",,x,1.0\n"):
+        path.write_text(whole + torn)
+        keep_curves(path, 9)
+        assert path.read_text() == whole, torn
+    header, rows = whole.split("\n", 1)
+    for damaged, kept in (("", ""), (rows, rows), ("\n", "")):
+        path.write_text(damaged)
+        keep_curves(path, 9)
+        assert path.read_text() == f"{header}\n{kept}"
+
+
+def test_the_score_of_best_is_in_the_metrics(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user's own ModelCheckpoint does not hide it."""
+    scored = "{class_path: tests.training.failing.Scored}"
+    other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"
+    flags = (f"--trainer.callbacks=[{scored},{other}]", "--trainer.max_epochs=3")
+    train(commands.of("fit", "squad", "bert", *flags, "--checkpoint.monitor=score", "--checkpoint.mode=max"))
+    assert "best.ckpt: score 0.9" in capsys.readouterr().out
+    metrics = metrics_of(commands.root / "squad/version_0")
+    assert (metrics["score"], metrics["best/score"]) == pytest.approx((0.5, 0.9))
