@@ -168,11 +168,8 @@ class GroupLoss(nn.Module):
         self, name: str, log_prob_BVSE: Tensor, class_B: Tensor, pushed_BV: Tensor, reference_BVSE: Tensor
     ) -> Tensor:
         """The mean over the items of a term's classes, in the probability form the sum; 0 without any."""
-        is_B = torch.stack([class_B == code for code in TERMS[name]]).any(dim=0)
-        # Zeros elsewhere: values of other groups, even NaN, reach neither the loss nor its gradient.
-        own_BVSE, reference_BVSE = (
-            torch.where(is_B[:, None, None, None], x, 0.0) for x in (log_prob_BVSE, reference_BVSE)
-        )
+        is_B = torch.isin(class_B, class_B.new_tensor(TERMS[name]))
+        own_BVSE, reference_BVSE = log_prob_BVSE[is_B], reference_BVSE[is_B]
         if name == "mass":
             item_BV = lost_mass(own_BVSE, reference_BVSE)
         else:
@@ -180,15 +177,11 @@ class GroupLoss(nn.Module):
             if name == "ethical":
                 item_BV = ethical(own_BVSE)
             elif name == "adversarial":
-                pushed_BV = torch.where(is_B[:, None], pushed_BV, 0)
-                item_BV = adversarial(own_BVSE, pushed_BV, CERTAIN[self.form])
+                item_BV = adversarial(own_BVSE, pushed_BV[is_B], CERTAIN[self.form])
             else:
                 # The authors sum over the subjects.
                 item_BV = kept(own_BVSE, reference_BVSE) * (2 if self.form == "probability" else 1)
-        item_BV = torch.where(is_B[:, None], item_BV, 0.0)
-        if self.form == "probability":
-            return item_BV.sum()
-        return item_BV.sum() / (is_B.sum() * item_BV.shape[1]).clamp(min=1)
+        return item_BV.sum() / (1 if self.form == "probability" else max(1, item_BV.numel()))
 
 
 def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability_N: Tensor) -> Tensor:

@@ -37,13 +37,13 @@ def export(
 
     from models.adapters import save_adapter
     from models.backbones import Backbone
-    from models.checkpoint import RECORD, heads_class, inspect
-    from models.start import start
+    from models.checkpoint import RECORD, heads_class, read_info
+    from models.loading import fill, load_pretrained
     from storage.errors import DataError
 
     if folder.exists():
         raise DataError(f"{folder}: already exists; name a new folder")
-    info = inspect(checkpoint)
+    info = read_info(checkpoint)
     if info.heads not in ("span", "rationale", "causal"):
         found = (
             f"{info.heads!r} heads have no counterpart in transformers" if info.heads else "no .ckpt of ours"
@@ -61,20 +61,16 @@ def export(
             "only and answers neither yes, no nor unknown",
             checkpoint,
         )
-    backbone = Backbone(
-        architecture=cast(Any, info.architecture),
-        checkpoint=checkpoint,
-        lora_rank=info.adapter["rank"] if adapter else 0,
-    )
-    model = start(backbone, heads_class("causal" if info.heads == "causal" else "span"))
-    pretrained = model.to_pretrained()
+    backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic(folder) as staged:
             staged.mkdir(exist_ok=True)
             if adapter:
+                pretrained, model = fill(info, backbone, heads_class(info.heads), {})
                 save_adapter(model, pretrained, staged)
             else:
+                pretrained = load_pretrained(backbone)
                 pretrained.save_pretrained(staged)
             for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
 from models.backbones import RANDOM, Backbone, EncoderModel
-from models.pretrained import peft_base, read_config
-from storage.errors import as_data_error
+from models.checkpoint import peft_base, read_config
+from storage.errors import DataError, as_data_error
 from storage.files import file_digest
+
+if TYPE_CHECKING:  # transformers takes seconds to import
+    from transformers import PreTrainedModel
 
 M = TypeVar("M", bound=EncoderModel)
 
@@ -80,7 +83,9 @@ def adapted_layers(model: nn.Module) -> dict[str, Any]:
 
 
 def merge_adapter(model: M) -> M:
-    """Merge the adapter into the model's weights, in place, and make all weights trainable."""
+    """Merge the adapter, if any, into the model's weights, in place, and make all weights trainable."""
+    if not model.adapter:
+        return model
     for name, layer in adapted_layers(model).items():
         layer.merge()
         parent, _, own = name.rpartition(".")
@@ -88,6 +93,26 @@ def merge_adapter(model: M) -> M:
     del model.encoder.peft_config
     model.adapter = {}
     return model.requires_grad_(True)
+
+
+def merge_folder(model: Any, path: str) -> tuple[PreTrainedModel, bool]:
+    """Merge a peft folder's adapter into its base. Return the model, and whether the folder has its head.
+
+    Raises:
+        DataError: peft is not installed, or the adapter's weights do not fit the base.
+    """
+    with as_data_error(f"{path}: needs peft (pip install -e '.[lora]')"):
+        from peft import PeftConfig, get_peft_model, load_peft_weights, set_peft_model_state_dict
+    with as_data_error(f"{path}: does not fit its base"):
+        config = PeftConfig.from_pretrained(path)
+        with_adapter: Any = get_peft_model(model, config)
+        result = set_peft_model_state_dict(with_adapter, load_peft_weights(path, device="cpu"))
+    wrong = [key for key in result.missing_keys if ".default" in key] + list(result.unexpected_keys)
+    if first := min(wrong, default=""):
+        raise DataError(
+            f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as {first}"
+        )
+    return with_adapter.merge_and_unload(), bool(getattr(config, "modules_to_save", None))
 
 
 def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
@@ -102,7 +127,7 @@ def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "
 
 def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
     """Write a model's adapter, and a head trained with it, into a folder in peft's format; `pretrained` is
-    the same model as a transformers class, see `to_pretrained`."""
+    the same model as a class of transformers."""
     from safetensors.torch import save_file
 
     own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}

@@ -141,10 +141,6 @@ class EncoderModel(nn.Module):
         """Return the constructor's keyword arguments that a checkpoint must record, as plain values."""
         return {}
 
-    def to_pretrained(self) -> PreTrainedModel:
-        """Return transformers' own model with the same modules, ready for `save_pretrained`."""
-        return self.encoder
-
     @property
     def max_tokens(self) -> int | None:
         """Return the longest row that the position table allows; None for relative positions."""

@@ -1,4 +1,4 @@
-"""Trained models in files: `inspect` reads the metadata, `load` the model. (For training: models/start.py.)
+"""What a checkpoint says about itself: `read_info` reads it, `describe` writes it.
 
 A `.ckpt` is a Lightning checkpoint that also contains, under one key, the architecture, the transformers
 configuration, the tokenizer's files and the text encoding. It loads with `weights_only=True`.
@@ -7,21 +7,18 @@ configuration, the tokenizer's files and the text encoding. It loads with `weigh
 from __future__ import annotations
 
 import json
-import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
-from models.backbones import ARCHITECTURES, ArchitectureName, Backbone, EncoderModel
-from models.build import build, configured, refuse_nonfinite
-from storage.errors import DataError
+from models.backbones import ARCHITECTURES, EncoderModel
+from storage.errors import DataError, as_data_error
 from storage.files import read_archive
 from storage.json_files import load_json
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:  # transformers takes seconds to import
+    from transformers import PreTrainedConfig
 
 KEY = "interventune"
 """The key of this project's part of a Lightning checkpoint."""
@@ -38,8 +35,6 @@ HEADS = {
     "causal": "models.heads.causal:CausalModel",
 }
 """The model class of each kind of heads, by its name in checkpoints."""
-
-M = TypeVar("M", bound=EncoderModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +72,35 @@ def heads_class(name: str) -> type[Any]:
     return cast("type[Any]", resolve_name(HEADS[name]))
 
 
-def inspect(path: str) -> CheckpointInfo:
-    """Read the metadata of this project's `.ckpt`, a Hugging Face folder or a Hub name, without its weights.
-    DataError if nothing usable is found."""
-    if not is_file(path):
-        from models.pretrained import folder_architecture
+def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
+    """Return this project's part of a checkpoint, stored under `KEY`: plain strings, numbers, dicts."""
+    return {
+        "format": FORMAT,
+        "architecture": model.architecture,
+        "heads": model.heads,
+        "head_options": model.head_options,
+        "config": model.config.to_json_string(use_diff=False),
+        "tokenizer": tokenizer,
+        "encoding": encoding,
+        "adapter": model.adapter,
+    }
 
-        file = Path(path) / RECORD
+
+def is_file(path: str) -> bool:
+    """Whether a checkpoint is a `.ckpt`, not a folder or a Hub name."""
+    return Path(path).suffix == ".ckpt" or Path(path).is_file()
+
+
+def read_info(path: str) -> CheckpointInfo:
+    """Read the metadata of this project's `.ckpt`, a Hugging Face or peft folder, or a Hub name, without its
+    weights. DataError if nothing usable is found."""
+    if not is_file(path):
+        config, file = read_config(path), Path(path) / RECORD
+        architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
         own = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
-        architecture, encoding = folder_architecture(path), own.get("encoding", {})
+        encoding = own.get("encoding", {})
         return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, encoding=encoding)
-    checkpoint = _read(path, mmap=True)
+    checkpoint = read_checkpoint(path, mmap=True)
     saved = {name: value for name, value in checkpoint[KEY].items() if name != "format"}
     for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
         if saved[what] not in known:
@@ -97,119 +110,8 @@ def inspect(path: str) -> CheckpointInfo:
     return CheckpointInfo(path=path, step=step, resumable=resumable, **saved)
 
 
-def load(path: str, kind: type[M], dtype: str = "float32") -> tuple[M, CheckpointInfo]:
-    """Load a model in evaluation mode: from this project's `.ckpt`, a Hugging Face folder, or a Hub name.
-
-    Args:
-        kind: the model class that the caller needs, such as `QAModel` for any model that answers questions
-            about a text. A folder gives a span model, a decoder's folder a causal one; for `ChoiceModel`,
-            its encoder with a head of fixed random weights, as an untrained baseline.
-        dtype: of a folder's weights, see `load_pretrained`; a `.ckpt` keeps its own.
-
-    Raises:
-        DataError: nothing usable is found.
-    """
-    info, level = inspect(path), logging.WARNING
-    backbone = Backbone(architecture=cast(ArchitectureName, info.architecture), checkpoint=path)
-    found, options = heads_class(info.heads or ("causal" if backbone.causal else "span")), info.head_options
-    if not issubclass(found, kind):
-        if info.heads or backbone.causal:
-            raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
-        found, options, level = kind, {"generator": torch.Generator().manual_seed(0)}, logging.INFO
-        info = replace(info, encoding={})  # it belongs to other heads
-    return merged(stored(backbone, found, options, new_head=level, dtype=dtype)).eval(), info
-
-
-def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
-    """Put this project's heads on a transformers model for span answers or a causal one. DataError for any
-    other kind; the message names `path`."""
-    from models.pretrained import architecture_of
-
-    architecture = architecture_of(pretrained.config, path, type(pretrained).__name__)
-    row = ARCHITECTURES[architecture]
-    head = pretrained.get_output_embeddings() if row.causal else hasattr(pretrained, row.span_head[-1])
-    if not head:
-        wanted = "causal language model" if row.causal else "model for question answering"
-        raise DataError(f"{path}: a {type(pretrained).__name__} is no {wanted}")
-    return cast(EncoderModel, heads_class("causal" if row.causal else "span")(pretrained, architecture))
-
-
-def stored(backbone: Backbone, kind: type[M], options: dict[str, Any], **loading: Any) -> M:
-    """Build a model of this kind from the checkpoint of `backbone`: with its own heads if they match, else
-    encoder and span head, for `choice` the encoder alone. The adapter of a checkpoint with the same heads
-    is not merged.
-
-    Args:
-        options: of the heads, see the constructor of `kind`.
-        loading: options of `load_pretrained`.
-    """
-    if not is_file(backbone.checkpoint):
-        from models.pretrained import load_pretrained
-
-        return kind(load_pretrained(backbone, **loading), backbone.architecture, **options)
-    info = inspect(backbone.checkpoint).require(architecture=backbone.architecture)
-    if info.heads == kind.heads:
-        return _whole(info, kind, options, backbone)
-    if kind.heads == "choice":
-        other = merged(_whole(info, heads_class(info.heads), info.head_options, backbone))
-        return kind(other.encoder, info.architecture, **options)
-    span = merged(_whole(info, heads_class("span"), {}, backbone))
-    log.info("%s: encoder and span head taken over, not the rest of its %r heads", info.path, info.heads)
-    return kind(span.to_pretrained(), info.architecture, **options)
-
-
-def is_file(path: str) -> bool:
-    return Path(path).suffix == ".ckpt" or Path(path).is_file()
-
-
-def merged(model: M) -> M:
-    """Return the model with its adapter, if any, merged."""
-    if not model.adapter:
-        return model
-    from models.adapters import merge_adapter
-
-    return merge_adapter(model)
-
-
-def _whole(info: CheckpointInfo, kind: type[M], options: dict[str, Any], backbone: Backbone) -> M:
-    """The model of a checkpoint of ours; its adapter, if it has one, stays apart."""
-    if info.adapter:
-        from models.adapters import add_adapter, base_digest, own_weights
-    base = info.adapter.get("base")
-    try:
-        if base:
-            goes_on = info.adapter["rank"] == backbone.lora_rank  # else it is merged, in float32
-            frozen = backbone.frozen_weights if goes_on else "float32"
-            below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=frozen)
-            if base_digest(base) != info.adapter["digest"]:
-                raise DataError("its weights have changed since the training; restore them")
-            model = merged(stored(below, kind, options))
-        else:
-            model = kind(build(configured(info.config, backbone), backbone), info.architecture, **options)
-    except (ValueError, OSError) as error:  # OSError: the Hub cannot be reached
-        standing = f"its adapter needs {base!r}: " if base else ""
-        raise DataError(f"{info.path}: {standing}{error}") from error
-    needed = model.state_dict()
-    if info.adapter:
-        add_adapter(model, info.adapter)
-        needed = own_weights(model, model.state_dict())
-    weights = {key.removeprefix("model."): value for key, value in _read(info.path)["state_dict"].items()}
-    if missing := sorted(needed.keys() - weights.keys()):
-        raise DataError(f"{info.path}: {len(missing)} weights are missing (first: {missing[0]})")
-    if more := sorted(
-        key for key in weights.keys() - model.state_dict().keys() if key.startswith("encoder.")
-    ):
-        raise DataError(f"{info.path}: its configuration has no place for {len(more)} weights, as {more[0]}")
-    try:
-        model.load_state_dict(weights, strict=False)  # weights of other heads are ignored
-    except RuntimeError as error:  # another shape
-        raise DataError(f"{info.path}: {str(error).splitlines()[-1].strip()}") from error
-    refuse_nonfinite(model.state_dict(), info.path)
-    return model
-
-
-def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
-    """A Lightning checkpoint with all that we need of it; `mmap` leaves the weights on disk."""
+def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
+    """Read a `.ckpt` of this project; `mmap` leaves the weights on disk. DataError for any other file."""
     checkpoint = read_archive(path, mmap=mmap)
     known = isinstance(checkpoint, dict) and checkpoint.get(KEY, {}).get("format") == FORMAT
     if not known or "state_dict" not in checkpoint:
@@ -217,3 +119,39 @@ def _read(path: str, *, mmap: bool = False) -> dict[str, Any]:
             f"{path}: no checkpoint of this version (no {KEY!r} of format {FORMAT}, or no weights)"
         )
     return cast("dict[str, Any]", checkpoint)
+
+
+def read_config(path: str) -> PreTrainedConfig:
+    """Read transformers' configuration of a folder, a peft folder, or a Hub name; DataError without one."""
+    from transformers import AutoConfig
+
+    base = peft_base(path)
+    with as_data_error(f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"):
+        return AutoConfig.from_pretrained(base, trust_remote_code=False)
+
+
+def peft_base(path: str) -> str:
+    """Return the base model of an adapter folder saved by peft; any other path unchanged. DataError if the
+    base is this project's checkpoint file."""
+    file = Path(path) / "adapter_config.json"
+    if not file.is_file():
+        return path
+    base = str(load_json(file, dict[str, Any])["base_model_name_or_path"])
+    if base.endswith(".ckpt"):
+        raise DataError(
+            f"{file}: its base is {base}; export that (interventune export), and name the folder here"
+        )
+    return base
+
+
+def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str:
+    """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class. DataError,
+    which names `path`, for another architecture."""
+    for name, row in ARCHITECTURES.items():
+        if row.model_type == config.model_type:
+            return name
+    if class_name.endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    if config.is_encoder_decoder:
+        raise DataError(f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}")
+    raise DataError(f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}")

@@ -45,18 +45,18 @@ def _masked(values: Tensor, bits: Tensor) -> Tensor:
     return values.view(as_int).bitwise_and(bits.to(as_int)).view(values.dtype)
 
 
-class _Dropout(torch.autograd.Function):
+class _Masked(torch.autograd.Function):
+    """`_masked`, with the same mask for the gradient."""
+
     @staticmethod
-    def forward(ctx: Any, values: Tensor, p: float) -> Tensor:
-        bits = keep_bits(values.shape, p)
+    def forward(ctx: Any, values: Tensor, bits: Tensor) -> Tensor:
         ctx.save_for_backward(bits)
-        ctx.scale = 1 / keep_probability(p)
-        return _masked(values.contiguous(), bits).mul_(ctx.scale)
+        return _masked(values, bits)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (bits,) = ctx.saved_tensors
-        return _masked(gradient.contiguous(), bits).mul_(ctx.scale), None
+        return _masked(gradient.contiguous(), bits), None
 
 
 class Dropout(nn.Dropout):
@@ -67,42 +67,8 @@ class Dropout(nn.Dropout):
         """Zero elements at random during training, and scale up the others."""
         if not self.training or not 0 < self.p < 1 or not _has_kernel(input):
             return super().forward(input)
-        return _Dropout.apply(input, self.p)
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, scaling: float
-    ) -> Tensor:
-        B, H, T, D = query.shape
-        query, key, value = (x.contiguous().view(B * H, T, D) for x in (query * scaling, key, value))
-        score = torch.bmm(query, key.transpose(1, 2)).view(B, H, T, T)
-        if mask is not None:
-            score.add_(mask)
-        weight = torch.softmax(score, -1)
-        del score
-        bits = keep_bits(weight.shape, p) if p else None
-        kept = weight if bits is None else _masked(weight, bits)
-        ctx.scaling, ctx.keep = scaling, keep_probability(p)
-        ctx.save_for_backward(query, key, value, weight, kept, bits)
-        return torch.bmm(kept.view(B * H, T, T), value).view(B, H, T, D).mul_(1 / ctx.keep)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, weight, kept, bits = ctx.saved_tensors
-        B, H, T, _ = weight.shape
-        gradient = (gradient * (1 / ctx.keep)).contiguous().view(B * H, T, -1)
-        value_gradient = torch.bmm(kept.view(B * H, T, T).transpose(1, 2), gradient)
-        weight_gradient = torch.bmm(gradient, value.transpose(1, 2)).view(B, H, T, T)
-        if bits is not None:
-            weight_gradient = _masked(weight_gradient, bits)
-        score_gradient = torch._softmax_backward_data(weight_gradient, weight, -1, weight.dtype)
-        score_gradient = score_gradient.view(B * H, T, T)
-        query_gradient = torch.bmm(score_gradient, key).mul_(ctx.scaling)
-        key_gradient = torch.bmm(score_gradient.transpose(1, 2), query)
-        found = (x.view(B, H, T, -1) for x in (query_gradient, key_gradient, value_gradient))
-        return (*found, None, None, None)
+        dropped: Tensor = _Masked.apply(input.contiguous(), keep_bits(input.shape, self.p))
+        return dropped.mul_(1 / keep_probability(self.p))
 
 
 def cpu_attention(
@@ -123,7 +89,14 @@ def cpu_attention(
             lowest = torch.finfo(query.dtype).min
             mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, lowest)
         mask = mask.to(query.dtype)
-    return _Attention.apply(query, key, value, mask, p, scaling)
+    query, key, value = (x.contiguous() for x in (query * scaling, key, value))
+    score = query @ key.transpose(2, 3)
+    if mask is not None:
+        score = score.add_(mask)
+    weight = score.softmax(-1)
+    if p:
+        weight = _Masked.apply(weight, keep_bits(weight.shape, p))
+    return (weight @ value).mul_(1 / keep_probability(p))
 
 
 def attention_forward(

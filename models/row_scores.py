@@ -5,7 +5,8 @@ Shape letters: R all rows, B rows of a batch, V variants of a row (1), S subject
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,16 @@ CPU_TOKENS = 1024
 
 Batch = tuple[dict[str, Tensor], Tensor, Tensor]
 """Inputs (B, T), context (B, T) and candidates (B, 1, S, 2)."""
+
+
+def by_length(length_R: Any, tokens: int) -> Iterator[Any]:
+    """Yield the row indices of batches of rows with these lengths, longest rows first. A batch has at most
+    `tokens`, including padding; a longer row is a batch of its own."""
+    order_R = np.argsort(-np.asarray(length_R), kind="stable")
+    while len(order_R):
+        count = max(1, tokens // length_R[order_R[0]])
+        yield order_R[:count]
+        order_R = order_R[count:]
 
 
 @torch.inference_mode()
@@ -33,27 +44,25 @@ def score_rows(
 
     Args:
         rows: builds a batch from row indices and a number that its width must be a multiple of.
-        length_R: number of tokens of every row.
+        length_R, tokens: see `by_length`.
         score: the model, in evaluation mode and in its precision: a `Batch` to (B, 1, S, E).
-        tokens: limit on a batch, including padding; a longer row is a batch of its own.
         device: the model's; scores stay there until the last batch, so that it never waits.
         what: label of the progress bar.
     """
     multiple = 8
     if device.type == "cpu":
         tokens, multiple = min(tokens, CPU_TOKENS), 1
-    order_R, scored, at = np.argsort(-length_R, kind="stable"), [torch.empty(0, 2, 2, device=device)], 0
-    with tqdm(total=len(order_R), desc=what, unit="row", disable=None) as bar:
-        while at < len(order_R):
-            width = -(-int(length_R[order_R[at]]) // multiple) * multiple
-            index = order_R[at : at + max(1, tokens // width)]
+    scored, batches = [], list(by_length(-(-length_R // multiple) * multiple, tokens))
+    if not batches:
+        return torch.empty(0, 2, 2)
+    with tqdm(total=len(length_R), desc=what, unit="row", disable=None) as bar:
+        for index in batches:
             inputs, context_BT, candidate_BVSE = rows(index, multiple)
             inputs = {name: _moved(value, device) for name, value in inputs.items()}
             found_BVSE = score(inputs, _moved(context_BT, device), _moved(candidate_BVSE, device))
             scored.append(found_BVSE.squeeze(1).float())
-            at += len(index)
             bar.update(len(index))
-    return torch.cat(scored[at > 0 :]).cpu()[np.argsort(order_R)]
+    return torch.cat(scored).cpu()[np.argsort(np.concatenate(batches))]
 
 
 def _moved(value: Tensor, device: torch.device) -> Tensor:

@@ -26,7 +26,7 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from data_modules.batching.data_module import TextDataModule
 from models.backbones import Backbone
-from models.checkpoint import inspect
+from models.checkpoint import read_info
 from storage.command_line import HelpLayout
 from storage.json_files import load_json
 from training.callbacks.eval_sets import Watched
@@ -118,7 +118,7 @@ class InterventuneCLI(LightningCLI):
             raise ValueError(f"seed_everything: takes 0 to {2**32 - 1}")
 
     def _parse_ckpt_path(self) -> None:
-        """Nothing: our checkpoints hold no hyper-parameters, and `inspect` reads them with one line for a
+        """Nothing: our checkpoints hold no hyper-parameters, and `read_info` reads them with one line for a
         wrong file."""
 
     def before_instantiate_classes(self) -> None:
@@ -141,7 +141,7 @@ class InterventuneCLI(LightningCLI):
 
     def compare(self, path: str) -> None:
         """ValueError if this is not the run that wrote the checkpoint; tell what else has changed."""
-        info, folder = inspect(path), run_folder(path)
+        info, folder = read_info(path), run_folder(path)
         if not info.resumable:
             raise ValueError(f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it")
         self.save_config_kwargs["comments"] = comments = changes(self.config_dump, folder, info.step)
@@ -156,7 +156,7 @@ class InterventuneCLI(LightningCLI):
             config.ckpt_path, config.run.version = str(last), last.parent.parent.name
             # From here on no other process changes its last checkpoint.
             self.folder_lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
-            self.resumed_step = inspect(str(last)).step
+            self.resumed_step = read_info(str(last)).step
         elif wanted == "last" or self.command != "fit":
             where = run.home / (run.version or "*")
             raise ValueError(f"--ckpt_path {wanted}: no checkpoint under {where}; start without it")
@@ -197,7 +197,7 @@ class InterventuneCLI(LightningCLI):
         config = self.config[self.command]
         if path := config.ckpt_path:
             model: FineTuning = self.model
-            inspect(path).require(architecture=config.backbone.architecture, heads=model.model.heads)
+            read_info(path).require(architecture=config.backbone.architecture, heads=model.model.heads)
             if self.command == "fit":
                 refuse_other_data(self.datamodule.fingerprints(), run_folder(path))
 

@@ -24,10 +24,10 @@ from evaluation.answering.asking import Compute
 from evaluation.answering.interface import Answer, Answerer, local_path
 from evaluation.answering.sharing import shared
 from models.backbones import EncoderModel, pick_device
-from models.build import fingerprint
-from models.checkpoint import load
 from models.heads.span import QAModel
+from models.loading import load
 from models.row_scores import score_rows
+from models.weights import fingerprint
 
 if TYPE_CHECKING:
     from data_modules.schema.groups import Group

@@ -124,13 +124,12 @@ def kind_of(path: str) -> Kind:
     if path.endswith(".jsonl"):
         return "file"
     from models.backbones import ARCHITECTURES
-    from models.checkpoint import inspect, is_file
-    from models.pretrained import read_config
+    from models.checkpoint import is_file, read_config, read_info
 
     local = local_path(path)
     if not is_file(local) and read_config(local).is_encoder_decoder:
         return "seq2seq"
-    info = inspect(local)
+    info = read_info(local)
     if ARCHITECTURES[info.architecture].causal:
         return "causal"
     if path.startswith("hf:"):

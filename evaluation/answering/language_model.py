@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
+from transformers import AutoModelForSeq2SeqLM
 
 from data_modules.encoding.prompts import PromptTokens, group_prompts, question_prompts
 from data_modules.encoding.replies import answer_in
@@ -40,7 +41,7 @@ from models.cpu_kernels import use_linear_kernels
 from models.heads.causal import CausalModel
 from models.language.local_model import LocalTextModel
 from models.language.text_models import PairError, Prompt, TextFailure, TextModel
-from models.pretrained import load_seq2seq
+from models.loading import read_folder
 from storage.errors import DataError
 
 UNREPORTED = -100.0
@@ -72,8 +73,8 @@ def open_text_model(
         )
     kind, local = kind_of(path), local_path(path)
     if kind == "seq2seq":
-        model: Any = load_seq2seq(local, weights_type(compute)).to(pick_device(compute.device))
-        held = model, load_tokenizer(local), dict[str, Any]()
+        model, _ = read_folder(AutoModelForSeq2SeqLM, local, dtype=weights_type(compute))
+        held = model.to(pick_device(compute.device)), load_tokenizer(local), dict[str, Any]()
     elif kind == "causal":
         decoder, *rest = from_files(path, CausalModel, compute)
         held = decoder.encoder, *rest

@@ -99,7 +99,7 @@ def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpo
     from data_modules.encoding.tokenizers import usable
     from evaluation.answering.checkpoint import QuestionCheckpoint
     from evaluation.answering.language_model import Decoder
-    from models.checkpoint import from_pretrained
+    from models.loading import from_pretrained
 
     name, head = model.name_or_path or type(model).__name__, model.get_output_embeddings()
     layer, devices = type(head), [model.device] if model.device.type == "cuda" else []

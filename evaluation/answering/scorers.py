@@ -55,21 +55,20 @@ class Scorer:
 
         from data_modules.encoding.tokenizers import tokenizer_id
         from models.backbones import pick_device
-        from models.build import fingerprint, refuse_nonfinite
-        from models.pretrained import whole
+        from models.loading import read_folder
+        from models.weights import fingerprint
 
         path, _, revision = name.removeprefix("hf:").partition("@")
         version: dict[str, Any] = {"revision": revision or None}
         options = {"dtype": "float64", "use_safetensors": True, **version}
         with as_data_error(f"--scorer {name}"):
             try:
-                model, _ = whole(AutoModelForSequenceClassification, path, **options)
+                model, _ = read_folder(AutoModelForSequenceClassification, path, **options)
             except DataError as error:
                 raise RuntimeError(str(error)) from error
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **version)
             how: dict[str, Any] = {"tokenizer": tokenizer, "device": pick_device(device)}
             self.pipeline = pipeline("text-classification", model, **how)
-        refuse_nonfinite(self.pipeline.model.state_dict(), f"--scorer {name}")
         config = self.pipeline.model.config
         kinds = " ".join(config.architectures or ())
         if "SequenceClassification" not in kinds or config.problem_type == "regression":

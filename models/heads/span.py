@@ -143,17 +143,5 @@ class SpanModel(QAModel):
         """
         start_BT, end_BT, _ = self(inputs)
         start_B, end_B, score_B = best_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)
-        cls_B1 = cls_B.unsqueeze(-1)
-        null_B = (start_BT.gather(1, cls_B1) + end_BT.gather(1, cls_B1)).squeeze(-1)
+        null_B = (start_BT + end_BT).gather(1, cls_B.unsqueeze(-1)).squeeze(-1)
         return SpanPrediction(start_B, end_B, score_B, null_B)
-
-    def to_pretrained(self) -> PreTrainedModel:
-        """transformers' own question-answering class with the same modules, ready for `save_pretrained`."""
-        from transformers import AutoModelForQuestionAnswering
-
-        pretrained = AutoModelForQuestionAnswering.from_config(self.config)
-        setattr(pretrained, pretrained.base_model_prefix, self.encoder)
-        names = ARCHITECTURES[self.architecture].span_head
-        for name, layer in zip(names, self.span_head.layers, strict=True):
-            setattr(pretrained, name, layer)
-        return pretrained

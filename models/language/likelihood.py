@@ -71,7 +71,7 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
         inputs: `input_ids` and `attention_mask`, (B, T) each, padded on either side. The prompt ends where
             the first continuation begins.
         continuation_BCE: columns of the first and the last token of each continuation. Continuations follow
-            each other without a gap; they and prompts have at least one token. (T, T - 1): absent.
+            each other without a gap; they and prompts have at least one token. First T: absent.
     """
     ids_BT, mask_BT = inputs["input_ids"], inputs["attention_mask"]
     start_BC, end_BC = continuation_BCE.unbind(-1)

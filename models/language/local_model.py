@@ -12,13 +12,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
-from models.build import fingerprint
 from models.language.likelihood import float32_logits, log_likelihoods, padded, reads_side_by_side
 from models.language.next_token import first_tokens, log_probabilities
 from models.language.self_debiasing import DECAY, continued
 from models.language.text_models import PairError, Prompt, TextFailure, TextModel
 from models.language.writing import context_limit, end_tokens, misfit, written
+from models.row_scores import by_length
+from models.weights import fingerprint
 
 TOKENS_AT_ONCE = {"cpu": 256, "cuda": 32_768}
 """Tokens per batch for likelihoods: on a CPU, more would overflow the caches and need more padding."""
@@ -75,9 +78,8 @@ class LocalTextModel(TextModel):
     def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
         """Yield only the new text, without special tokens. Prompts that leave no room in the model's context
         fail."""
-        rows = self._prompt_ids(prompts)
-        size = self.batch_size
-        yield from written(self.model, self.tokens, rows, most=self.max_new_tokens, batch_size=size)
+        how = {"most": self.max_new_tokens, "batch_size": self.batch_size}
+        return written(self.model, self.tokens, self._prompt_ids(prompts), **how)
 
     def _prompt_ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         rows: list[list[int]] = self.tokens.prompts([self.tokens.text(prompt) for prompt in prompts])
@@ -156,23 +158,14 @@ class LocalTextModel(TextModel):
         if not (self.is_seq2seq or self.tokens.chat):
             # White space at the end of the prompt moves to the continuation.
             texts = [(text.rstrip(), text[len(text.rstrip()) :] + more) for text, more in texts]
-        different = list(dict.fromkeys(text for text, _ in texts))
-        first_of = dict(zip(different, self.tokens.prompts(different), strict=True))
-        seconds = self.tokens.after(*zip(*texts, strict=True)) if texts else []
-        return [((*first_of[text],), (*ids,)) for (text, _), ids in zip(texts, seconds, strict=True)]
+        before, after = [text for text, _ in texts], [more for _, more in texts]
+        firsts, seconds = self.tokens.prompts(before), self.tokens.after(before, after)
+        return [(tuple(first), tuple(second)) for first, second in zip(firsts, seconds, strict=True)]
 
     def padded(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Pad rows of token ids to the model's inputs: input_ids and attention_mask, (B, T) each."""
         ids_BT, mask_BT = padded(ids, self.tokens.pad, self.device, left=False)
         return {"input_ids": ids_BT, "attention_mask": mask_BT}
-
-    def batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield batches of row indices, longest rows first; `tokens_at_once` limits padded batches."""
-        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-        while order:
-            count = max(1, self.tokens_at_once // max(1, lengths[order[0]]))
-            yield order[:count]
-            order = order[count:]
 
     def _score_causal(self, pairs: list[Pair]) -> Iterator[tuple[Pair, float]]:
         """log P of the second part of different pairs, in any order."""
@@ -185,16 +178,17 @@ class LocalTextModel(TextModel):
             # A sliding window would cut them; few models cannot read them this way.
             together = self._side_by_side and (not window or len(prompt) + max(map(len, parts)) <= window)
             rows += [(prompt, parts)] if together else [(prompt, [part]) for part in parts]
-        for batch in self.batches([len(prompt) + sum(map(len, parts)) for prompt, parts in rows]):
+        lengths = [len(prompt) + sum(map(len, parts)) for prompt, parts in rows]
+        for batch in by_length(lengths, self.tokens_at_once):
             some = [rows[r] for r in batch]
             inputs = self.padded([[*prompt, *chain.from_iterable(parts)] for prompt, parts in some])
-            width, most = inputs["input_ids"].shape[1], max(len(parts) for _, parts in some)
             spans = []
             for prompt, parts in some:
-                ends = list(accumulate(map(len, parts), initial=len(prompt)))
-                spans.append([(a, b - 1) for a, b in pairwise(ends)])
-                spans[-1] += [(width, width - 1)] * (most - len(parts))
-            total_BC = log_likelihoods(self.model, inputs, torch.tensor(spans, device=self.device)).total_BC
+                ends = accumulate(map(len, parts), initial=len(prompt))
+                spans.append(torch.tensor([(start, end - 1) for start, end in pairwise(ends)]))
+            absent = inputs["input_ids"].shape[1]
+            span_BCE = pad_sequence(spans, True, absent).to(self.device)
+            total_BC = log_likelihoods(self.model, inputs, span_BCE).total_BC
             for (prompt, parts), total_C in zip(some, total_BC.double().tolist(), strict=True):
                 yield from (((prompt, part), value) for part, value in zip(parts, total_C, strict=False))
 
@@ -204,12 +198,12 @@ class LocalTextModel(TextModel):
 
     def _score_seq2seq(self, pairs: list[Pair]) -> Iterator[tuple[Pair, float]]:
         """The same of an encoder and a decoder."""
-        for batch in self.batches([len(first) + len(second) for first, second in pairs]):
+        for batch in by_length([len(first) + len(second) for first, second in pairs], self.tokens_at_once):
             some = [pairs[i] for i in batch]
             labels_BT = self.padded([[*self.forced, *second] for _, second in some])["input_ids"]
             inputs = {**self.padded([first for first, _ in some]), "labels": labels_BT}
             logits_BTV = self.model(**inputs, use_cache=False).logits
             for pair, logits_TV in zip(some, logits_BTV, strict=True):
-                log_TV = logits_TV[len(self.forced) :][: len(pair[1])].float().log_softmax(-1)
-                chosen = torch.tensor(pair[1], device=log_TV.device)[:, None]
-                yield pair, float(log_TV.gather(1, chosen).sum())
+                chosen_T = torch.tensor(pair[1], device=logits_TV.device)
+                logits_TV = logits_TV[len(self.forced) :][: len(chosen_T)].float()
+                yield pair, -float(cross_entropy(logits_TV, chosen_T, reduction="sum"))

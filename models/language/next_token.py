@@ -18,6 +18,7 @@ from transformers import DynamicCache
 
 from models.language.likelihood import logits_at
 from models.language.writing import require_finite
+from models.row_scores import by_length
 
 _WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -50,7 +51,7 @@ def log_probabilities(
     log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
     with torch.inference_mode():
         length, cache = shared_start(local, rows)
-        for batch in local.batches([len(row) - length for row in rows]):
+        for batch in by_length([len(row) - length for row in rows], local.tokens_at_once):
             some = [rows[i] for i in batch]
             if local.is_seq2seq:  # the first token of the answer
                 labels_BT = torch.tensor([[*local.forced, local.tokens.pad]] * len(some), device=local.device)
@@ -71,17 +72,17 @@ def shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
     """Return how many tokens all rows share at the start (at most all but a row's last), with their keys and
     values, read once and kept for the next call: most of a prompt is demonstrations. 0 if too short to pay
     off, or if the model has another kind of cache."""
-    same = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False)))
-    length = min([same, *(len(row) - 1 for row in rows)])
-    if local.is_seq2seq or len(rows) < 2 or length < _WORTH_SHARING:
+    same = takewhile(lambda ids: len({*ids}) == 1, zip(*(row[:-1] for row in rows), strict=False))
+    begin = [ids[0] for ids in same]
+    if local.is_seq2seq or len(rows) < 2 or len(begin) < _WORTH_SHARING:
         return 0, None
-    begin = rows[0][:length]
     if local.head[0] != begin:
         ids_1T = torch.tensor([begin], device=local.device)
         with logits_at(local.model, ids_1T.new_zeros(1)):
             read = local.model(input_ids=ids_1T, use_cache=True)
         local.head = begin, getattr(read, "past_key_values", None)  # None for a state-space model
-    return (length, local.head[1]) if type(local.head[1]) is DynamicCache else (0, None)
+    _, cache = local.head
+    return (len(begin), cache) if type(cache) is DynamicCache else (0, None)
 
 
 def _next_logits(local: Any, rows: list[list[int]], length: int, cache: Any) -> Tensor:

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from models.language.likelihood import padded
-from models.language.self_debiasing import DECAY, Ids, debiased, read_on
+from models.language.likelihood import padded, takes
+from models.language.self_debiasing import DECAY, Ids, debiased
 
 RESERVED = 32
 """Positions in a chunk reserved for the longest prefix."""
@@ -30,7 +30,7 @@ def chunk_loss(
     model: Any, ids: Ids, prefixes: Sequence[Ids], *, pad: int, lead: Ids = (), decay: float = DECAY
 ) -> tuple[float, float]:
     """Mean negative log-likelihood (nats) of a chunk's tokens times their number, without and with
-    debiasing; 0 if there is no token to predict.
+    debiasing; 0 if there is no token to predict. ValueError: the model does not cache keys and values.
 
     Args:
         model: a causal model, in evaluation mode.
@@ -43,14 +43,24 @@ def chunk_loss(
     rows = [[*lead, *prefix, *ids] for prefix in ([], *prefixes)]
     padded_KT, mask_KT = padded(rows, pad, model.device, left=True)
     width, targets = padded_KT.shape[1], len(ids) - (not lead)
+    position_KT = (mask_KT.cumsum(-1) - 1).clamp(min=0)  # padding does not count
     cache: Any = None
     sums = [0.0, 0.0]
     part = max(1, LOGITS // (len(rows) * model.config.get_text_config().vocab_size))
     for start in range(0, width, part):
-        end = min(start + part, width)
-        logits_KPV, cache = read_on(model, padded_KT[:, start:end], mask_KT[:, :end], cache)
+        end = start + part
+        options: dict[str, Any] = {"attention_mask": mask_KT[:, :end], "use_cache": True}
+        if takes(model, "position_ids"):
+            options["position_ids"] = position_KT[:, start:end]
+        output = model(padded_KT[:, start:end], past_key_values=cache, **options)
+        cache = getattr(output, "past_key_values", None)
+        if cache is None:
+            raise ValueError(
+                f"a {type(model).__name__} does not cache keys and values, which perplexity needs; take a "
+                "transformer"
+            )
         # Every column predicts the token of the next; the last one predicts none.
-        logits_KPV, target_P = logits_KPV[:, : width - 1 - start], padded_KT[0, start + 1 : end + 1]
+        logits_KPV, target_P = output.logits[:, : width - 1 - start], padded_KT[0, start + 1 : end + 1]
         new = slice(max(0, width - targets - 1 - start), None)
         log_q_PV = debiased(logits_KPV[0], logits_KPV[1:], decay=decay)
         for side, score_PV in enumerate((logits_KPV[0], log_q_PV)):

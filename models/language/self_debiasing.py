@@ -1,26 +1,21 @@
-"""Self-debiasing: make tokens less likely that a prefix asking for bias makes more likely.
+"""Self-debiasing: make tokens less likely that a prefix asking for bias makes more likely (spec A1, A2).
 
-    debiasing = SelfDebiasing(model, prefixed, pad=pad)          # prefixed: K prefixes before each of B texts
-    model.generate(input_ids=..., attention_mask=..., logits_processor=[debiasing], ...)
+As in the authors' code, the texts and their prefixed copies are rows of one call of `generate`. All copies of
+a text get the same scores, so that they choose the same tokens, greedily and with beams. For perplexity (A8)
+see models/language/perplexity.py.
 
-`generate` sees only the B texts; the processor also reads the K prefixed copies of each, with its own cache,
-so that greedy decoding, beams and sampling need no other change. Probes spec A1, A2; perplexity (A8):
-models/language/perplexity.py.
-
-Shape letters: K prefixes, B texts, N beams of a text, R rows of a step (text-major: B * N), T tokens,
-V vocabulary.
+Shape letters: K prefixes, B texts, R rows of the texts in a step (B, times the beams), V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor
 
-from models.language.likelihood import logits_at, padded, takes
 from models.language.writing import end_tokens, generate
 
 DECAY = 50.0
@@ -54,67 +49,6 @@ def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY) ->
     return (plain_BV + alpha_BV.log()).log_softmax(-1)
 
 
-class SelfDebiasing(LogitsProcessor):
-    """Apply `debiased` at every step of one call of `generate`, which gets the plain texts.
-
-    Tokens that an earlier processor excludes (the end token, if the text is too short) are excluded after the
-    prefixes too. Beams are identified by their tokens: two beams of a text with the same tokens are the same.
-
-    Args:
-        model: the causal model that generates.
-        prefixed: K lists of the B texts' token ids after that prefix; prefix and text were joined before
-            tokenisation (spec A2). For K = 0, scores are unchanged.
-        pad: any token id; padding is on the left and masked.
-        decay: see `debiased`.
-    """
-
-    def __init__(
-        self, model: Any, prefixed: Sequence[Sequence[Ids]], *, pad: int, decay: float = DECAY
-    ) -> None:
-        self.model, self.prefixed, self.pad, self.decay = model, prefixed, pad, decay
-        self._cache: Any = None
-        self._mask_KRT: Any = None
-        self._seen_RT: Any = None
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Turn scores (R, V) of the next token into log q (R, V)."""
-        if not self.prefixed:
-            return scores
-        count, texts = len(self.prefixed), len(self.prefixed[0])
-        if self._seen_RT is None:  # the prefixed texts are read once for all beams of a text
-            beams = len(input_ids) // texts
-            ids = [row for column in self.prefixed for row in column]
-            padded_MT, mask_MT = padded(ids, self.pad, input_ids.device, left=True)
-            logits_MV = self._forward(padded_MT, mask_MT).repeat_interleave(beams, 0)
-            self._mask_KRT = mask_MT.repeat_interleave(beams, 0)
-            if beams > 1:
-                self._cache.batch_repeat_interleave(beams)
-        else:
-            logits_MV = self._next(input_ids)
-        logits_KRV = logits_MV.view(count, len(input_ids), -1).to(scores.device)
-        logits_KRV = logits_KRV.masked_fill(scores == float("-inf"), float("-inf"))
-        self._seen_RT = input_ids
-        return debiased(scores, logits_KRV, decay=self.decay)
-
-    def _next(self, input_ids_RT: Tensor) -> Tensor:
-        """Reads the newest token behind every prefix: logits ((K * R), V)."""
-        count = len(self.prefixed)
-        parent_R = parents(self._seen_RT, input_ids_RT[:, :-1], texts=len(self.prefixed[0]))
-        if parent_R is not None:
-            offset_K = torch.arange(count, device=parent_R.device) * len(parent_R)
-            self._cache.reorder_cache((offset_K[:, None] + parent_R).flatten())
-        newest_KRT = input_ids_RT[:, -1:].repeat(count, 1)
-        self._mask_KRT = torch.cat([self._mask_KRT, torch.ones_like(newest_KRT)], 1)
-        return self._forward(newest_KRT, self._mask_KRT)
-
-    def _forward(self, ids_MT: Tensor, mask_MT: Tensor) -> Tensor:
-        """Logits of the last position; the cache grows."""
-        last_M = (torch.arange(len(ids_MT), device=ids_MT.device) + 1) * ids_MT.shape[1] - 1
-        with logits_at(self.model, last_M):
-            logits_MV, self._cache = read_on(self.model, ids_MT, mask_MT, self._cache)
-        return logits_MV
-
-
 def continued(
     model: Any,
     texts: Sequence[Ids],
@@ -131,52 +65,19 @@ def continued(
     Args:
         model: a causal model, in evaluation mode.
         texts: token ids of the B texts.
-        prefixed: see `SelfDebiasing`; without any, the model is unchanged.
+        prefixed: K lists of the B texts' token ids after that prefix; prefix and text were joined before
+            tokenisation (spec A2). Without any, the model is unchanged.
         new_tokens: at least 1.
-        pad: see `SelfDebiasing`.
+        pad: any token id; it is masked.
         beams: 1 is greedy.
         decay: see `debiased`.
     """
-    ends = end_tokens(model)
-    processors = [SelfDebiasing(model, prefixed, pad=pad, decay=decay)]
+
+    def debias(_: Tensor, scores: Tensor) -> Tensor:
+        score_KRV = scores.unflatten(0, (1 + len(prefixed), -1))
+        return debiased(score_KRV[0], score_KRV[1:], decay=decay).repeat(len(score_KRV), 1)
+
+    rows = [*texts, *chain.from_iterable(prefixed)]
     limits = {"least": new_tokens, "most": new_tokens}
-    return generate(model, texts, ends=ends, pad=pad, beams=beams, processors=processors, **limits)
-
-
-def parents(old_RT: Tensor, new_RT: Tensor, *, texts: int) -> Tensor | None:
-    """Return for each row the row of the same text that had the same tokens one step earlier, (R,); None if
-    no row moved."""
-    if torch.equal(old_RT, new_RT):
-        return None
-    old_BNT, new_BNT = (rows.view(texts, -1, rows.shape[1]) for rows in (old_RT, new_RT))
-    same_BNN = (new_BNT[:, :, None] == old_BNT[:, None]).all(-1)
-    beams = old_BNT.shape[1]
-    first_B1 = torch.arange(texts, device=old_RT.device)[:, None] * beams
-    return (first_B1 + same_BNN.int().argmax(-1)).flatten()
-
-
-@torch.no_grad()
-def read_on(model: Any, ids_MT: Tensor, mask_MT: Tensor, cache: Any) -> tuple[Tensor, Any]:
-    """Read tokens after those in `cache`; return their logits (M, T, V) and the extended cache.
-
-    Args:
-        model: a causal model.
-        ids_MT: the new tokens, all rows ending in the same column.
-        mask_MT: mask of the earlier and the new tokens, so it is wider than `ids_MT`.
-        cache: as this function returned it; None for the first tokens.
-
-    Raises:
-        ValueError: the model does not return keys and values.
-    """
-    more: dict[str, Any] = {}
-    if takes(model, "position_ids"):
-        position_MT = (mask_MT.cumsum(-1) - 1).clamp(min=0)  # padding does not count
-        more["position_ids"] = position_MT[:, -ids_MT.shape[1] :]
-    output = model(input_ids=ids_MT, attention_mask=mask_MT, past_key_values=cache, use_cache=True, **more)
-    cache = getattr(output, "past_key_values", None)
-    if cache is None:
-        raise ValueError(
-            "self-debiasing needs a model that caches keys and values, which "
-            f"{type(model).__name__} does not; take a transformer"
-        )
-    return output.logits, cache
+    new = generate(model, rows, ends=end_tokens(model), pad=pad, beams=beams, processors=[debias], **limits)
+    return new[: len(texts)]

@@ -26,10 +26,11 @@ from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main
 from models.backbones import Backbone, EncoderModel
-from models.checkpoint import KEY
+from models.checkpoint import KEY, describe
 from models.heads.span import SpanModel
-from models.start import describe, start
+from models.loading import start
 from tests.evaluation.cells import Cells
+from tests.models.tiny import to_pretrained
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
 QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
@@ -55,7 +56,7 @@ def tiny_model(architecture: str, seed: int = 0) -> SpanModel:
 
 def save_folder(folder: Path, architecture: str = "bert", seed: int = 0) -> Path:
     """A Hugging Face folder: weights, configuration, tokenizer."""
-    tiny_model(architecture, seed).to_pretrained().save_pretrained(folder)
+    to_pretrained(tiny_model(architecture, seed)).save_pretrained(folder)
     build_tokenizer(architecture, vocabulary()).save_pretrained(folder)  # type: ignore[arg-type]
     return folder
 

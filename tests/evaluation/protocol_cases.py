@@ -22,7 +22,7 @@ from metrics.consistency import DOMAINS, VARIANTS
 from models.backbones import Backbone
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
-from models.start import start
+from models.loading import start
 from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
 

@@ -15,9 +15,9 @@ from evaluation.__main__ import main
 from models.__main__ import main as models_main
 from models.adapters import own_weights
 from models.backbones import Backbone
-from models.checkpoint import KEY
+from models.checkpoint import KEY, describe
 from models.heads.causal import CausalModel
-from models.start import describe, start
+from models.loading import start
 from tests.evaluation.cells import Cells
 from tests.evaluation.protocol_cases import CASES, Case, make_room
 

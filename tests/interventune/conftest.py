@@ -9,7 +9,7 @@ import torch
 
 from data_modules.encoding.tokenizers import load_tokenizer
 from models.backbones import Backbone
-from models.pretrained import load_pretrained
+from models.loading import load_pretrained
 from tests.evaluation.checkpoints import save_folder
 
 

@@ -12,12 +12,12 @@ from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
 
 from models.__main__ import export
 from models.adapters import own_weights
-from models.backbones import ARCHITECTURES
-from models.checkpoint import heads_class, inspect, load
+from models.backbones import ARCHITECTURES, EncoderModel
+from models.checkpoint import heads_class, read_info
 from models.heads.span import QAModel
-from models.start import start
+from models.loading import load, load_pretrained, start
 from storage.errors import DataError
-from tests.models.tiny import VOCABULARY, at, backbone, content, rows
+from tests.models.tiny import VOCABULARY, at, backbone, content, rows, to_pretrained
 
 peft = pytest.importorskip("peft")
 INPUTS = rows([9, 12])
@@ -32,7 +32,7 @@ def base(folder: Path, name: str) -> Path:
     torch.manual_seed(1)
     decoder = at("random", name, config={"vocab_size": VOCABULARY})
     wanted = decoder if decoder.causal else backbone(name)
-    start(wanted, heads_class(heads_of(name))).to_pretrained().save_pretrained(folder)
+    load_pretrained(wanted).save_pretrained(folder)
     return folder
 
 
@@ -62,7 +62,7 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     kind = AutoModelForCausalLM if ARCHITECTURES[name].causal else AutoModelForQuestionAnswering
     below = kind.from_pretrained(tmp_path / "base")
     theirs = peft.PeftModel.from_pretrained(below, tmp_path / "peft").eval()
-    ours = start(at(checkpoint, name, lora_rank=2), heads_class(heads_of(name))).eval().to_pretrained()
+    ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), heads_class(heads_of(name))).eval())
     inputs = {key: value for key, value in INPUTS.items() if key != "token_type_ids"}
     found, wanted = (model(**inputs) for model in (theirs, ours))
     for output, other in zip(found[:2], wanted[:2], strict=True):
@@ -71,7 +71,7 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     # As a starting point, and to be asked: merged.
     torch.testing.assert_close(states(tmp_path / "peft"), states(checkpoint), rtol=0, atol=1e-6)
     again = trained(tmp_path / "again.ckpt", tmp_path / "peft", name, lora_rank=3)
-    assert inspect(str(again)).adapter["base"] == str(tmp_path / "peft")
+    assert read_info(str(again)).adapter["base"] == str(tmp_path / "peft")
     assert not torch.equal(states(again), states(checkpoint))
 
 
@@ -83,14 +83,36 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
     second = trained(tmp_path / "second.ckpt", first, "bert", lora_rank=3)
     export(str(second), tmp_path / "merged")
     torch.testing.assert_close(states(second), states(tmp_path / "merged"), rtol=0, atol=1e-6)
-    assert inspect(str(second)).adapter["base"] == str(first)
+    assert read_info(str(second)).adapter["base"] == str(first)
     export(str(first), tmp_path / "peft", adapter=True)
     with pytest.raises(DataError, match=r"its base is .*planted\.ckpt; export that"):
         states(tmp_path / "peft")
     with pytest.raises(DataError, match=r"export the whole model, without --adapter"):
         export(str(planted), tmp_path / "none", adapter=True)
     same = trained(tmp_path / "same.ckpt", first, "bert")  # goes on with the first
-    assert inspect(str(same)).adapter["base"] == str(planted)
+    assert read_info(str(same)).adapter["base"] == str(planted)
+
+
+@pytest.mark.parametrize("heads", ["rationale", "xlnet", "choice"])
+def test_other_heads_start_from_a_merged_adapter_and_keep_their_own(heads: str, tmp_path: Path) -> None:
+    """On a checkpoint with an adapter, whatever rank is asked for; and once more on top of it."""
+    span = trained(tmp_path / "span.ckpt", base(tmp_path / "base", "bert"), "bert")
+    merged = load(str(span), QAModel)[0].encoder.state_dict()
+    for rank in (0, 2):
+        model = start(at(span, lora_rank=rank), heads_class(heads))
+        below = {
+            name.replace(".base_layer", ""): weight for name, weight in model.encoder.state_dict().items()
+        }
+        assert all(torch.equal(below[name], weight) for name, weight in merged.items())
+        assert all(weight.requires_grad == (not rank) for weight in model.encoder.embeddings.parameters())
+    saved = content(model)
+    saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
+    torch.save(saved, tmp_path / "other.ckpt")
+    again, info = load(str(tmp_path / "other.ckpt"), EncoderModel)
+    assert (info.adapter["base"], again.heads) == (str(span), heads)
+    own = {name: weight for name, weight in model.state_dict().items() if not name.startswith("encoder.")}
+    assert own
+    assert all(torch.equal(again.state_dict()[name], weight) for name, weight in own.items())
 
 
 def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:

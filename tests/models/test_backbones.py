@@ -17,8 +17,7 @@ from transformers import (
 
 from models.backbones import ARCHITECTURES
 from models.heads.span import SpanModel
-from models.pretrained import load_pretrained
-from models.start import start
+from models.loading import load_pretrained, start
 from storage.errors import DataError
 from tests.models.tiny import NAMES, WITH_SEGMENTS, at, backbone, rows
 

@@ -12,15 +12,27 @@ from transformers import AutoModelForQuestionAnswering
 
 from models.__main__ import export
 from models.backbones import EncoderModel
-from models.build import fingerprint
-from models.checkpoint import HEADS, heads_class, inspect, load
+from models.checkpoint import HEADS, heads_class, read_info
 from models.heads.answers import RationaleModel
 from models.heads.choice import ChoiceModel
 from models.heads.span import QAModel, SpanModel
 from models.heads.xlnet import XLNetModel
-from models.start import START_FROM, start
+from models.loading import START_FROM, load, start
+from models.weights import fingerprint
 from storage.errors import DataError
-from tests.models.tiny import ENCODING, MODELS, NAMES, TOKENIZER, at, call, model, rows, save, tensors
+from tests.models.tiny import (
+    ENCODING,
+    MODELS,
+    NAMES,
+    TOKENIZER,
+    at,
+    call,
+    model,
+    rows,
+    save,
+    tensors,
+    to_pretrained,
+)
 
 
 def refused(path: Path | str, action: Callable[..., object], *arguments: Any, **options: Any) -> str:
@@ -39,7 +51,7 @@ def test_a_checkpoint_stands_alone(name: str, heads: str, tmp_path: Path) -> Non
     built = model(name, heads)
     path = save(tmp_path, built)
     loaded, info = load(str(path), ChoiceModel if heads == "choice" else QAModel)
-    assert info == inspect(str(path))
+    assert info == read_info(str(path))
     assert (info.architecture, info.heads, info.step) == (name, heads, 12)
     assert (info.tokenizer, info.encoding) == (TOKENIZER, ENCODING)
     assert (type(loaded), loaded.training) == (type(built), False)
@@ -117,7 +129,7 @@ def test_a_folder_gives_encoder_and_span_head(tmp_path: Path, caplog: pytest.Log
     """And to a model of multiple choice a random head, always the same: a baseline that knows nothing. One
     without a span head is evaluated with a warning."""
     span, inputs, folder = model("bert"), rows([9]), tmp_path / "qa"
-    span.to_pretrained().save_pretrained(folder)
+    to_pretrained(span).save_pretrained(folder)
     for kind in (RationaleModel, XLNetModel):
         qa: Any = start(at(folder), kind).eval()
         call = (inputs, torch.tensor([0]), inputs["attention_mask"] != 0)
@@ -156,5 +168,5 @@ def test_another_kind_or_architecture_is_named(tmp_path: Path) -> None:
     path = save(tmp_path, model("electra"))
     refused(path, load, str(path), ChoiceModel)
     assert "'electra'" in refused(path, start, at(path, "bert"), SpanModel)
-    assert "'xlnet'" in refused(path, inspect(str(path)).require, heads="xlnet")
+    assert "'xlnet'" in refused(path, read_info(str(path)).require, heads="xlnet")
     refused(save(tmp_path, model("bert", "choice")), load, str(path), QAModel)

@@ -21,7 +21,7 @@ from models.cpu_kernels import (
     use_linear_kernels,
 )
 from models.heads.span import SpanModel
-from models.start import start
+from models.loading import start
 from tests.models.tiny import NAMES, at, rows
 
 

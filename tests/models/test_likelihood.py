@@ -13,8 +13,7 @@ from data_modules.encoding.windows import DECODERS
 from models.backbones import ARCHITECTURES, Backbone
 from models.heads.causal import CausalModel
 from models.language.likelihood import log_likelihoods
-from models.pretrained import load_pretrained
-from models.start import start
+from models.loading import load_pretrained, start
 from storage.errors import DataError
 
 NAMES = ("llama", "qwen2", "qwen3", "gpt2")

@@ -17,11 +17,9 @@ from evaluation.answering.scorers import Scorer
 from evaluation.reproduce.tiny_classifier import save_classifier
 from models.__main__ import export
 from models.backbones import Backbone
-from models.checkpoint import load
 from models.heads.causal import CausalModel
 from models.heads.span import QAModel, SpanModel
-from models.pretrained import load_pretrained
-from models.start import start
+from models.loading import load, load_pretrained, start
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_folder
 from tests.models.tiny import at, backbone, content

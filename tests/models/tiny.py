@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AutoModelForQuestionAnswering
 
 from models.backbones import ARCHITECTURES, Backbone, EncoderModel
-from models.checkpoint import KEY, heads_class
-from models.start import describe, start
+from models.checkpoint import KEY, describe, heads_class
+from models.loading import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/test_likelihood.py."""
@@ -62,6 +63,18 @@ def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
         for parameter in built.parameters():
             parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))
     return built
+
+
+def to_pretrained(built: Any) -> Any:
+    """transformers' own model with the modules of a span model or a decoder."""
+    if built.heads == "causal":
+        return built.encoder
+    pretrained = AutoModelForQuestionAnswering.from_config(built.config)
+    setattr(pretrained, pretrained.base_model_prefix, built.encoder)
+    names = ARCHITECTURES[built.architecture].span_head
+    for name, layer in zip(names, built.span_head.layers, strict=True):
+        setattr(pretrained, name, layer)
+    return pretrained
 
 
 def call(built: EncoderModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:

@@ -11,10 +11,10 @@ import torch
 from models.__main__ import export
 from models.adapters import adapted_layers
 from models.backbones import Backbone
-from models.checkpoint import inspect, load
+from models.checkpoint import read_info
 from models.heads.causal import CausalModel
 from models.heads.span import QAModel, SpanModel
-from models.start import start
+from models.loading import load, start
 from tests.support.finished_runs import same
 from tests.training.conftest import Commands, failing, lei
 
@@ -47,7 +47,7 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     assert all("lora_" in name or "span_head" in name for name in kept)
     moments = [state["exp_avg"] for state in saved[0]["optimizer_states"][0]["state"].values()]
     assert {weight.dtype for weight in (*kept.values(), *moments)} == {torch.float32}
-    assert inspect(str(whole)).adapter["base"] == str(folder)
+    assert read_info(str(whole)).adapter["base"] == str(folder)
 
     merged, _ = load(str(whole), QAModel)
     export(str(whole), tmp_path / "merged")

@@ -17,9 +17,8 @@ from data_modules.stories.word_tokenizer import build_tokenizer
 from evaluation.__main__ import main as evaluate
 from models.__main__ import main as models
 from models.backbones import Backbone
-from models.checkpoint import inspect
-from models.heads.causal import CausalModel
-from models.start import start
+from models.checkpoint import read_info
+from models.loading import load_pretrained
 from tests.evaluation.conftest import undrawn
 from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
 from training.cli import main as train
@@ -134,7 +133,7 @@ def test_every_experiment_resumes_evaluates_and_exports(
     if lora:
         config = yaml.safe_load(SMALL[architecture])
         below = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
-        start(below, CausalModel).to_pretrained().save_pretrained(tmp_path / "base")
+        load_pretrained(below).save_pretrained(tmp_path / "base")
         flags += [f"--backbone.checkpoint={tmp_path / 'base'}", f"--backbone.lora_rank={lora}"]
     for steps in (1, 2):
         again = ("--ckpt_path=auto", f"--trainer.max_steps={steps}", "--trainer.max_epochs=-1")
@@ -142,7 +141,7 @@ def test_every_experiment_resumes_evaluates_and_exports(
     run = commands.root / experiment / "a"
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["step"] == 2
-    assert bool(inspect(str(checkpoint)).adapter) == bool(lora)
+    assert bool(read_info(str(checkpoint)).adapter) == bool(lora)
     protocol, column, cells, measures = CELLS[experiment]
     asked = ["--checkpoint", f"ours={checkpoint}"]
     if experiment != "stories_ibt":  # whose heads transformers has not

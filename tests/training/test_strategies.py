@@ -17,7 +17,8 @@ import yaml
 from models.backbones import Backbone
 from models.heads.causal import CausalModel
 from models.heads.span import SpanModel
-from models.start import start
+from models.loading import start
+from tests.models.tiny import to_pretrained
 from tests.training.conftest import SMALL, Commands, SmallData, failing, launch, metrics_of
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 from training.cli import main as train
@@ -108,7 +109,7 @@ def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_pa
     pytest.importorskip("peft")
     config = yaml.safe_load(SMALL["llama"])
     whole = start(Backbone(architecture="llama", checkpoint="random", config=config), CausalModel)
-    whole.to_pretrained().save_pretrained(tmp_path / "base")
+    to_pretrained(whole).save_pretrained(tmp_path / "base")
     flags = [f"--backbone.checkpoint={tmp_path / 'base'}", "--backbone.lora_rank=4"]
     flags += ["--data.groups_per_class=2"]
     flags += [f"--model.reference_cache={tmp_path / 'reference'}", "--model.learning_rate=1e-3"]

@@ -33,10 +33,11 @@ from losses.group import ADVERSARIAL, TERMS, GroupLoss
 from metrics.bias import group_scores
 from metrics.bias.readings import dominant_subject, pushed_subject
 from models.backbones import RANDOM, Backbone
-from models.build import fingerprint
-from models.checkpoint import inspect, load
+from models.checkpoint import read_info
 from models.heads.span import QAModel
+from models.loading import load
 from models.row_scores import score_rows
+from models.weights import fingerprint
 from storage.files import read_archive
 from training.modules.qa import QAModule
 from training.stopping.last_checkpoint import AtomicCheckpointIO
@@ -98,7 +99,7 @@ class LEIModule(QAModule):
         self.dominance = dominance
         self.reference_path = "" if reference == "start" else reference
         path = self.reference_path or backbone.checkpoint
-        encoding = {} if path == RANDOM else inspect(path).encoding
+        encoding = {} if path == RANDOM else read_info(path).encoding
         self.reference_order = encoding.get("order", "auto")  # as in its training
         self.reference_cache = Path(reference_cache)
 

@@ -22,7 +22,7 @@ from models.checkpoint import heads_class
 from models.heads.answers import AnswerModel, RationaleModel, RationaleOutput, Tagged
 from models.heads.span import QAModel
 from models.heads.xlnet import XLNetOutput
-from models.start import start
+from models.loading import start
 from training.modules.qa import QAModule, questions_of
 
 log = logging.getLogger(__name__)

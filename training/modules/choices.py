@@ -16,7 +16,7 @@ from losses.choices import choice_cross_entropy, choice_loss
 from models.backbones import Backbone
 from models.heads.causal import CausalModel
 from models.heads.choice import ChoiceModel, Pooling
-from models.start import start
+from models.loading import start
 from training.modules.fine_tuning import FineTuning
 
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from data_modules.encoding.tokenizers import tokenizer_files
 from losses.answers import with_share
 from models.backbones import EncoderModel
-from models.checkpoint import KEY
-from models.start import describe
+from models.checkpoint import KEY, describe
 from storage.errors import DataError
 from training.callbacks.eval_sets import EvalSetMetrics
 from training.stopping.finite_loss import refuse_diverged

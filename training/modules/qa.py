@@ -20,7 +20,7 @@ from losses.answers import span_cross_entropy, written_answer_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class
 from models.heads.span import QAModel, QAOutput, SpanModel
-from models.start import start
+from models.loading import start
 from training.modules.fine_tuning import FineTuning
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor
 
-from models.build import nonfinite
+from models.weights import nonfinite
 
 
 class DivergedError(RuntimeError):

@@ -15,7 +15,7 @@ from evaluation.answering.interface import Ability, Choosing
 from evaluation.answering.kept import kept
 from evaluation.answering.open import open_answerer
 from models.backbones import Backbone
-from models.pretrained import load_pretrained
+from models.loading import load_pretrained
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import save_ckpt, save_folder

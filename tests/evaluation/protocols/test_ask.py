@@ -12,7 +12,7 @@ from evaluation.answering.asking import Asking
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from models.backbones import Backbone
 from models.checkpoint import heads_class
-from models.start import start
+from models.loading import start
 from tests.evaluation.checkpoints import (
     GROUPS,
     QUESTIONS,

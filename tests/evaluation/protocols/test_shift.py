@@ -25,7 +25,7 @@ from evaluation.protocols import shift as protocol
 from metrics.intervals import bootstrap
 from models.backbones import Backbone
 from models.checkpoint import heads_class
-from models.start import start
+from models.loading import start
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     Naive,

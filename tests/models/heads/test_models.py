@@ -13,8 +13,19 @@ from transformers import AutoModel
 
 from models.heads.choice import Pooling
 from models.heads.span import SpanModel
-from models.start import start
-from tests.models.tiny import MODELS, NAMES, backbone, call, cls_of, context_of, model, rows, tensors
+from models.loading import start
+from tests.models.tiny import (
+    MODELS,
+    NAMES,
+    backbone,
+    call,
+    cls_of,
+    context_of,
+    model,
+    rows,
+    tensors,
+    to_pretrained,
+)
 
 LOW = torch.finfo(torch.float32).min
 ANY_SIDE = ("roberta", "xlnet", "modernbert")
@@ -60,7 +71,7 @@ def test_a_span_model_is_transformers_own(name: str) -> None:
     expected, states = qa(inputs), qa.hidden_states(inputs)
     if not qa.segments:
         del inputs["token_type_ids"]
-    own = qa.to_pretrained()
+    own = to_pretrained(qa)
     assert {id(p) for p in own.parameters()} == {id(p) for p in qa.parameters()}
     output = own.eval()(**inputs, output_hidden_states=True)
     torch.testing.assert_close(list(states), list(output.hidden_states))

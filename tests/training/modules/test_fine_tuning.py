@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.backbones import Backbone
-from models.pretrained import load_pretrained
+from models.loading import load_pretrained
 from training.modules.fine_tuning import decay_groups
 
 

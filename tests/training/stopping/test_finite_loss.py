@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.build import nonfinite
+from models.weights import nonfinite
 from tests.training.conftest import Commands, launch, metrics_of
 from training.__main__ import main as command
 from training.cli import main as train

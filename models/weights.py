@@ -1,47 +1,16 @@
-"""transformers models with random weights, and checks of weights."""
+"""Checks and digests of weights."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import xxhash
 from torch import Tensor
 
-from models.backbones import ARCHITECTURES, Backbone
-from storage.errors import DataError, as_data_error
-
-if TYPE_CHECKING:  # transformers is imported where a model is built
-    from transformers import PreTrainedConfig, PreTrainedModel
-
-
-def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
-    """Return a transformers configuration of these values, overridden by the architecture's and the user's.
-    DataError for a key or value in `backbone.config` that the architecture does not accept."""
-    from transformers import AutoConfig
-
-    known = AutoConfig.for_model(values["model_type"])
-    for key in backbone.config:
-        if not hasattr(known, key):
-            raise DataError(f"backbone.config: {known.model_type!r} has no setting {key!r}")
-    settings = ARCHITECTURES[backbone.architecture].settings
-    with as_data_error("backbone.config"):
-        return AutoConfig.for_model(**{**values, **settings, **backbone.config})
-
-
-def build(config: PreTrainedConfig, backbone: Backbone) -> PreTrainedModel:
-    """Build a model with random weights; DataError if the configuration contradicts itself."""
-    with as_data_error("backbone"):
-        model: PreTrainedModel = model_class(backbone).from_config(config, dtype=torch.float32)
-    return model
-
-
-def model_class(backbone: Backbone) -> Any:
-    from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
-
-    return AutoModelForCausalLM if backbone.causal else AutoModelForQuestionAnswering
+from storage.errors import DataError
 
 
 def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
