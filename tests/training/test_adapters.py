@@ -17,6 +17,7 @@ from models.heads.span import QAModel, SpanModel
 from models.loading import load, start
 from tests.support.finished_runs import same
 from tests.training.conftest import Commands, failing, lei
+from training.cli import main as train
 
 pytest.importorskip("peft")
 LESS = ("--backbone.lora_rank=2",)
@@ -65,6 +66,15 @@ def test_an_adapter_alone_is_kept_resumed_and_merged(
     for layer in adapted_layers(trained).values():
         layer.enable_adapters(False)
     assert torch.equal(trained.encode(IDS), below.encode(IDS))
+
+    export(str(whole), tmp_path / "peft", adapter=True)
+    flags = [f"--backbone.checkpoint={tmp_path}/peft", "--backbone.config={}", "--run.version=0"]
+    flags += [f"--backbone.tokenizer={folder}", "--trainer.max_steps=2", "--model.warmup_ratio=0"]
+    train(commands.of("fit", "squad", architecture, *flags))
+    last = commands.root / "squad" / "0" / "checkpoints" / "last.ckpt"
+    weights = [load(str(path), QAModel)[0].state_dict() for path in (tmp_path / "peft", last)]
+    moved = [not torch.equal(weights[0][name], weights[1][name]) for name in weights[0]]
+    assert sum(moved) > 0.9 * len(moved), "an adapter's folder is a whole model to train"
 
 
 def test_precisions_that_do_not_go_with_adapters(commands: Commands) -> None:

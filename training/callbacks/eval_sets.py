@@ -1,9 +1,10 @@
 """Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`; `checkpoint.monitor`
 selects one of them.
 
-- qa: em, f1, unknown (in [0, 1]) and n, `failed` (a count) where a decoder gave no answer, and all but this for
-  each type of answer (`yes/em`) if a set has several. Predictions are compared with the answers to the original story, so
-  in a variant without its rationale `em` is the share of old answers, and a faithful model answers `unknown`.
+- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) if a set has several;
+  `failed`, the number of questions that a decoder did not answer. Predictions are compared with the answers
+  to the original story, so in a variant without its rationale `em` is the share of old answers, and a
+  faithful model answers `unknown`.
 - bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) if it is a
   candidate, and `selection` if there are groups of ethical and adversarial advice.
 - shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2).

@@ -59,6 +59,21 @@ def test_what_is_written_ends_with_an_end_token() -> None:
     assert "answer <unk> yes question" in words.decode(batch.inputs["input_ids"][2])
 
 
+@pytest.mark.parametrize("form", ["$A </s>", "<s> $A </s>"])
+def test_an_end_token_that_the_tokenizer_appends_is_not_put_before_the_answer(form: str) -> None:
+    words = build_tokenizer("gpt2", ["text", "question", "answer", "anna", "sits", "who"])
+    special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing(form, special_tokens=special)
+    example = QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("somebody",))
+    batch = QASet([example], words, Encoding().resolved("gpt2"))[[0]]
+    text = words.decode(batch.inputs["input_ids"][0, : int(batch.end_B) + 1])
+    assert text.endswith("answer <unk> anna </s>")
+    assert text.count("</s>") == 1
+    assert text.startswith("<s>") == form.startswith("<s>")
+    shown = words.decode(batch.inputs["input_ids"][0][batch.context_BT[0]])
+    assert shown == "anna sits"
+
+
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     """Unless the prompt's own would change with it: 'a' and ' b' are 'a b' here."""
     pieces = ["[U]", "x", "a", " ", "b", " b", "a b"]
