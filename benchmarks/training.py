@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ import pytorch_lightning as pl
 import torch
 import transformers
 from datasets import Dataset
+from torch.utils.benchmark import Timer
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
 
 from benchmarks.side_by_side import Turn, in_turns, table
@@ -71,7 +72,7 @@ class Job(NamedTuple):
 
 
 def measure(name: str, *, repeats: int) -> str:
-    """Return a table of samples per second."""
+    """Return a table of samples per second and, on a GPU, model FLOPs utilisation (the share of its peak)."""
     if "roberta" in name and not torch.cuda.is_available():
         return f"training/{name}: skipped, torch finds no CUDA device here"
     precision = faster_precision()  # chosen once; child processes inherit it
@@ -194,5 +195,20 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
 
 
 def measured(job: Job, seconds: float) -> Turn:
-    """Return windows per second."""
-    return Turn(len(windows(job)) / seconds, {})
+    """Return windows per second and, on a GPU, the share of the measured bfloat16 peak (MFU)."""
+    lengths = list(map(len, windows(job)["input_ids"]))
+    utilisation = {}
+    if torch.cuda.is_available():
+        one, two = torch.randn(2, 8192, 8192, dtype=torch.bfloat16, device="cuda")
+        product = Timer("one @ two", globals=locals()).timeit(50).mean
+        peak = 2 * 8192**3 / product
+        utilisation = {"MFU": training_flops(job.shape.config, lengths) / seconds / peak}
+    return Turn(len(lengths) / seconds, utilisation)
+
+
+def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
+    """Count the floating-point operations of a forward and backward pass over rows of these lengths, unpadded
+    (Kaplan et al. 2020, section 2.1: 2 per weight and token forwards, twice that backwards)."""
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
+    return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))
