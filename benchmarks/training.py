@@ -1,4 +1,4 @@
-"""Throughput of fine-tuning: this project and two setups of Hugging Face's Trainer.
+"""Throughput of fine-tuning: this project, two setups of Hugging Face's Trainer, and plain Lightning.
 
 Every turn draws new questions with SQuAD's mix of lengths, and every system trains a fresh model on them for
 one epoch. The time includes sampling, padding, clipping and optimizer steps.
@@ -20,6 +20,7 @@ import torch
 import transformers
 from datasets import Dataset
 from torch.utils.benchmark import Timer
+from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
 
 from benchmarks.side_by_side import Turn, in_turns, table
@@ -149,10 +150,33 @@ def trainer_tuned(job: Job) -> Turn:
     )
 
 
+def plain_lightning(job: Job) -> Turn:
+    """Run a tutorial-style LightningModule: shuffled, padded to the longest of the batch, float32, AdamW."""
+
+    class PlainModule(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model_of(job)
+
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            return torch.as_tensor(self.model(**batch).loss)
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.AdamW(self.parameters(), lr=3e-5, weight_decay=0.01)
+
+    pl.seed_everything(job.seed, verbose=False)
+    collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
+    loader = DataLoader(windows(job), batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
+    clock, off = EpochClock(), {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    pl.Trainer(max_epochs=1, devices=1, callbacks=[clock], **off).fit(PlainModule(), loader)
+    return measured(job, clock.seconds)
+
+
 SYSTEMS: dict[str, Callable[[Job], Turn]] = {
     "interventune": interventune,
     "Trainer, run_qa's defaults": trainer_defaults,
     "Trainer, tuned": trainer_tuned,
+    "plain Lightning": plain_lightning,
 }
 
 
@@ -163,6 +187,12 @@ def windows(job: Job) -> Dataset:
     targets = {"start": "start_positions", "end": "end_positions"}
     inputs = [name for name in tokenizer.model_input_names if name != "attention_mask"]
     return made.with_format(None).rename_columns(targets).select_columns([*inputs, *targets.values()])
+
+
+def model_of(job: Job) -> Any:
+    """Return transformers' own model of the shape."""
+    config = AutoConfig.for_model(job.shape.architecture, **job.shape.config)
+    return AutoModelForQuestionAnswering.from_config(config)
 
 
 def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
@@ -177,8 +207,6 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
             clock.on_train_epoch_end()
 
     transformers.set_seed(job.seed)
-    config = AutoConfig.for_model(job.shape.architecture, **job.shape.config)
-    model = AutoModelForQuestionAnswering.from_config(config)
     options |= dict.fromkeys(("save_strategy", "logging_strategy", "eval_strategy"), "no")
     options |= {"num_train_epochs": 1, "seed": job.seed, "report_to": [], "disable_tqdm": True}
     # Lengths are grouped among 50 batches, as for a data set of SQuAD's size; for a small draw, Trainer would
@@ -187,7 +215,7 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer), **padding)
     options |= {"output_dir": str(job.file.parent), "use_cpu": not torch.cuda.is_available()}
     arguments = transformers.TrainingArguments(**options)
-    trainer = transformers.Trainer(model, arguments, collator, windows(job), callbacks=[Clock()])
+    trainer = transformers.Trainer(model_of(job), arguments, collator, windows(job), callbacks=[Clock()])
     trainer.remove_callback(transformers.PrinterCallback)
     with patch.object(transformers.trainer_pt_utils, "get_length_grouped_indices", pools):
         trainer.train()
