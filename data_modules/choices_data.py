@@ -63,8 +63,13 @@ class ChoicesDataModule(TextDataModule):
         if not self.train_choices:
             return None, None
         made = self.choice_set(self.train_choices, self.limit_train)
-        sizes = {"batch_size": self.batch_size, "shuffle": self.shuffle}
-        return made, partial(choice_batches, counts=made.counts, lengths=made.lengths, **sizes)
+        return made, partial(
+            choice_batches,
+            counts=made.counts,
+            lengths=made.lengths,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+        )
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Return the questions of every named source."""

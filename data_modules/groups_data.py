@@ -94,9 +94,14 @@ class GroupsDataModule(QuestionsDataModule):
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
         ids_N = np.concatenate([row.input_ids_T for row in train_set.groups.encoded[:999]])
         self.warn_of_unknown(", ".join(self.train_groups), ids_N)
-        class_N, world_size = train_set.groups.ids.advice_class_N, process_rank()[1]
-        sizes = {"per_class": self.groups_per_class, "qa_every": self.qa_every, "world_size": world_size}
-        return train_set, partial(group_batches, class_N=class_N, questions=questions, **sizes)
+        return train_set, partial(
+            group_batches,
+            class_N=train_set.groups.ids.advice_class_N,
+            per_class=self.groups_per_class,
+            questions=questions,
+            qa_every=self.qa_every,
+            world_size=process_rank()[1],
+        )
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Return sets of questions, then of groups, each with its advice and without."""

@@ -39,6 +39,7 @@ from data_modules.sources import read_questions
 from data_modules.tables import folder_and_split
 from storage.errors import DataError
 from storage.files import file_digest
+from storage.finished_work import work_key
 
 
 @dataclass(kw_only=True)
@@ -123,8 +124,13 @@ class QuestionsDataModule(TextDataModule):
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
         qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
         self.warn_of_unknown(self.train_qa, column(table.data.slice(0, 999), "input_ids"))
-        options: Any = {"order": self.qa_batches, "world_size": process_rank()[1]}
-        draw = partial(question_batches, lengths_N=qa.lengths, batch_size=self.qa_batch_size, **options)
+        draw = partial(
+            question_batches,
+            lengths_N=qa.lengths,
+            batch_size=self.qa_batch_size,
+            order=self.qa_batches,
+            world_size=process_rank()[1],
+        )
         return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
@@ -158,9 +164,15 @@ class QuestionsDataModule(TextDataModule):
         tables: dict[Variant, datasets.Dataset] = {}
         digest, examples = source_digest(source) if self.cache else "", list[QAExample]()
         for variant in dict.fromkeys(variants):
-            options = {"limit": limit, "encoding": asdict(self.encoding), "variant": variant}
-            content = json.dumps([source, digest, options, self.code], sort_keys=True)
-            path = Path(self.cache, hashlib.sha256(content.encode()).hexdigest()[:32])
+            key = work_key(
+                source=source,
+                digest=digest,
+                limit=limit,
+                encoding=asdict(self.encoding),
+                variant=variant,
+                code=self.code,
+            )
+            path = Path(self.cache, key[:32])
             with FileLock(path.with_suffix(".lock")) if self.cache else nullcontext():
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))

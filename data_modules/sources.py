@@ -14,12 +14,16 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import TypedDict
 
 from data_modules.schema.groups import ScoredGroup
 from data_modules.tables import csv_rows, folder_and_split, table_rows
+from storage.documents import load_yaml
 from storage.errors import DataError
 from storage.files import open_file
 from storage.json_files import json_lines, load_json
@@ -31,19 +35,14 @@ if TYPE_CHECKING:
 Kind = Literal["questions", "groups", "choices"]
 
 
-class Format(NamedTuple):
-    """A file format: its fields and its reader."""
+@dataclass(frozen=True)
+class Format:
+    """A file format: its fields and its reader (formats.yaml)."""
 
     name: str
-    """A format with two layouts has two rows."""
     kind: Kind
     reader: str
-    """`module:function` in this package. A function `*_file` takes a path; any other takes (place, record)
-    and the source's name."""
     fields: str
-    """The fields that identify it: the first record has all of them, or all after the semicolon. Fields
-    inside another one have its name as a prefix. Empty: those of the benchmarks of multiple
-    choice."""
 
     @property
     def marks(self) -> str:
@@ -57,30 +56,12 @@ class Format(NamedTuple):
         return any(fields.issuperset(marks.split()) for marks in self.marks.split(";"))
 
 
-FORMATS = (
-    Format("groups", "groups", "schema.groups:read_groups", "subjects variants; group base_scores"),
-    Format("unqover", "groups", "groups.released:read_unqover_file", "x1|x2"),
-    Format(
-        "lei", "groups", "groups.released:read_lei_file", "data.paragraphs.key; data.paragraphs.intervention"
-    ),
-    Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
-    Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
-    Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
-    Format("hotpotqa", "questions", "questions.hotpotqa:read_rows", "supporting_facts; question answer type"),
-    Format("coconflictqa", "questions", "questions.conflicts:read_rows", "parametric_answer context answers"),
-    Format("rows", "questions", "schema.questions:read_questions", "answer_type; variant kept"),
-    Format("choices", "choices", "questions.multiple_choice:read_rows", ""),
-    Format("squad", "questions", "questions.squad:read_rows", "context question"),
-)
-"""In the order of trial."""
+class _Known(TypedDict):
+    formats: list[Format]
+    generated: dict[str, dict[Kind, str]]
 
-GENERATED: dict[tuple[str, str], str] = {
-    ("stories:", "questions"): "stories.questions:qa_examples",
-    ("stories:", "groups"): "stories.groups:groups",
-    ("stories:", "choices"): "stories.questions:choice_examples",
-    ("domains:", "groups"): "groups.domains:read_source",
-}
-"""Readers of sources that are not files, by prefix and requested kind."""
+
+KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
@@ -135,11 +116,11 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     """The reader of a source, which must contain the requested kind, and its arguments: the path, or (place,
     record) of a table, JSON Lines or a JSON list, and a name."""
     prefix = "".join(source.partition(":")[:2])
-    if generator := GENERATED.get((prefix, kind)):
+    if generator := KNOWN["generated"].get(prefix, {}).get(kind):
         return generator, parse_stories(source) if prefix == "stories:" else (source,)
     name, (head, table) = source.removeprefix("hub:"), _begun(source)
     fields = _first_fields(head) if table is None else {*next(iter(table), ())}
-    found = next((row for row in FORMATS if row.fits(fields)), None)
+    found = next((row for row in KNOWN["formats"] if row.fits(fields)), None)
     if found and found.kind == kind:
         whole = found.reader.endswith("_file")
         return found.reader, (source,) if whole else (_rows(source, head, table), name)
@@ -147,7 +128,7 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
         return "groups.sets:read_decided", (source,)
     wrong = f"holds {found.kind}, but {kind} are needed" if found else "unknown format"
     empty = "" if fields else " (empty, or no JSON with fields)"
-    known = dict.fromkeys(f"{row.name} ({row.marks})" for row in FORMATS if row.kind == kind)
+    known = dict.fromkeys(f"{row.name} ({row.marks})" for row in KNOWN["formats"] if row.kind == kind)
     raise DataError(f"{name}: {wrong}{empty}; the formats and their fields: {', '.join(known)}")
 
 

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 from zlib import crc32
 
 import numpy as np
-from pydantic import ConfigDict, PositiveInt, with_config
+from pydantic import PositiveInt, with_config
 from typing_extensions import TypedDict
 
 from data_modules.groups.advice import Advice, with_advice
@@ -31,11 +31,10 @@ from storage.errors import DataError
 from storage.json_files import check
 
 _TRIES = 200  # consecutive draws without a new item after which a pool counts as empty
-_EXACT = ConfigDict(extra="forbid")
 _Wordings = list[list[tuple[int, str]]]  # by form: (number, text with slots for noun and topic)
 
 
-@with_config(_EXACT)
+@with_config(extra="forbid")
 class _Domain(TypedDict):
     nouns: list[str]  # its names in advice
     people: list[str]  # phrases that contain the subjects
@@ -43,7 +42,7 @@ class _Domain(TypedDict):
     bare: NotRequired[list[str]]
 
 
-@with_config(_EXACT)
+@with_config(extra="forbid")
 class _Library(TypedDict):
     domains: dict[str, _Domain]
     contexts: list[str]
@@ -55,7 +54,7 @@ class _Library(TypedDict):
     irrelevant: list[str]
 
 
-@with_config(_EXACT)
+@with_config(extra="forbid")
 @dataclass(frozen=True)
 class DomainSet:
     """Selection of groups; None means no limit."""

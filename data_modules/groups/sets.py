@@ -137,8 +137,13 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     for group in groups:
         if (gold := group.gold) is not None:
             for order, variant in enumerate(group.variants[::2]):
-                asked = (f"{group.key}|{order}", variant.context, variant.question)
-                yield QAExample(*asked, (variant.candidates[gold],), variant.advice)
+                yield QAExample(
+                    f"{group.key}|{order}",
+                    variant.context,
+                    variant.question,
+                    (variant.candidates[gold],),
+                    variant.advice,
+                )
 
 
 def read_decided(path: str | Path) -> Iterator[QAExample]:

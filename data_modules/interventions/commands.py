@@ -60,9 +60,15 @@ def perturb_file(
     why = report_rejected(len(made), rejected, variant, input)
     with atomic_text(summary_file) as summary:
         kept = write_records(made, output)
-        about = {"input": input, "variant": variant, "sentences": str(sentences or "frames")}
-        about |= {"sentence_library": f"sentencex {version('sentencex')}"}
-        json.dump({**about, "kept": kept, "rejected": dict(rejected.most_common())}, summary, indent=2)
+        about = {
+            "input": input,
+            "variant": variant,
+            "sentences": str(sentences or "frames"),
+            "sentence_library": f"sentencex {version('sentencex')}",
+            "kept": kept,
+            "rejected": dict(rejected.most_common()),
+        }
+        json.dump(about, summary, indent=2)
     return f"{output}: {kept} questions in {variant}; {rejected.total()} rejected{why}"
 
 

@@ -134,8 +134,8 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     else:
         return Rejected("no other answer of its shape that the story lacks")
     example = replace(example, answers=(Span(first, first + len(answer), answer),))
-    longer, changes = len(new) - len(answer), {"references": (new,), "remembered": old}
-    return edited(example, pattern.sub(lambda _: new, story), starts, ends, longer, **changes)
+    context, longer = pattern.sub(lambda _: new, story), len(new) - len(answer)
+    return edited(example, context, starts, ends, longer, references=(new,), remembered=old)
 
 
 def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:

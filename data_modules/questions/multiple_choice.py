@@ -66,8 +66,8 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     texts_of = TypedDict("texts_of", dict.fromkeys(layout.prompt, str) | of_choices)  # type: ignore[misc]
     for where, row in records:
         check(row, texts_of, where)
-        texts = [row[name] for name in names]
-        choices.append(tuple(texts if len(names) > 1 else texts[0]))
+        listed = [row[name] for name in names]
+        choices.append(tuple(listed if len(names) > 1 else listed[0]))
         with as_data_error(f"{where}: needs a whole number as 'label', inside or in a file (PATH+LABELS)"):
             stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub sometimes has text
     counts_from_1 = any(value == len(texts) for value, texts in zip(stated, choices, strict=True))

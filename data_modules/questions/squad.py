@@ -81,8 +81,8 @@ def read_file(path: str | Path) -> Iterator[QAExample]:
                 if impossible == bool(answers):
                     found = f"is_impossible is {impossible}, but 'answers' holds {len(answers)}"
                     raise DataError(f"{where}: {found}")
-                asked = (paragraph["context"], qa["question"], answers, article.get("title", str(i)))
-                yield _example(qa["id"], *asked, where)
+                title = article.get("title", str(i))
+                yield _example(qa["id"], paragraph["context"], qa["question"], answers, title, where)
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
@@ -90,8 +90,14 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     examples; DataError as for files."""
     for place, value in rows:
         row = check(value, _Row, place)
-        asked = (row["context"], row["question"], row["answers"], row.get("title", ""))
-        yield _example(row["id"], *asked, f"{place} (id {row['id']})")
+        yield _example(
+            row["id"],
+            row["context"],
+            row["question"],
+            row["answers"],
+            row.get("title", ""),
+            f"{place} (id {row['id']})",
+        )
 
 
 def _example(

@@ -105,9 +105,16 @@ def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
     for (passage, number, question, edit), row in edits:
         original = rows.get((passage, number, question, 0), row)  # itself, with the same answer
         if edit in EDITS and {original["label"], row["label"]} == {"yes", "no"}:
-            made = {"id": f"{passage}-{number}-{EDITS[edit]}", "dataset": "condaqa", "edit": EDITS[edit]}
-            made |= {"question": question, "story_org": original["sentence1"], "story_mod": row["sentence1"]}
-            made |= {"answer_org": original["label"], "answer_mod": row["label"]}
+            made = {
+                "id": f"{passage}-{number}-{EDITS[edit]}",
+                "dataset": "condaqa",
+                "edit": EDITS[edit],
+                "question": question,
+                "story_org": original["sentence1"],
+                "story_mod": row["sentence1"],
+                "answer_org": original["label"],
+                "answer_mod": row["label"],
+            }
             pairs.append(check(made, ContrastPair, f"{path}, PassageID {passage}"))
     if not pairs:
         raise DataError(f"{path}: none of {len(edits)} edited passages makes a pair")

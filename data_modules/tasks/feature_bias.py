@@ -128,9 +128,15 @@ def build_task(
         parts[f"testset_{cell}"] = examples[:most]
         if cell in AGREEING:
             parts[f"demos_{cell}"] = examples[most : most + max_demos]
-    about = {"feature": recipe.feature, "options": recipe.options, "seed": seed, "texts": count}
-    about |= {"on_neither_side": sizes["0_None"] + sizes["1_None"], "repeated": count - len(cell_of)}
-    made_from = {**(made_from or {}), **about}
+    made_from = {
+        **(made_from or {}),
+        "feature": recipe.feature,
+        "options": recipe.options,
+        "seed": seed,
+        "texts": count,
+        "on_neither_side": sizes["0_None"] + sizes["1_None"],
+        "repeated": count - len(cell_of),
+    }
     return FeatureTask(dataset=name, features=recipe.wordings, made_from=made_from, **parts)
 
 

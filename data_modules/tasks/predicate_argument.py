@@ -48,7 +48,14 @@ def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
         text = story.format(col1=pair[0], col2=pair[1])
         for answer, colours in zip(answers, (pair, pair[::-1]), strict=True):
             for thing, colour in zip(things, colours, strict=True):
-                number, said = next(numbers), {"answer_type": answer, "references": (answer,)}
+                number = next(numbers)
                 for wording, form in WORDINGS.items():
-                    asked = (f"{number} {wording}", text, form.format(thing=thing, colour=colour))
-                    yield schema_number, wording, QAExample(*asked, dataset="predicate-argument", **said)
+                    question = QAExample(
+                        f"{number} {wording}",
+                        text,
+                        form.format(thing=thing, colour=colour),
+                        answer_type=answer,
+                        references=(answer,),
+                        dataset="predicate-argument",
+                    )
+                    yield schema_number, wording, question
