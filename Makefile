@@ -34,7 +34,7 @@ check: $(STAMP)  ## formatting, lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## how fast, against Hugging Face's Trainer, plain Lightning and lm-evaluation-harness, in turns
+bench: $(STAMP)  ## how fast, against Hugging Face's Trainer and lm-evaluation-harness, in turns
 	$(BIN)/python -m benchmarks
 
 bench-gpu: $(STAMP)  ## the same for the shape of roberta-large; skips itself without a GPU

@@ -1,4 +1,4 @@
-"""Throughput of fine-tuning: this project, two setups of Hugging Face's Trainer, and plain Lightning.
+"""Throughput of fine-tuning: this project and two setups of Hugging Face's Trainer.
 
 Every turn draws new questions with SQuAD's mix of lengths, and every system trains a fresh model on them for
 one epoch. The time includes sampling, padding, clipping and optimizer steps.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +19,6 @@ import pytorch_lightning as pl
 import torch
 import transformers
 from datasets import Dataset
-from torch.utils.benchmark import Timer
-from torch.utils.data import DataLoader
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
 
 from benchmarks.side_by_side import Turn, in_turns, table
@@ -35,13 +33,9 @@ from training.precision import faster_precision
 
 ENCODING = Encoding(max_length=384)
 """run_qa.py's defaults, used for all systems."""
-# Counts of windows by `length // 8`, from 11,877 questions of SQuAD 1.1 (44 training articles) in BERT's
-# uncased vocabulary; the last bin is 384, where long contexts are cut. Mean 160.9.
-HISTOGRAM = [
-    *(0, 0, 0, 0, 4, 54, 195, 228, 284, 383, 378, 464, 532, 557, 634, 565, 676, 597, 569, 610, 493, 505, 536),
-    *(465, 364, 385, 309, 208, 187, 224, 209, 165, 188, 166, 105, 79, 77, 80, 81, 59, 52, 45, 34, 43, 19, 24),
-    *(20, 24, 146),
-]
+TOKENS = (32, 67, 81, 93, 102, 111, 119, 127, 134, 142, 150, 158, 168, 177, 187, 198, 212, 233, 258, 299, 384)
+"""Of a window, at every twentieth of the data, from the shortest to the longest: 11,877 questions of
+SQuAD 1.1 (44 training articles) in BERT's uncased vocabulary, mean 161."""
 
 
 class Shape(NamedTuple):
@@ -77,7 +71,7 @@ class Job(NamedTuple):
 
 
 def measure(name: str, *, repeats: int) -> str:
-    """Return a table of samples per second and, on a GPU, model FLOPs utilisation (the share of its peak)."""
+    """Return a table of samples per second."""
     if "roberta" in name and not torch.cuda.is_available():
         return f"training/{name}: skipped, torch finds no CUDA device here"
     precision = faster_precision()  # chosen once; child processes inherit it
@@ -92,9 +86,9 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     path = str(folder / "tokenizer")
     build_tokenizer(shape.architecture, (f"w{i}" for i in range(words))).save_pretrained(path)
     special = AutoTokenizer.from_pretrained(path).num_special_tokens_to_add(pair=True)
-    bins = rng.choice(len(HISTOGRAM), shape.questions, p=np.divide(HISTOGRAM, sum(HISTOGRAM)))
+    twentieths = rng.uniform(0, len(TOKENS) - 1, shape.questions)
     examples = []
-    for i, length in enumerate(np.minimum(bins * 8 + rng.integers(0, 8, len(bins)), ENCODING.max_length)):
+    for i, length in enumerate(np.interp(twentieths, range(len(TOKENS)), TOKENS).astype(int)):
         drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
         question, context = drawn[:12], drawn[12:]  # 12 tokens: the median question
         answer = Span(0, len(context[0]), context[0])
@@ -154,33 +148,10 @@ def trainer_tuned(job: Job) -> Turn:
     )
 
 
-def plain_lightning(job: Job) -> Turn:
-    """Run a tutorial-style LightningModule: shuffled, padded to the longest of the batch, float32, AdamW."""
-
-    class PlainModule(pl.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model_of(job)
-
-        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-            return torch.as_tensor(self.model(**batch).loss)
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.AdamW(self.parameters(), lr=3e-5, weight_decay=0.01)
-
-    pl.seed_everything(job.seed, verbose=False)
-    collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
-    loader = DataLoader(windows(job), batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
-    clock, off = EpochClock(), {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    pl.Trainer(max_epochs=1, devices=1, callbacks=[clock], **off).fit(PlainModule(), loader)
-    return measured(job, clock.seconds)
-
-
 SYSTEMS: dict[str, Callable[[Job], Turn]] = {
     "interventune": interventune,
     "Trainer, run_qa's defaults": trainer_defaults,
     "Trainer, tuned": trainer_tuned,
-    "plain Lightning": plain_lightning,
 }
 
 
@@ -191,12 +162,6 @@ def windows(job: Job) -> Dataset:
     targets = {"start": "start_positions", "end": "end_positions"}
     inputs = [name for name in tokenizer.model_input_names if name != "attention_mask"]
     return made.with_format(None).rename_columns(targets).select_columns([*inputs, *targets.values()])
-
-
-def model_of(job: Job) -> Any:
-    """Return transformers' own model of the shape."""
-    config = AutoConfig.for_model(job.shape.architecture, **job.shape.config)
-    return AutoModelForQuestionAnswering.from_config(config)
 
 
 def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
@@ -211,6 +176,8 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
             clock.on_train_epoch_end()
 
     transformers.set_seed(job.seed)
+    config = AutoConfig.for_model(job.shape.architecture, **job.shape.config)
+    model = AutoModelForQuestionAnswering.from_config(config)
     options |= dict.fromkeys(("save_strategy", "logging_strategy", "eval_strategy"), "no")
     options |= {"num_train_epochs": 1, "seed": job.seed, "report_to": [], "disable_tqdm": True}
     # Lengths are grouped among 50 batches, as for a data set of SQuAD's size; for a small draw, Trainer would
@@ -219,7 +186,7 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer), **padding)
     options |= {"output_dir": str(job.file.parent), "use_cpu": not torch.cuda.is_available()}
     arguments = transformers.TrainingArguments(**options)
-    trainer = transformers.Trainer(model_of(job), arguments, collator, windows(job), callbacks=[Clock()])
+    trainer = transformers.Trainer(model, arguments, collator, windows(job), callbacks=[Clock()])
     trainer.remove_callback(transformers.PrinterCallback)
     with patch.object(transformers.trainer_pt_utils, "get_length_grouped_indices", pools):
         trainer.train()
@@ -227,20 +194,5 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
 
 
 def measured(job: Job, seconds: float) -> Turn:
-    """Return windows per second and, on a GPU, the share of the measured bfloat16 peak (MFU)."""
-    lengths = list(map(len, windows(job)["input_ids"]))
-    utilisation = {}
-    if torch.cuda.is_available():
-        one, two = torch.randn(2, 8192, 8192, dtype=torch.bfloat16, device="cuda")
-        product = Timer("one @ two", globals=locals()).timeit(50).mean
-        peak = 2 * 8192**3 / product
-        utilisation = {"MFU": training_flops(job.shape.config, lengths) / seconds / peak}
-    return Turn(len(lengths) / seconds, utilisation)
-
-
-def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
-    """Count the floating-point operations of a forward and backward pass over rows of these lengths, unpadded
-    (Kaplan et al. 2020, section 2.1: 2 per weight and token forwards, twice that backwards)."""
-    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
-    weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
-    return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))
+    """Return windows per second."""
+    return Turn(len(windows(job)) / seconds, {})

@@ -36,6 +36,7 @@ from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample, Variant
 from data_modules.sources import read_questions
+from data_modules.tables import folder_and_split
 from storage.errors import DataError
 from storage.files import file_digest
 
@@ -106,7 +107,7 @@ class QuestionsDataModule(TextDataModule):
         self.train_qa, self.qa_sources = train_qa, self.named([train_qa], val_qa, test_qa, predict_qa)
         self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
         self.qa_batch_size = qa_batch_size
-        self.qa_batches: Literal["similar_length", "random"] = qa_batches
+        self.qa_batches = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
         self.cache = cache
         self.code = [tokenizer_files(self.tokenizer), code_digest()] if cache else []
@@ -164,15 +165,15 @@ class QuestionsDataModule(TextDataModule):
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))
                     made, rejected = made_of(examples, variant)
-                    table = encode_questions(made, self.tokenizer, self.encoding, rejected.elements())
+                    table = encode_questions(made, self.tokenizer, self.encoding, rejected)
                     if self.cache:
                         datasets.disable_progress_bars()
                         table.save_to_disk(f"{path}.part", num_shards=1)
                         Path(f"{path}.part").rename(path)
             if self.cache:
                 table = datasets.load_from_disk(path).with_format("arrow")
-            ids, reasons = (table.data.column(name).drop_null() for name in ("id", "rejected"))
-            report_rejected(len(ids), Counter(reasons.to_pylist()), variant, source)  # first windows have ids
+            left = len(table.data.column("id").drop_null())  # first windows have ids
+            report_rejected(left, Counter(json.loads(table.info.description)), variant, source)
             tables[variant] = table
         return tables
 
@@ -211,8 +212,7 @@ def source_digest(source: str) -> str:
         from data_modules.tables import table_rows
 
         return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
-    path, (folder, colon, _) = Path(source), source.rpartition(":")
-    path = Path(folder) if colon and not os.path.exists(path) else path  # FOLDER:SPLIT
+    path, _ = folder_and_split(source)
     if not os.path.exists(path):
         raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
     return folder_digest(path) if path.is_dir() else file_digest(path)

@@ -19,6 +19,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from data_modules.schema.groups import ScoredGroup
+from data_modules.tables import csv_rows, folder_and_split, table_rows
 from storage.errors import DataError
 from storage.files import open_file
 from storage.json_files import json_lines, load_json
@@ -37,17 +38,31 @@ class Format(NamedTuple):
     """A format with two layouts has two rows."""
     kind: Kind
     reader: str
-    """`module:function` in this package. Functions `read_file` and `read_scored` take a path; any other takes
-    (place, record) and the source's name."""
+    """`module:function` in this package. A function `*_file` takes a path; any other takes (place, record)
+    and the source's name."""
     fields: str
     """The fields that identify it: the first record has all of them, or all after the semicolon. Fields
-    inside `data` and its `paragraphs` have these as prefixes. Multiple choice: see `choice_fields`."""
+    inside another one have its name as a prefix. Empty: those of the benchmarks of multiple
+    choice."""
+
+    @property
+    def marks(self) -> str:
+        """The fields that identify it."""
+        from data_modules.questions.multiple_choice import LAYOUTS
+
+        return self.fields or "; ".join(layout.fields for layout in LAYOUTS)
+
+    def fits(self, fields: set[str]) -> bool:
+        """Whether a record with these fields has this format."""
+        return any(fields.issuperset(marks.split()) for marks in self.marks.split(";"))
 
 
 FORMATS = (
     Format("groups", "groups", "schema.groups:read_groups", "subjects variants; group base_scores"),
-    Format("unqover", "groups", "groups.unqover_source:read_scored", "x1|x2"),
-    Format("lei", "groups", "groups.lei:read_scored", "data.paragraphs.key; data.paragraphs.intervention"),
+    Format("unqover", "groups", "groups.released:read_unqover_file", "x1|x2"),
+    Format(
+        "lei", "groups", "groups.released:read_lei_file", "data.paragraphs.key; data.paragraphs.intervention"
+    ),
     Format("squad", "questions", "questions.squad:read_file", "data.paragraphs"),
     Format("coqa", "questions", "questions.coqa:read_file", "data.story"),
     Format("coqa", "questions", "questions.coqa:read_rows", "story questions"),
@@ -104,17 +119,11 @@ def read_choices(source: str | Path) -> list[ChoiceQuestion]:
     names place and field for a missing file or field, another format, unequal numbers of labels and
     questions, or a label without a choice."""
     path, labels = split_labels(str(source))
-    return list(_read(path, "choices", labels=labels))
+    return list(_read(path, "choices", **({"labels": labels} if labels else {})))
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
-    prefix = "".join(source.partition(":")[:2])
-    arguments: tuple[Any, ...] = parse_stories(source) if prefix == "stories:" else (source,)
-    if generator := GENERATED.get((prefix, kind)):
-        reader, options = generator, {}
-    else:
-        found, arguments = opened(source, kind)
-        reader = found.reader
+    reader, arguments = _reader_of(source, kind)
     read, record = resolve_name(f"data_modules.{reader}"), None  # imported on use
     for record in read(*arguments, **options):
         yield record
@@ -122,45 +131,35 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
         raise DataError(f"{source}: holds no {kind}")
 
 
-def opened(source: str, kind: Kind) -> tuple[Format, tuple[Any, ...]]:
-    """Return the format of a source, which must contain the requested kind, and the arguments of its reader:
-    the path, or (place, record) of a table, JSON Lines or a JSON list, and a name."""
+def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
+    """The reader of a source, which must contain the requested kind, and its arguments: the path, or (place,
+    record) of a table, JSON Lines or a JSON list, and a name."""
+    prefix = "".join(source.partition(":")[:2])
+    if generator := GENERATED.get((prefix, kind)):
+        return generator, parse_stories(source) if prefix == "stories:" else (source,)
     name, (head, table) = source.removeprefix("hub:"), _begun(source)
-    fields, wrong = _first_fields(head) if table is None else {*next(iter(table), ())}, "unknown format"
-    for found in FORMATS:
-        if any(fields.issuperset(group.split()) for group in (found.fields or choice_fields()).split(";")):
-            if (found.kind, kind) == ("groups", "questions"):
-                return found._replace(reader="groups.sets:read_decided"), (source,)
-            if kind != found.kind:
-                wrong = f"holds {found.kind}, but {kind} are needed"
-                break
-            whole = found.reader.endswith((":read_file", ":read_scored"))
-            return found, (source,) if whole else (_rows(source, head, table), name)
-    wanted = (f"{row.name} ({row.fields or choice_fields()})" for row in FORMATS if kind == row.kind)
-    wrong = wrong if fields else f"{wrong} (empty, or no JSON with fields)"
-    raise DataError(f"{name}: {wrong}; the formats and their fields: {', '.join(dict.fromkeys(wanted))}")
-
-
-def choice_fields() -> str:
-    """The fields that identify the benchmarks of multiple choice."""
-    from data_modules.questions.multiple_choice import LAYOUTS
-
-    return "; ".join(layout.fields for layout in LAYOUTS)
+    fields = _first_fields(head) if table is None else {*next(iter(table), ())}
+    found = next((row for row in FORMATS if row.fits(fields)), None)
+    if found and found.kind == kind:
+        whole = found.reader.endswith("_file")
+        return found.reader, (source,) if whole else (_rows(source, head, table), name)
+    if found and (found.kind, kind) == ("groups", "questions"):
+        return "groups.sets:read_decided", (source,)
+    wrong = f"holds {found.kind}, but {kind} are needed" if found else "unknown format"
+    empty = "" if fields else " (empty, or no JSON with fields)"
+    known = dict.fromkeys(f"{row.name} ({row.marks})" for row in FORMATS if row.kind == kind)
+    raise DataError(f"{name}: {wrong}{empty}; the formats and their fields: {', '.join(known)}")
 
 
 def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
     """How a file of text begins; or "" and the rows of a dataset of the Hub, a folder or a parquet file.
     DataError where there is none."""
-    name = source.removeprefix("hub:")
-    folder, colon, _ = source.rpartition(":")
-    there = os.path.exists(source)
-    if name != source or os.path.isdir(source) or (colon and not there and os.path.isdir(folder)):
-        from data_modules.tables import table_rows
-
+    name, (path, _) = source.removeprefix("hub:"), folder_and_split(source)
+    if name != source or os.path.isdir(path):
         return "", table_rows(name)
-    if not there:
+    if not os.path.exists(path):
         raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
-    with open_file(source) as file:
+    with open_file(path) as file:
         head = file.read(1 << 20)  # should contain the first record
     if head[:4] != b"PAR1":
         return head.decode("utf-8-sig", errors="ignore").lstrip(), None
@@ -171,27 +170,15 @@ def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
 
 
 def _first_fields(head: str) -> set[str]:
-    """The fields of the first records of a JSON file; those inside `data` and its `paragraphs` have these
-    names before theirs."""
-    from pydantic_core import from_json
+    """The fields of the first records of a JSON file, with the names of the fields that contain them."""
+    import ijson
 
-    # A lone surrogate is refused by the reader of the record, whose error can name it.
-    head = re.sub(r"\\u[dD][89a-fA-F]", r"\\u00", head)
-    found: Any = None
-    for text in (head, head.partition("\n")[0]):  # a whole document, or the first line
-        with suppress(ValueError):
-            found = from_json(text, allow_partial="trailing-strings")
-            break
-    if isinstance(found, dict) and next(iter(found), "").count("|") >= 7:
-        return {"x1|x2"}
-    fields: set[str] = set()
-    records = [found]
-    for prefix, inner in (("", "data"), ("data.", "paragraphs"), ("data.paragraphs.", "")):
-        listed = [item for value in records for item in (value if isinstance(value, list) else [value])]
-        records = [record for record in listed if isinstance(record, dict)]
-        fields |= {prefix + name for record in records for name in record}
-        records = [record.get(inner) for record in records]
-    return fields
+    fields = list[str]()
+    with suppress(ijson.JSONError):  # where the head ends, or the first line
+        for place, event, name in ijson.parse(head.encode()):
+            if event == "map_key":
+                fields.append(f"{place}.{name}".replace("item.", "").removeprefix("."))
+    return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}
 
 
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -206,8 +193,6 @@ def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> 
     elif table is None and head[:1] == "{":
         yield from json_lines(source, dict[str, Any])
     else:
-        from data_modules.tables import csv_rows
-
         rows = csv_rows(source, tabs="\t" in head.partition("\n")[0]) if table is None else table
         yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(rows))
 
@@ -222,8 +207,7 @@ def split_labels(source: str) -> tuple[str, str]:
 
 def parse_stories(source: str) -> tuple[str, int]:
     """`stories:train?seed=3` -> ("train", 3); the seed is 0 unless given."""
-    split, _, query = source.removeprefix("stories:").partition("?")
-    name, _, value = query.partition("=")
-    if not split or (query and (name != "seed" or not value.isdecimal())):
+    match = re.fullmatch(r"stories:([^?]+)(?:\?seed=(\d+))?", source)
+    if not match:
         raise DataError(f"{source}: write stories:SPLIT or stories:SPLIT?seed=NUMBER")
-    return split, int(value or 0)
+    return match[1], int(match[2] or 0)

@@ -23,6 +23,14 @@ def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
     return frame.to_dict("records")
 
 
+def folder_and_split(name: str) -> tuple[Path, str]:
+    """Split FOLDER:SPLIT; the split is "" if the name has none, or is no folder's."""
+    folder, _, split = name.rpartition(":")
+    if os.path.exists(name) or not folder or not os.path.isdir(folder):
+        return Path(name), ""
+    return Path(folder), split
+
+
 def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     """Read the rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
 
@@ -31,21 +39,18 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     """
     import datasets
 
-    folder, _, split = name.rpartition(":")
-    if os.path.isdir(name):
-        folder, split = name, ""
-    elif not folder or not os.path.isdir(folder):
-        folder, _, split = name.partition(":")
+    folder, _, split = name.partition(":")
     if not folder:
         raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
-    parts = folder.split("/") if not os.path.exists(folder) else [folder]
+    parts, (path, of_path) = folder.split("/"), folder_and_split(name)
+    if os.path.isdir(path):
+        folder, split, parts = str(path), of_path, [str(path)]
     with as_data_error(f"{name}: cannot load this dataset"):
-        if any(os.path.isfile(Path(folder) / file) for file in ("dataset_dict.json", "state.json")):
+        if any(os.path.isfile(path / file) for file in ("dataset_dict.json", "state.json")):
             loaded = datasets.load_from_disk(folder)
             loaded = loaded[split] if split else loaded
         else:
-            names = ("/".join(parts[:2]), parts[2]) if len(parts) == 3 else (folder,)
-            loaded = datasets.load_dataset(*names, split=split or None)
+            loaded = datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or None)
     splits: dict[str, Iterable[Mapping[str, Any]]] = loaded if isinstance(loaded, dict) else {"": loaded}
     if len(splits) > 1:
         known = ", ".join(splits)

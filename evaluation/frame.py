@@ -13,30 +13,44 @@ layers, represents one row per element: its fields are lists too, or equal for a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from evaluation.answering.asking import Compute, named_sources
 from evaluation.answering.interface import Ability
 from evaluation.answering.open import ask_each
-from evaluation.layout import Layout
-from evaluation.report import Evaluation
+from evaluation.report import Evaluation, Figure
 from evaluation.results import Results, Row
 from evaluation.shown.failures import failure_note
+from evaluation.shown.figures import Bars
+from evaluation.shown.headlines import Said
+from evaluation.shown.views import View
 from evaluation.statistics import Statistic, estimate, share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@dataclass(frozen=True, kw_only=True)
-class Protocol(Layout):
-    """How rows become the numbers of a report.
+@dataclass(frozen=True)
+class Protocol:
+    """How rows become the numbers of a report, and what the report shows.
 
     Args:
+        title: heading of the report.
+        measures: field to heading, for means of values in [0, 1]; or other statistics by name.
         unit: the field or fields of a row by which rows are resampled together.
+        by: the dimensions: columns of results.csv after `checkpoint` and `against`.
+        cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the whole: its
+            dimensions are in every entry. A row counts for the entries whose dimensions it has.
+        units: the units of intervals, a plural noun.
+        views: tables (default: one of the whole); a view without measures shows all.
+        figures: file name to figure.
+        headline: its clauses.
+        good: a sentence that says which numbers would be good.
+        notes: paragraphs above the tables.
+        console: number of tables on the console.
         compared: dimensions other than the checkpoint whose values are compared with the first one.
         item: the fields that identify a question, equal for all that is compared (default: the unit and the
             dimensions that are not compared). Of several rows with the same question, the n-th is compared
@@ -44,7 +58,19 @@ class Protocol(Layout):
         failures: a plural noun for unanswered rows; empty if rows cannot fail.
     """
 
+    title: str
+    _: KW_ONLY
+    measures: Mapping[str, str | Statistic]
     unit: str | tuple[str, ...]
+    by: tuple[str, ...] = ()
+    cells: Sequence[tuple[str, ...]] = ((),)
+    units: str = "questions"
+    views: Sequence[View] = ()
+    figures: Mapping[str, Bars] = field(default_factory=dict)
+    headline: Sequence[Said] = ()
+    good: str = ""
+    notes: Sequence[str] = ()
+    console: int = 1
     compared: tuple[str, ...] = ()
     item: tuple[str, ...] = ()
     failures: str = "questions"
@@ -87,8 +113,9 @@ class Protocol(Layout):
 
     def statistics(self) -> dict[str, Statistic]:
         """All measures by name and, if rows can fail, the share of those without an answer."""
-        failed = {"failed": share("without an answer", "failed")} if self.failures else {}
-        return super().statistics() | failed
+        measures = self.measures.items()
+        found = {name: share(what, name) if isinstance(what, str) else what for name, what in measures}
+        return found | ({"failed": share("without an answer", "failed")} if self.failures else {})
 
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
         """Compute every cell of every checkpoint, then its changes along each compared dimension."""
@@ -138,6 +165,46 @@ class Protocol(Layout):
         number = frame.groupby(["asked", *(name for name in lists if name in item)], sort=False).ngroup()
         again = frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
         return frame.set_index(pd.Index(number + again * (number.max() + 1)))
+
+    def report(
+        self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
+    ) -> Evaluation:
+        """Make the evaluation from finished numbers: `rows` of all examples, `names` of the checkpoints, of
+        which the first is compared with the others, and `about` as for `Evaluation`."""
+        frame, statistics = results.frame, self.statistics()
+        shares = {name for name, statistic in statistics.items() if statistic.share}
+        headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}
+        views, figures = list[View](), dict[str, Figure]()
+        for view in self.views or [View(self.title, self.cells[0])]:
+            if all(len(values) > 1 for values in self.place(frame, view.by).values() if values != ""):
+                where = {**self.place(frame, (*view.by, view.across)), **view.where}
+                percent = shares if view.percent is None else view.percent
+                views.append(replace(view, measures=view.measures or headings, where=where, percent=percent))
+        for name, figure in self.figures.items():
+            where = {**self.place(frame, (figure.x, figure.hue, figure.panels)), **figure.where}
+            figure = replace(figure, where=where, percent=shares.issuperset(figure.measures))
+            if figure.parts(frame):
+                figures[name] = figure
+        said = self.conclusion(results, names, shares)
+        return Evaluation(self.title, results, views, about, said, self.notes, figures, rows, self.console)
+
+    def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
+        """The headline: its first six clauses, followed by the aim."""
+        about = results, names, self.cells[0]
+        found = (said.clauses(*about, percent=said.measure in shares) for said in self.headline)
+        clauses = "; ".join(islice(chain.from_iterable(found), 6))
+        who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
+        good = f" Aim: {self.good}." if self.good else ""
+        return f"{who}: {clauses}.{good}" if clauses else ""
+
+    def place(self, frame: DataFrame, shown: Sequence[str]) -> dict[str, Any]:
+        """Return the place of the cells that differ in the dimensions `shown`, without others beyond the
+        first entry's."""
+        return {
+            name: sorted(set(frame[name]) - {""}, key=str) if name in shown else ""
+            for name in self.by
+            if name not in self.cells[0]
+        }
 
 
 def compared(

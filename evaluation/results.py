@@ -69,6 +69,10 @@ class Results:
         numbers = (float(value), *map(float, interval), int(n), int(n if units is None else units))
         self._rows[key] = place | dict(zip(NUMBERS, numbers, strict=True))
 
+    def extend(self, other: Results) -> None:
+        """Add all numbers of another table with the same dimensions."""
+        self._rows |= other._rows
+
     @property
     def frame(self) -> DataFrame:
         """Return the table: the dimensions, then measure, value, low, high, n, units."""

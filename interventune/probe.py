@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,10 +21,10 @@ from typing import Any, get_args
 import pandas as pd
 import pytorch_lightning as pl
 import torch
-import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
+from data_modules.batching.data_module import process_rank
 from data_modules.encoding.tokenizers import load_tokenizer
 from data_modules.sources import held_by
 from evaluation.answering.asking import Asking, named_sources
@@ -39,7 +38,7 @@ from training.strategies import whole
 
 log = logging.getLogger(__name__)
 
-COLUMNS = ("value", "low", "high", "n", "change", "change_low", "change_high")
+COLUMNS = ["value", "low", "high", "n", "change", "change_low", "change_high"]
 
 
 class Probe:
@@ -83,9 +82,9 @@ class Probe:
         self.sources, given = list[tuple[str, Groups | Questions]](), set[Measure]()
         for name, source in named_sources(sources, "sources").items():
             kind: Any = Groups if held_by(source) == "groups" else Questions
-            given |= {*kind.gives}
+            given |= kind.gives
             first = not any(isinstance(other, kind) for _, other in self.sources)
-            if self.measures & {*kind.gives}:
+            if self.measures & kind.gives:
                 self.sources.append(("" if first else f"{name}/", kind(source, limit, measures)))
         if missing := sorted({*(measures or ())} - given) or ["bias"][: not given]:
             needed = "groups" if missing[0] == "bias" else "questions about texts"
@@ -123,7 +122,7 @@ class Probe:
         with together(model), plain, lent(live, self.reads, self.asking) as answerer:
             answerer.sets = self.sets
             now = [
-                source.ask(answerer, self.measures & {*source.gives}, start)
+                source.ask(answerer, self.measures & source.gives, start)
                 for (_, source), start in zip_longest(self.sources, self.start)
             ]
         self.start = self.start or now
@@ -132,18 +131,19 @@ class Probe:
             for key, frame in source.tables(*kept):
                 for row in frame[frame["checkpoint"] == NOW].to_dict("records"):
                     family, _, rest = key.format(**row).partition("/")
-                    cell = rows.setdefault(f"val/{family}/{name}{rest}", dict.fromkeys(COLUMNS, math.nan))
+                    cell = rows.setdefault(f"val/{family}/{name}{rest}", {})
                     if row["against"]:
                         cell |= zip(COLUMNS[4:], (row["value"], row["low"], row["high"]), strict=True)
                     else:
                         cell |= {column: row[column] for column in COLUMNS[:4]}
-        found = {f"{key}/{column}": cell[column] for key, cell in rows.items() for column in COLUMNS[4:]}
-        found = {key: cell["value"] for key, cell in rows.items()} | found
+        self.table = pd.DataFrame.from_dict(rows, orient="index").reindex(columns=COLUMNS)
+        found: dict[str, float] = self.table["value"].to_dict()
+        for column in COLUMNS[4:]:
+            found |= self.table[column].add_suffix(f"/{column}").to_dict()
         if self.score:
             if missing := [key for key in self.score if key not in found]:
                 raise DataError(f"score: no measure gives {missing[0]!r}; there are {', '.join(rows)}")
             found["val/score"] = sum(weight * found[key] for key, weight in self.score.items())
-        self.table = pd.DataFrame.from_dict(rows, orient="index")
         return found
 
     def begin(self, resumed: object, kept: list[Kept]) -> None:
@@ -171,9 +171,7 @@ class Probe:
 @contextmanager
 def together(model: Any) -> Iterator[None]:
     """Within this context, all processes of torch.distributed share the questions and hold all weights."""
-    several = dist.is_available() and dist.is_initialized()
-    group = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
-    token = current.set(Processes(*group))
+    token = current.set(Processes(*process_rank()))
     try:
         with whole(model), torch.compiler.set_stance("force_eager"):
             yield  # compiling for every shape would use up the training's limit

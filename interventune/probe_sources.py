@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from evaluation.protocols.bias.groups import with_scores
 from evaluation.protocols.bias.measures import add_estimates, compared
 from evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
 from evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
-from evaluation.protocols.shift import SHIFT, between, measured
+from evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
 from evaluation.results import Results
 from evaluation.variants import VariantOptions, read_stories
 from storage.errors import DataError
@@ -47,7 +47,7 @@ START, NOW = "start", "now"
 class Groups:
     """A source of groups."""
 
-    gives: tuple[Measure, ...] = ("bias",)
+    gives = frozenset[Measure]({"bias"})
 
     def __init__(self, source: str, limit: int, _: object) -> None:
         sets, self.frame = read_sets({"": source}, limit)
@@ -60,12 +60,10 @@ class Groups:
     def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
         """Yield long tables, each with the pattern of its rows' keys."""
         results = Results(BIAS.by, BIAS.units)
-        sides = [(name, kept["bias"]) for name, kept in ((START, start), (NOW, now)) if kept]
-        scored = {
-            name: with_scores(self.frame, scores).assign(unit=self.frame["key"]) for name, scores in sides
-        }
+        sides, frame = {START: start, NOW: now}, self.frame.assign(unit=self.frame["key"])
+        scored = {name: with_scores(frame, kept["bias"]) for name, kept in sides.items() if kept}
         for advice in ADVICE_CLASSES:
-            parts = {name: frame[frame["class"] == advice] for name, frame in scored.items()}
+            parts = {name: side[side["class"] == advice] for name, side in scored.items()}
             add_estimates(results, compared(parts, {"class": advice}), BIAS_FIELDS)
         yield "bias/{class}/{measure}", results.frame
 
@@ -73,7 +71,7 @@ class Groups:
 class Questions:
     """A source of questions about stories, evaluated on the original and without the evidence."""
 
-    gives: tuple[Measure, ...] = ("qa", "abstention", "shift")
+    gives = frozenset[Measure]({"qa", "abstention", "shift"})
 
     def __init__(self, source: str, limit: int, measures: Sequence[Measure] | None) -> None:
         needs_deletion = {"abstention", "shift"} & {*(measures or self.gives)}
@@ -87,15 +85,15 @@ class Questions:
             log.warning("%s; the probe measures what needs no such variant", error)
         if not stories.originals:
             raise DataError(f"{source}: holds no original stories, which variants are compared with")
-        self.originals = [replace(one, kept=((0, len(one.context)),)) for one in stories.originals]
+        self.originals = originals_by_id(stories)
         self.asked = {name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}}
 
-    def ask(self, model: QuestionCheckpoint, measures: Collection[Measure], start: Kept | None) -> Kept:
+    def ask(self, model: QuestionCheckpoint, measures: Set[Measure], start: Kept | None) -> Kept:
         """Return what later probes are compared with: rows of answers and stories, CKA by embedding, and of
         the start (None: this is it) the last layer's states."""
         found: Kept = {"qa": [], "shift": [], "cka": {}, "states": {}}
         asked = {name: rows for name, rows in self.asked.items() if name == "os" or "abstention" in measures}
-        if {"qa", "abstention"} & {*measures}:
+        if measures & {"qa", "abstention"}:
             model.may_abstain = any(one.answer_type == "unknown" for rows in asked.values() for one in rows)
             for variant, examples in asked.items():
                 for answer in sorted(model.answers(examples, f"probing {variant}")):
@@ -104,13 +102,12 @@ class Questions:
                     failed = {"failure": answer.failure} if answer.failure else scores(one, answer.text, None)
                     found["qa"].append(row | failed)
         if "shift" in measures:
-            original = {one.id: one for one in self.originals}
             for variant in [name for name in self.asked if name != "os"]:
-                pairs = [(original[one.id], one) for one in self.asked[variant] if one.id in original]
+                pairs = [(own, one) for one in self.asked[variant] if (own := self.originals.get(one.id))]
                 for story in measured(model, pairs, model, [-1], f"probing {variant}"):
-                    found["shift"] += [{"variant": variant, **row} for row, _ in story]
+                    found["shift"] += [{"variant": variant, **row} for row in story]
             first: Any = First(model, start)
-            rows, cka = between(first, model, self.originals, [-1], "probing since the start")
+            rows, cka = between(first, model, [*self.originals.values()], [-1], "probing since the start")
             if start is None:
                 for part in current.get().gathered(first.states):
                     found["states"] |= part
@@ -133,8 +130,8 @@ class Questions:
             yield "qa/{measure}", QA.results(originals, [START, NOW]).frame
         if counted := [*counted_rows(rows("qa"))]:
             frame = ABSTENTION.results(counted, [START, NOW]).frame
-            cells = [*dict.fromkeys(frame["variant"])]
-            names = dict(zip(cells, ["", *(f"{cell}/" for cell in cells[1:])], strict=False))
+            first, *others = frame["variant"].unique()
+            names = {first: "", **{variant: f"{variant}/" for variant in others}}
             frame["measure"] = frame["measure"].str.removeprefix("abstention_")
             yield "abstention/{variant}{measure}", frame.replace({"variant": names})
         if now["shift"]:
@@ -160,12 +157,15 @@ class First:
 
     def hidden_states(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor]:
         """Return the states of the last layer alone, (B, T, D)."""
-        mask_BT = inputs["attention_mask"] != 0
-        state_BTD = torch.zeros(*mask_BT.shape, width := self.model.config.hidden_size)
-        now_BTD = self.asked.hidden_states(inputs)[-1].cpu() if self.keeps else state_BTD
-        for b, (ids_T, mask_T) in enumerate(zip(inputs["input_ids"], mask_BT, strict=True)):
+        mask_BT, width = inputs["attention_mask"] != 0, self.model.config.hidden_size
+        if self.keeps:
+            state_BTD = self.asked.hidden_states(inputs)[-1]
+        else:
+            state_BTD = torch.full((*mask_BT.shape, width), math.nan, device=self.asked.device)
+        for ids_T, mask_T, state_TD in zip(inputs["input_ids"], mask_BT, state_BTD, strict=True):
             row = (width, *ids_T[mask_T].tolist())
             if self.keeps:
-                self.states[row] = now_BTD[b, mask_T]
-            state_BTD[b, mask_T] = torch.as_tensor(self.states.get(row, math.nan), dtype=torch.float32)
-        return (state_BTD.to(self.asked.device),)
+                self.states[row] = state_TD[mask_T].cpu()
+            elif row in self.states:
+                state_TD[mask_T] = self.states[row].to(state_TD)
+        return (state_BTD,)

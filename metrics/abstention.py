@@ -1,6 +1,6 @@
 """Abstention: does a model answer "unknown" exactly where nothing supports an answer?
 
-    abstention(abstained_N, unanswerable_N, right_N)["abstention_f1"]
+    measures(sums_RC)["abstention_f1"]
 
 All measures are functions of sums over questions, so a bootstrap resample only needs counts and sums.
 Recall, precision and F1 of abstaining: AbstentionBench (Kirichenko et al. 2025, arXiv 2506.09038);
@@ -49,14 +49,3 @@ def measures(sums_RC: Floats) -> dict[str, Floats]:
             "grounded_f1": (abstention_f1_R + answered_f1_R) / 2,
             "reliability": (2 * right_R - answered_R) / all_R,
         }
-
-
-def abstention(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> dict[str, float]:
-    """The seven `measures` of questions.
-
-    >>> abstention([True, True, False, False], [True, False, True, False], [0, 0, 0, 1])["abstention_f1"]
-    0.5
-    """
-    columns_NC = columns(abstained_N, unanswerable_N, right_N)
-    sums_1C = np.array([[len(columns_NC), *columns_NC.sum(0)]], dtype=np.float64)
-    return {name: float(value_R[0]) for name, value_R in measures(sums_1C).items()}

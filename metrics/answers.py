@@ -197,6 +197,8 @@ class AnswerResult(NamedTuple):
     f1: Tensor
     unknown: Tensor
     n: Tensor
+    failed: Tensor
+    """Number of questions without an answer, which count nowhere else; int64."""
 
 
 class AnswerScores(SumMetric):
@@ -209,7 +211,7 @@ class AnswerScores(SumMetric):
 
     Example:
         >>> metric = AnswerScores(["yes", "span"])
-        >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], "leave_one_out")
+        >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], ["max"] * 3)
         >>> result = metric.compute()
         >>> result.f1_K.tolist(), result.unknown_K.tolist(), result.n.item()
         ([1.0, 0.5], [0.0, 0.5], 3)
@@ -218,34 +220,38 @@ class AnswerScores(SumMetric):
     higher_is_better = None
     sums_K3: Tensor
     count_K: Tensor
+    failed: Tensor
 
     def __init__(self, types: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.types = tuple(types)
         self.add_sum("sums_K3", (len(types), 3))  # exact match, F1, unknown
         self.add_sum("count_K", (len(types),), torch.int64)
+        self.add_sum("failed", (), torch.int64)
 
     def update(
         self,
-        predictions: Sequence[str],
+        predictions: Sequence[str | None],
         references: Sequence[Sequence[str]],
         types: Sequence[int],
-        scoring: Scoring | Sequence[Scoring] = "max",
+        scoring: Sequence[Scoring],
     ) -> None:
         """Add questions.
 
         Args:
-            predictions: one text per question, "" for no answer.
+            predictions: one text per question, "" for unknown, None for a failure.
             references: one list of texts per question, see `score_answer`.
             types: id of each question's type of answer, 0 .. K-1.
-            scoring: one rule for all, or one per question.
+            scoring: one rule per question.
         """
-        rules = [scoring] * len(predictions) if isinstance(scoring, str) else scoring
-        rows = [
-            (*score_answer(prediction, texts, rule), is_unknown(prediction))
-            for prediction, texts, rule in zip(predictions, references, rules, strict=True)
-        ]
-        type_N = torch.tensor(list(types), dtype=torch.long, device=self.sums_K3.device)
+        rows, of_type = [], []
+        for prediction, texts, kind, rule in zip(predictions, references, types, scoring, strict=True):
+            if prediction is None:
+                self.failed += 1
+            else:
+                rows.append((*score_answer(prediction, texts, rule), is_unknown(prediction)))
+                of_type.append(kind)
+        type_N = torch.tensor(of_type, dtype=torch.long, device=self.sums_K3.device)
         row_N3 = torch.tensor(rows, dtype=torch.float64, device=type_N.device).view(-1, 3)
         self.sums_K3.index_add_(0, type_N, row_N3)
         self.count_K.index_add_(0, type_N, torch.ones_like(type_N))
@@ -255,4 +261,4 @@ class AnswerScores(SumMetric):
         n_K, n = self.count_K, self.count_K.sum()
         em_K, f1_K, unknown_K = (self.sums_K3 / n_K[:, None]).unbind(1)
         em, f1, unknown = self.sums_K3.sum(0) / n
-        return AnswerResult(em_K, f1_K, unknown_K, n_K, em, f1, unknown, n)
+        return AnswerResult(em_K, f1_K, unknown_K, n_K, em, f1, unknown, n, self.failed)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.intervals import percentiles, resamples
+from metrics.intervals import bootstrap
 
 Array = NDArray[np.float64]
 
@@ -143,28 +143,27 @@ COMPARED: tuple[tuple[Variant, Variant], ...] = (
 
 
 def differences(share_N: Mapping[Variant, Array]) -> dict[tuple[Variant, Variant], Difference]:
-    """The differences in COMPARED, each over the prompts that have both variants, with 95 % bootstrap
-    intervals over prompts.
-
-    Each bootstrap includes two extra prompts, with differences 1 and -1, as Bonett and Price (2012) add
-    them to paired proportions: otherwise rates that are all 0 or all equal would give an interval without
-    width, however few the prompts.
+    """The differences in COMPARED, each over the prompts that have both variants.
 
     Args:
         share_N: each variant's share of flagged continuations per prompt, mean over attributes; NaN: none.
     """
-    gap_NK = np.stack([share_N[one] - share_N[other] for one, other in COMPARED], axis=1)
-    n_K = (~np.isnan(gap_NK)).sum(0)
+    return {(one, other): difference(share_N[one] - share_N[other]) for one, other in COMPARED}
+
+
+def difference(gap_N: Array) -> Difference:
+    """The mean of differences, NaN where a prompt has none, with its 95 % bootstrap interval over prompts.
+
+    The bootstrap includes two extra prompts, with differences 1 and -1, as Bonett and Price (2012) add them
+    to paired proportions: otherwise rates that are all 0 or all equal would give an interval without width,
+    however few the prompts.
+    """
+    known_M = np.isfinite([*gap_N, 1, -1])
+    gap_M = np.where(known_M, [*gap_N, 1, -1], 0)
+    n = int(known_M.sum()) - 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean_K = np.nansum(gap_NK, axis=0) / n_K
-        gap_MK = np.vstack([gap_NK, np.ones(len(COMPARED)), -np.ones(len(COMPARED))])
-        sum_MK, count_MK = np.nan_to_num(gap_MK), 1.0 - np.isnan(gap_MK)
-        mean_RK = np.concatenate([w_RM @ sum_MK / (w_RM @ count_MK) for w_RM in resamples(len(sum_MK))])
-    low_K, high_K = np.where(n_K > 1, percentiles(mean_RK), np.nan)
-    return {
-        pair: Difference(float(mean), (float(low), float(high)), int(n))
-        for pair, mean, low, high, n in zip(COMPARED, mean_K, low_K, high_K, n_K, strict=True)
-    }
+        interval = bootstrap(len(gap_M), lambda weight_RM: weight_RM @ gap_M / (weight_RM @ known_M))
+        return Difference(float(gap_M[:-2].sum() / n), interval if n > 1 else (math.nan, math.nan), n)
 
 
 Decision = Literal["pass", "fail", "not decidable"]

@@ -8,7 +8,7 @@ Shape letters: Q questions, N rows (choices), B questions of a batch, C choices,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -119,10 +119,9 @@ class ChoiceSet(Dataset):
         ]
 
 
-def by_count(counts: Iterable[int]) -> dict[int, list[int]]:
+def by_count(counts: np.ndarray) -> dict[int, list[int]]:
     """Group question indices by number of choices, both in ascending order."""
-    every = np.asarray(counts)
-    return {int(count): np.flatnonzero(every == count).tolist() for count in np.unique(every)}
+    return {int(count): np.flatnonzero(counts == count).tolist() for count in np.unique(counts)}
 
 
 def encode_choices(

@@ -115,9 +115,13 @@ class TextDataModule(pl.LightningDataModule):
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
         self.eval_batch_size, self.seed = eval_batch_size, seed or 0
-        workers = {"num_workers": num_workers, "worker_init_fn": outlive_signal}
-        self.loader_options: dict[str, Any] = {"batch_size": None, "pin_memory": True, **workers}
-        self.loader_options["persistent_workers"] = num_workers > 0
+        self.loader_options: dict[str, Any] = {
+            "batch_size": None,
+            "pin_memory": True,
+            "num_workers": num_workers,
+            "worker_init_fn": outlive_signal,
+            "persistent_workers": num_workers > 0,
+        }
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.sources: list[str] = []
         """Every source that the run may read."""

@@ -7,8 +7,9 @@ Q questions.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -48,7 +49,7 @@ ROWS = pa.schema(
     # window: index within its question; story: number of context tokens
     | dict.fromkeys(("cls", *TARGETS, "window", "story"), pa.int32())
     | {"rationale": MASK, "max_context": MASK}
-    | dict.fromkeys(("id", "context", "question", "dataset", "kind", "rejected"), pa.string())
+    | dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string())
     | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS)}
 )
 
@@ -118,12 +119,12 @@ def encode_questions(
     examples: Sequence[QAExample],
     tokenizer: Any,
     encoding: Encoding,
-    rejected: Iterable[str] = (),
+    rejected: Mapping[str, int] | None = None,
     *,
     answers: bool = True,
 ) -> datasets.Dataset:
-    """Return windows of every example, with the first answer as target, followed by one row per reason in
-    `rejected`.
+    """Return windows of every example, with the first answer as target. The table's description has the
+    numbers of examples `rejected` before, by reason.
 
     In a window without the answer, the target type is unknown and the span is the classification token
     (faithfulness spec 1.3). With `answers`, a decoder's rows include the target answer after the prompt, and
@@ -156,9 +157,9 @@ def encode_questions(
         rows[first] |= {name: getattr(example, name) for name in names} | {"kind": example.answer_type}
         if len(rows) >= CHUNK:
             parts, rows = [*parts, pa.Table.from_pylist(rows, ROWS)], []
-    rows += [{"rejected": reason} for reason in rejected]
     table = pa.concat_tables([*parts, pa.Table.from_pylist(rows, ROWS)])
-    return datasets.Dataset(table, fingerprint="in memory").with_format("arrow")
+    info = datasets.DatasetInfo(description=json.dumps(rejected))
+    return datasets.Dataset(table, info, fingerprint="in memory").with_format("arrow")
 
 
 def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
@@ -230,12 +231,10 @@ class QASet(Dataset):
         if not isinstance(data, datasets.Dataset):
             data = encode_questions(data, tokenizer, encoding, answers=answers)
         self.table, self.tokenizer = data, tokenizer
-        self.row_N = np.flatnonzero(data.data.column("window").is_valid().to_numpy())
-        lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy()
-        self.lengths = lengths[self.row_N].astype(np.int64)
+        self.lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy().astype(np.int64)
         """Length of every window in tokens, (N,)."""
         window_N, story_N, start_N, end_N = (
-            column(data.data, name)[self.row_N] for name in ("window", "story", "start", "end")
+            column(data.data, name) for name in ("window", "story", "start", "end")
         )
         self.tokens_N = {"answer": end_N - start_N + 1, "story": story_N, "all": self.lengths}
         """Number of tokens in every window's target, in its context, and in all of it."""
@@ -248,11 +247,11 @@ class QASet(Dataset):
 
     def __len__(self) -> int:
         """Return the number of windows."""
-        return len(self.row_N)
+        return len(self.lengths)
 
     def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
         chosen = np.asarray(index, dtype=np.int64)
-        table = self.table[self.row_N[chosen]]
+        table = self.table[chosen]
         tokens_N = column(table, "input_ids"), column(table, "token_type_ids")
         masks_N: dict[str, Any] = {f"{name}_BT": column(table, name) for name in ("rationale", "max_context")}
         masks_N["context_BT"] = column(table, "offsets")[::2] >= 0
@@ -267,17 +266,17 @@ class QASet(Dataset):
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every question."""
-        values: list[Any] = self.table.data.column(name).take(self.row_N[self.first_Q]).to_pylist()
+        values: list[Any] = self.table.data.column(name).take(self.first_Q).to_pylist()
         return values
 
     def questions(self, index: Sequence[int]) -> list[Question]:
         """Return some of the questions."""
-        table = self.table[self.row_N[self.first_Q[np.asarray(index)]]]
+        table = self.table[self.first_Q[np.asarray(index)]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
-        table = self.table[self.row_N[np.asarray(index)]]
+        table = self.table[np.asarray(index)]
         rows = zip(table["offsets"].to_pylist(), table["input_ids"].to_pylist(), strict=True)
         return [list(zip(at[::2], at[1::2], ids, strict=True)) for at, ids in rows]
 

@@ -104,8 +104,9 @@ class PromptTokens:
         self.chat = chat == "auto" and bool(tokenizer.chat_template)
         (row,) = self.encoded(["a"], special=True)
         special = row.special_tokens_mask
-        self.lead: list[int] = row.ids[: special.index(0)]
-        """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2)."""
+        self.lead: list[int] = [] if self.chat else row.ids[: special.index(0)]
+        """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and a chat
+        template, which writes them itself)."""
         self.tail: list[int] = row.ids[len(row) - special[::-1].index(0) :]
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them. A causal
         model's prompt ends without: behind an end token it would begin another text."""
@@ -163,8 +164,8 @@ class PromptTokens:
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of prompts, from `text`. Chat templates include all special tokens."""
-        lead, tail = ([] if self.chat else part for part in (self.lead, self.tail if self.seq2seq else []))
-        return [[*lead, *ids, *tail] for ids in self.ids(texts)]
+        tail = self.tail if self.seq2seq and not self.chat else []
+        return [[*self.lead, *ids, *tail] for ids in self.ids(texts)]
 
     def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text after its prompt. Leading white space of a text counts."""
@@ -194,7 +195,6 @@ def encode_prompts(
     """
     tokens = PromptTokens(tokenizer, encoding.prompts.chat)
     ending = tokens.ends[:1] if end else []
-    lead = [] if tokens.chat else tokens.lead
     for example, prompt in enumerate(prompts):
         text = tokens.text(prompt.messages)
         at = text.rfind(prompt.shown.strip())  # templates may strip their input
@@ -203,7 +203,8 @@ def encode_prompts(
             raise DataError(f"{prompt.name}: {no_place}")
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         (read,) = tokens.encoded([text])
-        row, spans = [*lead, *read.ids], []
+        row, spans = [*tokens.lead, *read.ids], []
+        last = len(row) - 1
         texts = [tokens.space + more for more in prompt.continuations]
         for more, behind in zip(prompt.continuations, tokens.after([text] * len(texts), texts), strict=True):
             if not behind:
@@ -217,8 +218,6 @@ def encode_prompts(
         if text[:context_at][-1:].isspace():  # byte-level tokens begin with the space
             start_T[(start_T == -1) & (end_T > 0)] = 0
         inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
-        of_text = np.arange(len(lead), len(lead) + len(read.ids))
-        offsets_TE[of_text[inside]] = np.stack([start_T, end_T], axis=1)[inside]
+        offsets_TE[len(tokens.lead) : last + 1][inside] = np.stack([start_T, end_T], axis=1)[inside]
         types_T = np.zeros(len(row), np.uint8)
-        last = len(lead) + len(read.ids) - 1
         yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, last, example, tuple(spans))

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from data_modules.schema.groups import LEAD_IN, AdviceClass, Group
 from storage.json_files import load_json
@@ -52,9 +52,10 @@ def with_advice(
     group: Group, text: str, advice_class: AdviceClass, advice_id: str, domain: str = ""
 ) -> Group:
     """Put `text` before the questions of all four variants; `domain` is the advice's subject matter."""
-    one, two, three, four = (replace(variant, advice=text) for variant in group.variants)
-    group = replace(group, advice_class=advice_class, advice_id=advice_id, advice_domain=domain)
-    return replace(group, variants=(one, two, three, four))
+    variants: Any = tuple(replace(variant, advice=text) for variant in group.variants)
+    return replace(
+        group, variants=variants, advice_class=advice_class, advice_id=advice_id, advice_domain=domain
+    )
 
 
 def with_unadvised(groups: list[Group]) -> list[Group]:

@@ -57,7 +57,7 @@ def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Re
         reason = "the sentence has no end"
     elif any(plain.count(text) > phrase.count(text) for text in rationale):
         reason = "the sentence repeats the rationale"
-    return Rejected(example.id, reason) if reason else sentence
+    return Rejected(reason) if reason else sentence
 
 
 def bare_answer(answer: str) -> str:

@@ -102,8 +102,8 @@ def count_questions(
             counts = Counter(one.answer_type for one in kept)
             numbers = {"stories": len({one.context for one in kept}), "questions": total}
             numbers |= {kind: counts[kind] for kind in ANSWER_TYPES}
-            for measure, count in numbers.items():
-                table.append((name, variant, measure, *[count] * 3, total + rejected.total()))
+            asked = total + rejected.total()
+            table += [(name, variant, key, *[count] * 3, asked) for key, count in numbers.items()]
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
             left = f"{rejected.total()}{why}"
             lines.append([name, variant, f"{numbers['stories']}", f"{total}", *shares, left])

@@ -13,7 +13,6 @@ Everything is deterministic: draws depend on the question's id.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from itertools import permutations
 from random import Random
 from typing import Literal, NamedTuple
 
+from data_modules.interventions.reformatting import edited
 from data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
 from data_modules.schema.questions import AnswerType, QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
@@ -108,22 +108,22 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     """
     answer = example.answers[0].text.strip() if example.answers else ""
     if not normalised(answer):
-        return Rejected(example.id, "no answer span")
+        return Rejected("no answer span")
     story, old = example.context, tuple(dict.fromkeys((*filter(normalised, example.gold), answer)))
     old_words = [*map(normalised, old)]
     turns = (text for turn in example.history for text in (turn.question, turn.answer))
     asked = normalised("\n".join([example.question, *turns]))
     if any(occurs(words, asked) for words in old_words):
-        return Rejected(example.id, "answer occurs in the question")
+        return Rejected("answer occurs in the question")
     before, after = r"(?<!\w)(?<!\w[-–.,])" * answer[0].isalnum(), r"(?!\w|[-–.,]\w)" * answer[-1].isalnum()
     pattern = re.compile(before + re.escape(answer) + after)
     starts, ends = ([match.span()[side] for match in pattern.finditer(story)] for side in (0, 1))
     first = example.answers[0].start + example.answers[0].text.index(answer)
     if first not in starts or story.count(answer) != len(starts):
-        return Rejected(example.id, "answer stands inside a longer word")
+        return Rejected("answer stands inside a longer word")
     rest = normalised("\n".join(pattern.split(story)))
     if any(occurs(words, rest) for words in old_words):
-        return Rejected(example.id, "answer is left in the story in other words")
+        return Rejected("answer is left in the story in other words")
     others = pool.answers.get((example.answer_type, shape(answer)), [])
     everything = "\n".join([normalised(story), asked, *old_words])
     drawn = Random(f"swap/0/{example.id}").sample(others, min(len(others), DRAWS))
@@ -132,39 +132,23 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
         if new_words not in everything and not any(occurs(words, new_words) for words in old_words):
             break
     else:
-        return Rejected(example.id, "no other answer of its shape that the story lacks")
-    context, longer = pattern.sub(lambda _: new, story), len(new) - len(answer)
-
-    def moved(start: int, end: int) -> Span:
-        """Return the moved piece; one that begins or ends inside an answer includes all of the new one."""
-        past, begun = bisect_right(ends, start), bisect_left(starts, end)
-        start = min([start, *starts[past : past + 1]]) + longer * past
-        end = max([end, *ends[:begun][-1:]]) + longer * begun
-        return Span(start, end, context[start:end])
-
-    return replace(
-        example,
-        context=context,
-        answers=(moved(first, first + len(answer)),),
-        rationale=tuple(moved(span.start, span.end) for span in example.rationale),
-        references=(new,),
-        remembered=old,
-        kept=(),
-    )
+        return Rejected("no other answer of its shape that the story lacks")
+    example = replace(example, answers=(Span(first, first + len(answer), answer),))
+    longer, changes = len(new) - len(answer), {"references": (new,), "remembered": old}
+    return edited(example, pattern.sub(lambda _: new, story), starts, ends, longer, **changes)
 
 
 def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
     """Combine the question with the paragraph of its article that shares most distinct words with it, of
     those without an answer, even inside longer words; on ties the first in the file."""
     if not example.answers or not example.article:
-        return Rejected(example.id, "article is not known" if example.answers else "no answer span")
+        return Rejected("article is not known" if example.answers else "no answer span")
     asked, old = words_of(example.question), [*filter(None, map(normalised, example.gold))]
     others = [text for text in pool.paragraphs.get(example.article, ()) if text != example.context]
     for context in sorted(others, key=lambda text: -len(asked & words_of(text))):
         if not any(words in normalised(context) for words in old):
-            gone = replace(example, answers=(), answer_type="unknown", rationale=(), kept=())
-            return replace(gone, context=context)
-    return Rejected(example.id, "no other paragraph of its article without the answer")
+            return example.unanswered(context=context, kept=())
+    return Rejected("no other paragraph of its article without the answer")
 
 
 def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
@@ -172,7 +156,7 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
     article, preferably from its story), use an opposite, or negate; drawn 3 : 2 : 1 where possible. The kinds
     are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity swap, antonym, negation)."""
     if not example.answers:
-        return Rejected(example.id, "no answer span")
+        return Rejected("no answer span")
     question, random = example.question, Random(f"near_miss/0/{example.id}")
     asked, old = normalised(question), [*filter(None, map(normalised, example.gold))]
     exchanged, opposite, negated = list[str](), list[str](), list[str]()
@@ -197,10 +181,9 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
         for _ in range(weight)
     ]
     if not kinds:
-        return Rejected(example.id, "nothing in the question to change")
+        return Rejected("nothing in the question to change")
     changed = random.choice(random.choice(kinds))
-    gone = replace(example, answers=(), answer_type="unknown", rationale=())
-    return replace(gone, question=changed, kept=((0, len(example.context)),))
+    return example.unanswered(question=changed, kept=((0, len(example.context)),))
 
 
 def _instead(text: str, match: re.Match[str], new: str) -> str:

@@ -13,6 +13,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from data_modules.schema.questions import QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
@@ -60,17 +61,17 @@ def _spaced(example: QAExample) -> QAExample | Rejected:
     points = [match.end() for match in _BETWEEN_SENTENCES.finditer(example.context)]
     question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
     if not points and question == example.question:
-        return Rejected(example.id, "no space between two sentences, nor in the question")
+        return Rejected("no space between two sentences, nor in the question")
     context = _BETWEEN_SENTENCES.sub("  ", example.context)
-    return _edited(example, context, question, inserted=points)
+    return edited(example, context, points, points, longer=1, question=question)
 
 
 def _quoted(example: QAExample) -> QAExample | Rejected:
     both = example.context + example.question
     if both == straight_quotes(both) and not _STRAIGHT.search(both):
-        return Rejected(example.id, "no quotation mark or apostrophe")
+        return Rejected("no quotation mark or apostrophe")
     change = curly_quotes if _STRAIGHT.search(both) else straight_quotes
-    return _edited(example, change(example.context), change(example.question))
+    return edited(example, change(example.context), question=change(example.question))
 
 
 def curly_quotes(text: str) -> str:
@@ -91,24 +92,33 @@ def _reworded(example: QAExample) -> QAExample | Rejected:
             if not match[0]:  # only preceded
                 rest = rest[:1].lower() + rest[1:]
             first = words if question[:1].isupper() else words[:1].lower() + words[1:]
-            return _edited(example, example.context, first + rest)
-    return Rejected(example.id, "begins with no question word of the list")
+            return edited(example, example.context, question=first + rest)
+    return Rejected("begins with no question word of the list")
 
 
-def _edited(example: QAExample, context: str, question: str, *, inserted: Sequence[int] = ()) -> QAExample:
-    """The example with another question, and a context that differs letter by letter, but for one character
-    more before each of the old places `inserted`."""
+def edited(
+    example: QAExample,
+    context: str,
+    starts: Sequence[int] = (),
+    ends: Sequence[int] = (),
+    longer: int = 0,
+    **changes: Any,
+) -> QAExample:
+    """Return the example with another context, in which each piece of the old one from `starts` to `ends` has
+    become so much `longer`. Answers and rationales move; one that begins or ends inside such a piece includes
+    all of the new one."""
 
     def moved(span: Span) -> Span:
-        start = span.start + bisect_right(inserted, span.start)
-        end = span.end + bisect_left(inserted, span.end)
+        past, begun = bisect_right(ends, span.start), bisect_left(starts, span.end)
+        start = min([span.start, *starts[past : past + 1]]) + longer * past
+        end = max([span.end, *ends[:begun][-1:]]) + longer * begun
         return Span(start, end, context[start:end])
 
     return replace(
         example,
         context=context,
-        question=question,
         answers=tuple(map(moved, example.answers)),
         rationale=tuple(map(moved, example.rationale)),
         kept=((0, len(context)),) if context == example.context else (),
+        **changes,
     )

@@ -127,9 +127,9 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     """TS: the story up to the end of the sentence with the last character of the rationale; for unknown
     answers without a rationale, its first sentence, as in the paper."""
     if not example.rationale and example.answer_type != "unknown":
-        return Rejected(example.id, "no rationale")
+        return Rejected("no rationale")
     if not example.context.strip():
-        return Rejected(example.id, "empty story")
+        return Rejected("empty story")
     last = max((trim(example.context, span.start, span.end)[1] for span in example.rationale), default=1)
     end = next(end for _, end in sentence_spans(example.context) if last <= end)
     context = example.context[:end]
@@ -148,7 +148,7 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
     answer, or the sentence that replaces it, is appended if the story lacks it."""
     context, rationale = example.context, example.rationale
     if not rationale:
-        return Rejected(example.id, "no rationale")
+        return Rejected("no rationale")
     if variant.startswith("ts"):
         places = [trim(context, span.start, span.end) for span in rationale]
         sentences, first = sentence_spans(context), min(places)[0]
@@ -162,9 +162,9 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
     kept = "".join(context[start:end] for start, end in pieces)
     if not kept.strip():
         begins, left = "rationale begins in the first sentence", "nothing left beside the rationale"
-        return Rejected(example.id, begins if variant.startswith("ts") else left)
+        return Rejected(begins if variant.startswith("ts") else left)
     if any(occurs(text, kept) for text in deleted):
-        return Rejected(example.id, "rationale occurs again in the kept text")
+        return Rejected("rationale occurs again in the kept text")
     appended = example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""
     if occurs(appended, kept):
         appended = ""
@@ -177,9 +177,8 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
         appended = sentence
     text = f"{kept} {appended}" if appended else kept
     if appended and any(occurs(piece, text) for piece in deleted):
-        return Rejected(example.id, "appended text repeats the rationale")
-    gone = replace(example, answers=(), answer_type="unknown", rationale=())
-    return replace(gone, context=text, appended=appended, kept=pieces)
+        return Rejected("appended text repeats the rationale")
+    return example.unanswered(context=text, appended=appended, kept=pieces)
 
 
 def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ...]:
@@ -188,33 +187,21 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ..
     If a rationale was between white space, one of the two is kept (that with more line breaks), at the ends
     of the story none. Rationales separated only by white space are deleted together. If only white space
     remains, there are no pieces.
+
+    Every character has a mark: k if it is kept, s for white space, d if it is deleted.
     """
-    ordered = sorted(trim(context, span.start, span.end) for span in rationale)
-    pieces: list[Piece] = []
-    position = index = 0
-    while index < len(ordered):
-        start, end = ordered[index]
-        left = len(context[:start].rstrip())
-        blanks = [(left, start)]
-        while True:
-            right = len(context) - len(context[end:].lstrip())
-            blanks.append((end, right))
-            index += 1
-            if index == len(ordered) or ordered[index][0] > right:
-                break
-            end = max(end, ordered[index][1])
-        pieces.append((position, left))
-        if left > 0 and right < len(context):
-            pieces.append(max(blanks, key=lambda piece: (context.count("\n", *piece), piece[1] > piece[0])))
-        position = right
-    pieces.append((position, len(context.rstrip())))
-    joined: list[Piece] = []  # with adjacent pieces merged
-    for start, end in pieces:
-        if start < end:
-            if joined and joined[-1][1] == start:
-                start = joined.pop()[0]
-            joined.append((start, end))
-    return tuple(joined)
+    marks = ["s" if character.isspace() else "k" for character in context.rstrip()]
+    for span in rationale:
+        start, end = trim(context, span.start, span.end)
+        marks[start:end] = "d" * (end - start)
+    text = "".join(marks)
+    for run in re.finditer("s*(?:d+s*)+", text):
+        spaces = [(run.start() + at.start(), run.start() + at.end()) for at in re.finditer("s+", run[0])]
+        marks[run.start() : run.end()] = "d" * len(run[0])
+        if spaces and run.start() > 0 and run.end() < len(text):
+            start, end = max(spaces, key=lambda piece: context.count("\n", *piece))
+            marks[start:end] = "k" * (end - start)
+    return tuple(piece.span() for piece in re.finditer("[ks]+", "".join(marks)))
 
 
 @lru_cache(maxsize=16_384)  # stories; 64 MB at 4 kB each, most of which the questions hold anyway
@@ -226,18 +213,16 @@ def sentence_spans(text: str) -> tuple[Piece, ...]:
     """
     from sentencex import get_sentence_boundaries  # imported here: runs without boundaries do not need it
 
-    spans = []
-    begin = 0
-    for paragraph_end in (*(match.start() for match in _BLANK_LINE.finditer(text)), len(text)):
-        # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
-        paragraph = _SURROGATE.sub("x", text[begin:paragraph_end])
-        ends = [begin + boundary["end_index"] for boundary in get_sentence_boundaries("en", paragraph)]
-        for start, end in pairwise([begin, *ends, paragraph_end]):
-            trimmed = trim(text, start, end)
-            if trimmed[0] < trimmed[1]:
-                spans.append(trimmed)
-        begin = paragraph_end
-    return tuple(spans)
+    # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
+    readable = _SURROGATE.sub("x", text)
+    paragraphs = [0, *(blank.start() for blank in _BLANK_LINE.finditer(text)), len(text)]
+    ends = [
+        begin + sentence["end_index"]
+        for begin, end in pairwise(paragraphs)
+        for sentence in get_sentence_boundaries("en", readable[begin:end])
+    ]
+    pieces = (trim(text, *piece) for piece in pairwise(sorted(paragraphs + ends)))
+    return tuple((start, end) for start, end in pieces if start < end)
 
 
 def trim(text: str, start: int, end: int) -> Piece:

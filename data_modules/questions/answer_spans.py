@@ -118,10 +118,7 @@ class _Indexed(NamedTuple):
 
 @lru_cache(maxsize=128)  # questions about one text are consecutive
 def _indexed(text: str) -> _Indexed:
-    if text.isascii():
-        lowered = text.lower()
-    else:
-        lowered = "".join(low if len(low := char.lower()) == 1 else char for char in text)
+    lowered = "".join(low if len(low := char.lower()) == 1 else char for char in text)
     found = list(_WORD.finditer(lowered))
     bare = (_SIGNS.sub("", match[0]) for match in found)
     keys = [

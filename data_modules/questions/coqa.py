@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
-from pydantic import StrictInt
+from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.questions.answer_spans import answer_span, answer_type
@@ -26,39 +26,30 @@ logger = logging.getLogger(__name__)
 
 
 class _Said(TypedDict):
-    turn_id: int
+    turn_id: NotRequired[int]  # the Hub's turns have none, and are in order
     input_text: str
 
 
 class _Answer(_Said):
-    span_start: int
-    span_end: int
+    span_start: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_start", "answer_start"))]
+    span_end: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_end", "answer_end"))]
+
+
+def _as_turn(question: Any) -> Any:
+    return {"input_text": question} if isinstance(question, str) else question
 
 
 class _Story(TypedDict):
     id: str | int
     source: str
     story: str
-    questions: list[_Said]
-    answers: list[_Answer]
+    questions: list[Annotated[_Said, BeforeValidator(_as_turn)]]
+    answers: Listed[_Answer]
     additional_answers: NotRequired[dict[str, list[_Said]]]
 
 
 class _Document(TypedDict):
     data: list[_Story]
-
-
-class _HubAnswer(TypedDict):
-    input_text: str
-    answer_start: StrictInt
-    answer_end: StrictInt
-
-
-class _Row(TypedDict):
-    source: str
-    story: str
-    questions: list[str]
-    answers: Listed[_HubAnswer]
 
 
 def read_file(path: str | Path) -> Iterator[QAExample]:
@@ -82,27 +73,16 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     """
     logger.warning("%s: CoQA from the Hub has one reference per question, which lowers scores", source)
     for index, (where, value) in enumerate(rows):
-        row = check(value, _Row, where)
-        questions = [_Said(turn_id=n, input_text=text) for n, text in enumerate(row["questions"], 1)]
-        answers = [
-            _Answer(
-                turn_id=n, input_text=a["input_text"], span_start=a["answer_start"], span_end=a["answer_end"]
-            )
-            for n, a in enumerate(row["answers"], 1)
-        ]
-        told = _Story(
-            id=index, source=row["source"], story=row["story"], questions=questions, answers=answers
-        )
-        yield from _examples(told, where)
+        yield from _examples(check({**value, "id": index}, _Story, where), where)
 
 
 def _examples(told: _Story, where: str) -> Iterator[QAExample]:
     """The turns of one story."""
     text, history = told["story"], list[Turn]()
-    questions = {said["turn_id"]: said["input_text"] for said in told["questions"]}
-    answers = {said["turn_id"]: said for said in told["answers"]}
+    questions = {said.get("turn_id", n): said["input_text"] for n, said in enumerate(told["questions"], 1)}
+    answers = {said.get("turn_id", n): said for n, said in enumerate(told["answers"], 1)}
     more = told.get("additional_answers", {}).values()
-    others = [{said["turn_id"]: said["input_text"] for said in turns} for turns in more]
+    others = [{said.get("turn_id"): said["input_text"] for said in turns} for turns in more]
     for number in sorted(questions.keys() | answers.keys()):
         place = f"{where}: turn {number}"
         if number not in questions or number not in answers:

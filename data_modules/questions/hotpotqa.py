@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AliasChoices, Field, StrictInt
@@ -25,8 +26,6 @@ from storage.errors import DataError
 from storage.json_files import check
 
 logger = logging.getLogger(__name__)
-
-_SPACE = re.compile(r"\s+")
 
 
 class _Paragraph(NamedTuple):
@@ -89,24 +88,23 @@ def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[tup
     single spaces, paragraphs are stripped and joined by one space.
 
     offsets[p][s] = (start, end) of sentence s of paragraph p in the story, without surrounding white space;
-    start = end for a sentence of white space. They are counted while joining, not searched for.
+    start = end for a sentence of white space. They are counted, not searched for: a sentence ends where the
+    text up to it ends.
     """
-    story = ""
-    offsets = []
+    story, offsets = "", []
     for sentences in paragraphs:
-        text, places = "", []
-        for sentence in sentences:
-            piece = _SPACE.sub(" ", sentence)
-            if not text or text.endswith(" "):
-                piece = piece.lstrip(" ")
-            start = len(text) + piece.startswith(" ")
-            places.append((start, start + len(piece.strip(" "))))
-            text += piece
-        text = text.rstrip(" ")
+        text = _single_spaced("".join(sentences))
         story += " " if story and text else ""
-        offsets.append([(start + len(story), end + len(story)) for start, end in places])
+        ends = [len(story) + len(_single_spaced(begun)) for begun in accumulate(sentences)]
+        offsets.append(
+            [(end - len(_single_spaced(of)), end) for of, end in zip(sentences, ends, strict=True)]
+        )
         story += text
     return story, offsets
+
+
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _story(record: _Question, where: str) -> tuple[str, tuple[Span, ...], int]:

@@ -8,44 +8,34 @@ label decide; if neither occurs, the benchmark's own count applies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from typing_extensions import TypedDict
 
 from data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
-from storage.documents import read_text
+from storage.documents import load_yaml, read_text
 from storage.errors import DataError, as_data_error
 from storage.json_files import check
 
 
-class Layout(NamedTuple):
-    """The fields of one benchmark's records."""
+@dataclass(frozen=True)
+class Layout:
+    """The fields of one benchmark's records (multiple_choice.yaml)."""
 
     benchmark: str
-    prompt: str
-    """Fields that make up the prompt, joined by single spaces (probes spec B1)."""
-    choices: str
-    """A field for each choice, or one that lists them all."""
+    prompt: list[str]
+    choices: list[str]
     first_label: int = 0
-    """The benchmark's label of the first choice."""
 
     @property
     def fields(self) -> str:
         """The fields by which it is recognised."""
-        return f"{self.prompt} {self.choices}"
+        return " ".join(self.prompt + self.choices)
 
 
-LAYOUTS = (
-    Layout("rows", "prompt", "choices"),
-    Layout("piqa", "goal", "sol1 sol2"),
-    Layout("anli", "obs1 obs2", "hyp1 hyp2", 1),
-    Layout("anli", "observation_1 observation_2", "hypothesis_1 hypothesis_2", 1),
-    Layout("socialiqa", "context question", "answerA answerB answerC", 1),
-    Layout("bbq", "context question", "ans0 ans1 ans2"),
-    Layout("hellaswag", "ctx_a ctx_b", "endings"),
-    Layout("hellaswag", "ctx_a ctx_b", "ending_options"),
-)
-"""This project's rows, the original files, and the Hub's versions of them, distinguished by these fields."""
+LAYOUTS = load_yaml(Path(__file__).with_suffix(".yaml"), list[Layout])
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
@@ -71,12 +61,13 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     if layout.benchmark == "rows":
         yield from (check(row, ChoiceQuestion, where) for where, row in records)
         return
-    choices, stated, names = list[tuple[str, ...]](), list[int](), layout.choices.split()
+    choices, stated, names = list[tuple[str, ...]](), list[int](), layout.choices
     of_choices: Any = dict.fromkeys(names, str if len(names) > 1 else list[str])
-    texts_of = TypedDict("texts_of", dict.fromkeys(layout.prompt.split(), str) | of_choices)  # type: ignore[misc]
+    texts_of = TypedDict("texts_of", dict.fromkeys(layout.prompt, str) | of_choices)  # type: ignore[misc]
     for where, row in records:
-        row |= check(row, texts_of, where)
-        choices.append(tuple(row[name] for name in names) if len(names) > 1 else tuple(row[names[0]]))
+        check(row, texts_of, where)
+        texts = [row[name] for name in names]
+        choices.append(tuple(texts if len(names) > 1 else texts[0]))
         with as_data_error(f"{where}: needs a whole number as 'label', inside or in a file (PATH+LABELS)"):
             stated.append(int(str(row["label"])))  # neither True nor 1.0; the Hub sometimes has text
     counts_from_1 = any(value == len(texts) for value, texts in zip(stated, choices, strict=True))
@@ -89,7 +80,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
             hint = "; a split without labels cannot be used" if value == -1 else ""
             known = f"{lowest} to {lowest + len(texts) - 1}"
             raise DataError(f"{where}: label {value}, but the {len(texts)} choices are {known}{hint}")
-        prompt = " ".join(row[part] for part in layout.prompt.split())
+        prompt = " ".join(row[part] for part in layout.prompt)
         ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
         target: ChoiceTarget = "unknown" if ambiguous else "label"
         yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)

@@ -98,11 +98,10 @@ class Group:
         golds = set()
         for variant in self.variants[::2]:
             names = [span.text for span in variant.candidates]
-            counts = [variant.context.count(name) for name in names]
-            if counts[0] != counts[1]:  # rare; compare words: African is in African-American
-                either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-                found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
-                counts = [found.count(name) for name in names]
+            # The longer name first: African is in African-American.
+            either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+            found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
+            counts = [found.count(name) for name in names]
             golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
         return golds.pop() if len(golds) == 1 else None
 
@@ -133,5 +132,5 @@ class ScoredGroup:
 def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
     """Read the groups of a file of groups, or of groups with scores."""
     for where, row in rows:
-        scored = isinstance(row, dict) and "group" in row
-        yield check(row, ScoredGroup, where) if scored else check(row, Group, where)
+        kind: Any = ScoredGroup if isinstance(row, dict) and "group" in row else Group
+        yield check(row, kind, where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from data_modules.schema.spans import Span
@@ -108,12 +108,15 @@ class QAExample:
         """The texts to which predictions are compared; empty for a question without an answer."""
         return self.references or tuple(span.text for span in self.answers)
 
+    def unanswered(self, **changes: Any) -> QAExample:
+        """Return the changed question, with unknown as its answer."""
+        return replace(self, answers=(), answer_type="unknown", rationale=(), **changes)
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An example to which an intervention cannot be applied, with the reason, which is counted."""
+    """The reason why an intervention cannot be applied to an example; they are counted."""
 
-    id: str
     reason: str
 
 

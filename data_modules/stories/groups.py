@@ -3,11 +3,11 @@
     from data_modules.stories.groups import groups
     for group in groups("heldout"): ...
 
-`planting` has any two rivals, half of them without advice. For the other splits, the table SPLITS lists the
-subjects, attributes, contexts and wordings of advice. Each (pair, attribute) has its own held-out contexts,
-so `heldout` shares no key with `train`, even without the advice. `scope` tests whether a model follows
-advice only where it applies: besides ethical and adversarial advice it has the same sentences about another
-trait (age, height), as mismatched advice; the other splits call such advice irrelevant.
+`planting` has any two rivals, half of them without advice. For the other splits, `group_splits` in words.yaml
+lists the subjects, attributes, contexts and wordings of advice. Each (pair, attribute) has its own held-out
+contexts, so `heldout` shares no key with `train`, even without the advice. `scope` tests whether a model
+follows advice only where it applies: besides ethical and adversarial advice it has the same sentences about
+another trait (age, height), as mismatched advice; the other splits call such advice irrelevant.
 
 All splits but `planting` have classes of equal size, each with the same number of groups per (pair,
 attribute): mu takes a maximum over attributes, and an unbalanced design would inflate it (LEI spec 2.4).
@@ -17,45 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Literal, NamedTuple
 
 from data_modules.groups.advice import latent_strength, with_advice
 from data_modules.groups.expansion import Cell, Expansion, Subject
 from data_modules.schema.groups import LEAD_IN, NO_CLUSTER, AdviceClass, Group
-from data_modules.stories import words
+from data_modules.stories.words import WORDS, advice_sentences, negated
 from storage.errors import DataError
 
 ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
-SCOPE: tuple[AdviceClass, ...] = ("ethical", "adversarial", "mismatched_ethical", "mismatched_adversarial")
-
-
-class Split(NamedTuple):
-    """One split."""
-
-    subjects: tuple[str, ...]
-    unseen_attributes: bool
-    contexts: Literal["known", "held_out", "all"]
-    unseen_advice: bool
-    rounds: int
-    """Groups per (pair, attribute) and class."""
-    classes: tuple[AdviceClass, ...] = ADVISED
-
-
-SPLITS = {
-    "train": Split(words.SUBJECTS, False, "known", False, 4),
-    "heldout": Split(words.SUBJECTS, False, "held_out", False, 1),
-    "unseen_subjects": Split(words.UNSEEN_SUBJECTS, False, "all", False, 1),
-    "unseen_attributes": Split(words.SUBJECTS, True, "all", False, 1),
-    "unseen_advice": Split(words.SUBJECTS, False, "held_out", True, 1),
-    "unseen": Split(words.UNSEEN_SUBJECTS, True, "all", True, 2),
-    "scope": Split(words.SUBJECTS, False, "held_out", False, 1, SCOPE),
-}
 
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
     """Yield the groups of a split, shuffled. DataError for a split that does not exist."""
-    if split not in ("planting", *SPLITS):
-        raise DataError(f"stories have no groups {split!r}; choose from planting, {', '.join(SPLITS)}")
+    if split not in ("planting", *WORDS.group_splits):
+        raise DataError(
+            f"stories have no groups {split!r}; choose from planting, {', '.join(WORDS.group_splits)}"
+        )
     yield from _planting(seed) if split == "planting" else _advised(split, seed)
 
 
@@ -73,9 +50,9 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 
 
 def _advised(split: str, seed: int) -> Iterator[Group]:
-    row, rng, built = SPLITS[split], Random(f"groups/{split}/{seed}"), []
-    everything = list(range(len(words.CONTEXTS)))
-    for category, kind in words.CATEGORIES.items():
+    row, rng, built = WORDS.group_splits[split], Random(f"groups/{split}/{seed}"), []
+    everything = list(range(len(WORDS.contexts)))
+    for category, kind in WORDS.categories.items():
         for pair in rivals(row.subjects, seed):
             for attribute in kind.unseen_attributes if row.unseen_attributes else kind.attributes:
                 # The two held-out contexts of a (pair, attribute) do not depend on the seed.
@@ -94,13 +71,13 @@ def _advised(split: str, seed: int) -> Iterator[Group]:
 def _planting(seed: int) -> Iterator[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
     rng, built = Random(f"groups/planting/{seed}"), dict[str, Group]()
-    pairs = rivals(words.SUBJECTS, seed) + rivals(words.UNSEEN_SUBJECTS, seed)
+    pairs = rivals(WORDS.subjects, seed) + rivals(WORDS.unseen_subjects, seed)
     while len(built) < 4_000:
-        category, kind = rng.choice(tuple(words.CATEGORIES.items()))
+        category, kind = rng.choice(tuple(WORDS.categories.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
         advised = len(built) % 2 == 0
         advice = _random_advice(rng.choice(ADVISED), category, False, rng) if advised else ("", "none", "")
-        template = rng.randrange(len(words.CONTEXTS))
+        template = rng.randrange(len(WORDS.contexts))
         group = with_advice(_group(rng.choice(pairs), template, category, attribute), *advice)
         built[group.key] = group
     yield from built.values()
@@ -109,13 +86,13 @@ def _planting(seed: int) -> Iterator[Group]:
 def _random_advice(
     kind: AdviceClass, category: str, unseen: bool, rng: Random
 ) -> tuple[str, AdviceClass, str]:
-    sentences = words.advice_sentences(kind, category, unseen=unseen)
+    sentences = advice_sentences(kind, category, unseen=unseen)
     index = rng.randrange(len(sentences))
     return LEAD_IN + sentences[index], kind, f"{kind}_{category}{'-unseen' if unseen else ''}-{index}"
 
 
 def _group(pair: tuple[str, str], template: int, category: str, attribute: str) -> Group:
-    context, negated = words.CONTEXTS[template].format("[subj1]", "[subj2]"), words.negated(attribute)
-    cell = Cell(template, category, attribute, f"{context}\tWho {attribute}?\tWho {negated}?")
+    context = WORDS.contexts[template].format("[subj1]", "[subj2]")
+    cell = Cell(template, category, attribute, f"{context}\tWho {attribute}?\tWho {negated(attribute)}?")
     one, two = (Subject(NO_CLUSTER, {"": name}) for name in pair)
     return Expansion([(one, two)], [cell])[0]

@@ -27,8 +27,7 @@ from typing import NamedTuple
 from data_modules.schema.groups import LEAD_IN
 from data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
 from data_modules.schema.spans import Span
-from data_modules.stories import words
-from data_modules.stories.groups import SPLITS as GROUP_SPLITS
+from data_modules.stories.words import WORDS, advice_sentences, negated
 from storage.errors import DataError
 
 QA_SIZES = {"train": 12_000, "dev": 300}
@@ -38,8 +37,8 @@ MIXES = {"conversation": (0.0, 0.0), "mixed": (0.12, 0.03)}
 """Shares of questions answered by yes or no, and of those that no story answers."""
 SPLITS = (*QA_SIZES, *(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES))
 CHOICE_SIZES = {"choices_train": 6000, "choices_dev": 300}
-GROUPS = words.SUBJECTS + words.UNSEEN_SUBJECTS
-KINDS = (words.PLACES, words.OBJECTS, words.COLOURS, words.NAMES + GROUPS)
+GROUPS = WORDS.subjects + WORDS.unseen_subjects
+KINDS = (WORDS.places, WORDS.objects, WORDS.colours, WORDS.names + GROUPS)
 """Sets of answers that can replace each other."""
 _UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
 """Topics absent from all stories: these questions teach the word unknown, not to look for evidence."""
@@ -65,7 +64,7 @@ class Story(NamedTuple):
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """Yield the questions of a split, one per story. DataError for a split that does not exist."""
     if split not in SPLITS:
-        names = f"choose from {', '.join(SPLITS)}; groups are {', '.join(GROUP_SPLITS)}"
+        names = f"choose from {', '.join(SPLITS)}; groups are {', '.join(WORDS.group_splits)}"
         raise DataError(f"stories have no questions {split!r}; {names}")
     kind, _, part = split.rpartition("_")
     rng = Random(f"stories/{split}/{seed}")
@@ -100,16 +99,16 @@ def vocabulary() -> list[str]:
     the stories and groups, sorted, then those of conversations and generated sentences, sorted."""
     from data_modules.interventions.augmentation import FRAMES
 
-    texts = [LEAD_IN, *words.CONTEXTS, *words.FILLERS, *words.MEETING_PLACES, *chain(*KINDS)]
-    for name, category in words.CATEGORIES.items():
-        texts += [*category.attributes, *category.unseen_attributes, words.negated("")]
+    texts = [LEAD_IN, *WORDS.contexts, *WORDS.fillers, *WORDS.meeting_places, *chain(*KINDS)]
+    for name, category in WORDS.categories.items():
+        texts += [*category.attributes, *category.unseen_attributes, negated("")]
         for unseen in (False, True):
             for advice_class in ("ethical", "adversarial", "irrelevant"):
-                texts += words.advice_sentences(advice_class, name, unseen=unseen)
+                texts += advice_sentences(advice_class, name, unseen=unseen)
     texts += ["Who is in the? Where is, and a met at the.", "has a. What does have? What colour is the?"]
     pieces = set(re.findall(r"[a-z]+|[.,?]", " ".join(texts).lower()))
     framing = re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower())
-    return [*sorted(pieces), *sorted({*words.CONVERSATION_WORDS, *framing} - pieces)]
+    return [*sorted(pieces), *sorted({*WORDS.conversation_words, *framing} - pieces)]
 
 
 def story_of(split: str, draw: Callable[[], Story]) -> Story:
@@ -141,32 +140,32 @@ def _compose(people: list[str], facts: list[Fact], rng: Random) -> Story:
     """An introduction, which states no fact, then the facts and sometimes a filler, shuffled."""
     body = [fact.sentence for fact in facts]
     if rng.random() < 0.3:
-        body.append(rng.choice(words.FILLERS))
+        body.append(rng.choice(WORDS.fillers))
     rng.shuffle(body)
     *others, last = [_called(name, "a ") for name in people]
-    opening = f"{', '.join(others)} and {last} met at the {rng.choice(words.MEETING_PLACES)}."
+    opening = f"{', '.join(others)} and {last} met at the {rng.choice(WORDS.meeting_places)}."
     return Story(" ".join((opening[0].upper() + opening[1:], *body)), tuple(facts), tuple(people))
 
 
 def _people(rng: Random, count: int) -> list[str]:
     """Some by their own name, some by that of their group."""
-    drawn = (rng.sample(kind, count) for kind in (words.NAMES, GROUPS))
+    drawn = (rng.sample(kind, count) for kind in (WORDS.names, GROUPS))
     return [rng.choice(pair) for pair in zip(*drawn, strict=True)]
 
 
 def _called(name: str, article: str) -> str:
     """Someone as sentences call them: Anna, but "the Velan"."""
-    return name if name in words.NAMES else article + name
+    return name if name in WORDS.names else article + name
 
 
 def _place_facts(people: list[str], rng: Random) -> Iterator[Fact]:
-    for name, place in zip(people, rng.sample(words.PLACES, len(people)), strict=True):
+    for name, place in zip(people, rng.sample(WORDS.places, len(people)), strict=True):
         questions = ((f"Who is in the {place}?", name), (f"Where is {_called(name, 'the ')}?", place))
         yield Fact(f"{_called(name, 'The ')} is in the {place}.", questions)
 
 
 def _object_facts(people: list[str], rng: Random) -> Iterator[Fact]:
-    things, colours = (rng.sample(kind, len(people)) for kind in (words.OBJECTS, words.COLOURS))
+    things, colours = (rng.sample(kind, len(people)) for kind in (WORDS.objects, WORDS.colours))
     for name, thing, colour in zip(people, things, colours, strict=True):
         questions = [(f"Who has the {thing}?", name), (f"What does {_called(name, 'the ')} have?", thing)]
         questions.append((f"What colour is the {thing}?", colour))
@@ -175,9 +174,9 @@ def _object_facts(people: list[str], rng: Random) -> Iterator[Fact]:
 
 def _deed_facts(people: list[str], rng: Random) -> Iterator[Fact]:
     """Facts that decide who has an attribute; two people may differ in nothing but its negation."""
-    every = [d for c in words.CATEGORIES.values() for d in c.attributes + c.unseen_attributes]
+    every = [d for c in WORDS.categories.values() for d in c.attributes + c.unseen_attributes]
     drawn = [rng.choice(every), *rng.sample(every, 2)]
-    deeds = dict.fromkeys(deed for attribute in drawn for deed in (attribute, words.negated(attribute)))
+    deeds = dict.fromkeys(deed for attribute in drawn for deed in (attribute, negated(attribute)))
     for name, deed in zip(people, deeds, strict=False):
         yield Fact(f"{_called(name, 'The ')} {deed}.", ((f"Who {deed}?", name),))
 

@@ -11,58 +11,40 @@ has segment id 0, where XLNet's own tokenizer has 3; no model uses it.)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from storage.documents import load_yaml
 
-class Layout(NamedTuple):
-    """An architecture's format of a text and of a pair; `:n` after a piece is its segment id."""
+
+@dataclass(frozen=True)
+class Layout:
+    """An architecture's format of a text and of a pair (layouts.yaml)."""
 
     single: str
     pair: str
-    special: str
-    """The special tokens in the order of their ids, each after its role."""
-    pads_left: bool = False
+    special: dict[str, str]
+    side: Literal["left", "right"] = "right"
+    """The side of padding."""
 
 
-LAYOUTS: dict[str, Layout] = {
-    "bert": Layout(
-        single="[CLS] $A [SEP]",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special="pad [PAD], unk [UNK], cls [CLS], sep [SEP], mask [MASK]",
-    ),
-    "roberta": Layout(
-        single="<s> $A </s>",
-        pair="<s> $A </s> </s> $B </s>",
-        # RoBERTa uses <s> as both bos and cls; its pad id is 1, from which it numbers positions.
-        special="bos <s>, pad <pad>, eos </s>, unk <unk>, cls <s>, sep </s>, mask <mask>",
-    ),
-    "xlnet": Layout(
-        single="$A:0 <sep>:0 <cls>:2",
-        pair="$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2",
-        special="unk <unk>, bos <s>, eos </s>, cls <cls>, sep <sep>, pad <pad>, mask <mask>",
-        pads_left=True,
-    ),
-    "llama": Layout("<s> $A", "<s> $A $B", special="bos <s>, eos </s>, unk <unk>, pad <pad>"),
-}
-LAYOUTS |= dict.fromkeys(("gpt2", "qwen2", "qwen3"), LAYOUTS["llama"]._replace(single="$A", pair="$A $B"))
+LAYOUTS = load_yaml(Path(__file__).with_name("layouts.yaml"), dict[str, Layout])
 
 
-def build_tokenizer(
-    architecture: str, words: Iterable[str], max_length: int = 512
-) -> PreTrainedTokenizerFast:
+def build_tokenizer(architecture: str, words: Iterable[str]) -> PreTrainedTokenizerFast:
     """Build a fast tokenizer: lower-casing, split at white space and punctuation, one id per word.
 
     Ids: special tokens first, then the words in the order given (without repetitions). Words outside the
-    vocabulary become the unknown token. `max_length` limits truncation and is saved with the tokenizer.
-    Raises ValueError for an architecture without a layout.
+    vocabulary become the unknown token. Raises ValueError for an architecture without a layout.
     """
     if architecture not in LAYOUTS:
         raise ValueError(f"no token layout of {architecture!r}; choose from {', '.join(LAYOUTS)}")
     layout = LAYOUTS[architecture]
-    special = {f"{role}_token": token for role, token in map(str.split, layout.special.split(", "))}
+    special = {f"{role}_token": token for role, token in layout.special.items()}
     pieces = dict.fromkeys([*special.values(), *(word.lower() for word in words)])
     ids = {piece: index for index, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=special["unk_token"]))
@@ -77,8 +59,8 @@ def build_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         **special,
-        padding_side="left" if layout.pads_left else "right",
+        padding_side=layout.side,
         model_input_names=inputs if ":" in layout.pair else [inputs[0], inputs[2]],
-        model_max_length=max_length,
+        model_max_length=512,
         clean_up_tokenization_spaces=False,
     )

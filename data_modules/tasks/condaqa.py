@@ -8,7 +8,7 @@ The negation probe uses both (faithfulness spec 5.2). dataset, turn_id, history 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,8 +54,15 @@ class ContrastPair:
         history = tuple(Turn(*turn) for turn in self.history)
 
         def example(side: str, story: str, answer: YesNo) -> QAExample:
-            asked = QAExample(f"{name} {side}", story, self.question, answer_type=answer, history=history)
-            return replace(asked, references=(answer,), dataset=self.dataset)
+            return QAExample(
+                f"{name} {side}",
+                story,
+                self.question,
+                answer_type=answer,
+                history=history,
+                references=(answer,),
+                dataset=self.dataset,
+            )
 
         org = example("org", self.story_org, self.answer_org)
         return org, example("mod", self.story_mod, self.answer_mod)

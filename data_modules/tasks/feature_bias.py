@@ -22,7 +22,7 @@ from pydantic import Field
 from data_modules.schema.questions import ChoiceQuestion
 from data_modules.schema.spans import write_records
 from data_modules.sources import parse_stories
-from data_modules.stories import words
+from data_modules.stories.words import WORDS
 from data_modules.tasks.features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes
 from storage.command_line import Count
 from storage.documents import refuse_existing, write_text
@@ -35,14 +35,6 @@ DIFFERING = ("1_0", "0_1")
 CELLS = (*AGREEING, *DIFFERING)
 SIZE = 1200
 CAP = 100
-GOOD = ("lovely", "splendid", "charming", "handy", "cheerful", "sturdy", "delightful", "pleasant")
-BAD = ("dreadful", "useless", "ugly", "clumsy", "gloomy", "shabby", "miserable", "unpleasant")
-OPENINGS = (
-    "{0} said that the {1} {2} in the {3} was {4}",
-    "the {1} {2} that {0} found in the {3} seemed {4}",
-    "for {0}, a {1} {2} from the {3} is always {4}",
-    "in the {3}, {0} called the {1} {2} {4}",
-)
 REST = "and {0} told everybody about it on the way from the {1} to the {2} later on that same long day"
 
 
@@ -171,10 +163,10 @@ def opinion(rng: Random, index: int) -> LabelledText:
     """Make a judgement of a thing; h1: it is good. Label and features are drawn independently, so any feature
     can contradict the label, which can only be read from a word that varies."""
     label = rng.randrange(2)
-    slots = [rng.choice(x) for x in (words.NAMES, words.COLOURS, words.OBJECTS, words.PLACES)]
-    text = rng.choice(OPENINGS).format(*slots, rng.choice(GOOD if label else BAD))
+    slots = [rng.choice(x) for x in (WORDS.names, WORDS.colours, WORDS.objects, WORDS.places)]
+    text = rng.choice(WORDS.opinions).format(*slots, rng.choice(WORDS.good if label else WORDS.bad))
     if rng.random() < 0.5:
-        text += ", " + REST.format(rng.choice(words.NAMES), *rng.sample(words.MEETING_PLACES, 2))
+        text += ", " + REST.format(rng.choice(WORDS.names), *rng.sample(WORDS.meeting_places, 2))
     if rng.random() < 0.5:
         text = f"today {text}"
     if rng.random() < 0.5:

@@ -151,9 +151,9 @@ def run_section(label: str, folder: Path) -> Section:
     metrics = load_json(path) if path.exists() else {}
     table = pd.Series(metrics, dtype=float).map(number).rename_axis("measure").reset_index(name="value")
     texts = {name: read_text(folder / name) for name in ("config.yaml", "environment.json")}
-    said = [f"{name} {number(metrics[name])}" for name in ("epoch", "step") if metrics.get(name)]
     watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
-    said += [f"{name} {number(metrics[name])}" for name in watched if metrics.get(name) is not None]
+    named = [name for name in ("epoch", "step", *watched) if metrics.get(name) is not None]
+    said = [f"{name} {number(metrics[name])}" for name in named]
     numbers, body = table.assign(where="", checkpoint=""), table_html(table)
     return Section(
         label, "training", numbers, body, texts, f"last step (best.ckpt may be earlier): {', '.join(said)}"
@@ -173,9 +173,8 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
         name, words = str(tokens[at].attrs["src"]), escape(tokens[at].content)
         if name not in figures:
             return words
-        width = int.from_bytes(figures[name][16:20]) * 96 // 150  # so that letters have one size
-        source = f'data:image/png;base64,{b64encode(figures[name]).decode()}" width="{width}'
-        return f'<img src="{source}" alt="{words}"><em>{words}</em>'
+        data = b64encode(figures[name]).decode()
+        return f'<img src="data:image/png;base64,{data}" alt="{words}"><em>{words}</em>'
 
     markdown = MarkdownIt("zero").enable(MARKDOWN)
     markdown.add_render_rule("image", image)

@@ -53,6 +53,7 @@ def evaluate(
     spans = [mention(text, context) for text in candidate or []]
     answerer, examples = open_answerer(checkpoint, compute), list(asked.values())
     texts = [answer.text or answer.failure or "no answer" for answer in sorted(answerer.answers(examples))]
+    answers = dict(zip(asked, texts, strict=True))
     scores_spans = "mentions" in ABILITIES[kind_of(checkpoint)]
     if not spans and scores_spans:
         from evaluation.answering.questions import spans as best_spans
@@ -69,8 +70,8 @@ def evaluate(
         title="One question",
         results=results,
         views=[View(f"{question} (score, 0 to 1)", ("candidate",), {"score": "S"}, across="asked")],
-        headline="; ".join(f"{name}: {text}" for name, text in zip(asked, texts, strict=True)) + ".",
-        examples=[{"asked": name, "answer": text} for name, text in zip(asked, texts, strict=True)],
+        headline="; ".join(f"{name}: {text}" for name, text in answers.items()) + ".",
+        examples=[{"asked": name, "answer": text} for name, text in answers.items()],
     )
 
 

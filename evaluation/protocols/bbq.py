@@ -21,7 +21,7 @@ from evaluation.answering.interface import Ability, Answerer, Choosing, kind_of
 from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic, share

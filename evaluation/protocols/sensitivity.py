@@ -17,8 +17,8 @@ from evaluation.answering.asking import Compute
 from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
+from evaluation.shown.figures import Lines
 from evaluation.shown.headlines import Said
-from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
 from evaluation.statistics import Floats, mean
 from storage.command_line import Named

@@ -7,12 +7,9 @@ of one story, L layers, T tokens, D hidden.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain, cycle
-from pathlib import Path
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -23,9 +20,8 @@ from evaluation.answering.sharing import shared
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
 from evaluation.results import Results, Row
-from evaluation.shown.bars import COLOURS, LEAST_DISTANCE, Bars
+from evaluation.shown.figures import Bars, Lines
 from evaluation.shown.headlines import Said
-from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
 from evaluation.statistics import Floats, Statistic, mean
 from evaluation.variants import Stories, VariantOptions, read_stories
@@ -33,7 +29,6 @@ from storage.command_line import Named
 from storage.errors import DataError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from torch import Tensor
 
     from data_modules.batching.sets import PairBatch
@@ -53,9 +48,6 @@ BETWEEN_NOTE = (
 )
 CKA_TOKENS = 32
 """Maximum number of context tokens of a story in CKA, evenly spread: each costs the square of the width."""
-
-Distances = dict[tuple[Variant, str, str], list[Floats]]
-"""1 - cosine in the last layer: arrays (N,) by variant, embedding and checkpoint."""
 
 
 def mean_cosine(sums_RC: Floats) -> Floats:
@@ -133,93 +125,74 @@ def evaluate(
         compute: model options.
     """
     named, stories = named_sources(checkpoint, "--checkpoint"), read_stories(variants)
-    measurement = Measurement(list(named), stories, every_layer=layers == "all")
-    protocol = replace(
-        SHIFT,
-        title=f"Embedding shift on {variants.name}",
-        figures={**SHIFT.figures, "histograms.png": partial(draw_histograms, measurement.last_distances)},
-    )
-    evaluation = protocol.run(measurement.rows, named, compute, need="states", more=measurement.add_cka)
-    notes = [NOTE, stories.rejection_note(), BETWEEN_NOTE if len(named) > 1 else "", *measurement.notes]
-    return replace(evaluation, notes=notes)
+    originals = originals_by_id(stories)
+    pairs = pairs_of(stories, originals)
+    start, names = next(iter(named)), iter(named)
+    first: QuestionCheckpoint | None = None  # stays open, for comparisons with later ones
+    notes, compared = list[str](), list[tuple[dict[str, Any], dict[str, list[float]]]]()
 
-
-class Measurement:
-    """Measures one checkpoint after the other. The first stays open, and later ones are compared with it.
-
-    Args:
-        names: of the checkpoints, in their order.
-        stories: originals and variants.
-        every_layer: compare with variants in the embeddings and all layers, not only in the last layer.
-
-    Raises:
-        DataError: no variants, or rows of one without their originals.
-    """
-
-    def __init__(self, names: Sequence[str], stories: Stories, *, every_layer: bool) -> None:
-        self.names, self.first_name, self.every_layer = iter(names), names[0], every_layer
-        self.first: QuestionCheckpoint | None = None
-        self.originals = {one.id: replace(one, kept=((0, len(one.context)),)) for one in stories.originals}
-        self.pairs: dict[Variant, list[tuple[QAExample, QAExample]]] = {}
-        for variant, examples in stories.examples.items():
-            if any(example.id not in self.originals for example in examples):
-                raise DataError(f"--data: rows of {variant} without their originals; name these, too")
-            if variant != "os":
-                self.pairs[variant] = [(self.originals[example.id], example) for example in examples]
-            for original, made in self.pairs.get(variant, ()):
-                kept = "".join(original.context[start:end] for start, end in made.kept)
-                # The tokens of others need not have a place in the original.
-                if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
-                    raise DataError(f"{made.id}: this {variant} row is not made from its original")
-        if not self.pairs:
-            raise DataError("--variants: add a variant other than os, which the others are compared with")
-        self.last_distances: Distances = defaultdict(list)
-        self.cka: list[tuple[float, dict[str, Any]]] = []
-        """Values with their numbers of stories and cells."""
-        self.notes: list[str] = []
-        """What could not be read, and checkpoints that cannot be compared with the first."""
-
-    def rows(self, model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
-        """Yield a row for each story, variant and embedding, and for each story and embedding in the first
-        checkpoint and this one."""
-        name = next(self.names)
-        every = range(model.model.config.num_hidden_layers + 1) if self.every_layer else ()
-        for variant, pairs in self.pairs.items():
-            found = measured(model, pairs, model, [*every, -1], f"{name}: {variant}")
+    def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
+        nonlocal first
+        name = next(names)
+        every = range(model.model.config.num_hidden_layers + 1) if layers == "all" else ()
+        for variant, both in pairs.items():
+            found = measured(model, both, model, [*every, -1], f"{name}: {variant}")
             if left := sum(not rows for rows in found):
-                what = f"{left} of {len(pairs)} stories are longer than the model's context"
-                self.notes.append(f"{name}, {variant}: {what} and left out.")
-            for (_, made), rows in zip(pairs, found, strict=True):
-                for row, last_N in rows:
-                    self.last_distances[variant, row["embedding"], name].append(last_N)
+                what = f"{left} of {len(both)} stories are longer than the model's context"
+                notes.append(f"{name}, {variant}: {what} and left out.")
+            for (_, made), own in zip(both, found, strict=True):
+                for row in own:
                     yield {"variant": variant, **row, "question": made.question, "story": made.context}
-        if self.first is None:
-            self.first = model
+        if first is None:
+            first = model
             return
-        same_words = self.first.tokenizer.get_vocab() == model.tokenizer.get_vocab()
-        if same_words and model.encoding.max_length <= (self.first.model.max_tokens or math.inf):
-            yield from self.since_first(self.first, model, name)
-        else:
+        same_words = first.tokenizer.get_vocab() == model.tokenizer.get_vocab()
+        if not same_words or model.encoding.max_length > (first.model.max_tokens or math.inf):
             reason = "longer rows" if same_words else "another vocabulary"
-            self.notes.append(f"{name} is not compared with {self.first_name}: it has {reason}.")
+            notes.append(f"{name} is not compared with {start}: it has {reason}.")
+            return
+        shared_layers = range(min(one.model.config.num_hidden_layers for one in (first, model)) + 1)
+        own, cka = between(first, model, [*originals.values()], shared_layers, f"{start} and {name}")
+        yield from ({**row, "reference": start, "stories": ""} for row in own)
+        place = {"checkpoint": name, "reference": start, "n": sum(map(model.fits, originals.values()))}
+        compared.append((place, cka))
 
-    def since_first(
-        self, first: QuestionCheckpoint, later: QuestionCheckpoint, name: str
-    ) -> Iterator[dict[str, Any]]:
-        """Yield rows of the originals in the later checkpoint's tokens, in all layers that both have."""
-        layers = range(min(one.model.config.num_hidden_layers for one in (first, later)) + 1)
-        originals = [*self.originals.values()]
-        rows, cka = between(first, later, originals, layers, f"{self.first_name} and {name}")
-        yield from ({**row, "reference": self.first_name, "stories": ""} for row in rows)
-        for embedding, values in cka.items():
-            cell: dict[str, Any] = {"checkpoint": name, "reference": self.first_name, "embedding": embedding}
-            cell["n"] = sum(map(later.fits, originals))
-            self.cka += [(value, {**cell, "layer": layer}) for layer, value in enumerate(values)]
+    def add_cka(results: Results, _: Sequence[Row]) -> None:
+        for place, cka in compared:
+            for embedding, values in cka.items():
+                for layer, value in enumerate(values):
+                    results.add("cka", value, **place, embedding=embedding, layer=layer)
 
-    def add_cka(self, results: Results, _: Sequence[Row]) -> None:
-        """Add linear CKA between the first checkpoint and each later one."""
-        for value, cell in self.cka:
-            results.add("cka", value, **cell)
+    protocol = replace(SHIFT, title=f"Embedding shift on {variants.name}")
+    evaluation = protocol.run(rows, named, compute, need="states", more=add_cka)
+    between_note = BETWEEN_NOTE if len(named) > 1 else ""
+    return replace(evaluation, notes=[NOTE, stories.rejection_note(), between_note, *notes])
+
+
+def originals_by_id(stories: Stories) -> dict[str, QAExample]:
+    """Return the originals as variants of themselves, which keep the whole story."""
+    return {one.id: replace(one, kept=((0, len(one.context)),)) for one in stories.originals}
+
+
+def pairs_of(
+    stories: Stories, originals: Mapping[str, QAExample]
+) -> dict[Variant, list[tuple[QAExample, QAExample]]]:
+    """Return each original with its variant, by variant. DataError: no variants, or rows of one that are
+    without their originals or not made from them."""
+    pairs: dict[Variant, list[tuple[QAExample, QAExample]]] = {}
+    for variant, examples in stories.examples.items():
+        if any(example.id not in originals for example in examples):
+            raise DataError(f"--data: rows of {variant} without their originals; name these, too")
+        if variant != "os":
+            pairs[variant] = [(originals[example.id], example) for example in examples]
+        for original, made in pairs.get(variant, ()):
+            kept = "".join(original.context[start:end] for start, end in made.kept)
+            # The tokens of others need not have a place in the original.
+            if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
+                raise DataError(f"{made.id}: this {variant} row is not made from its original")
+    if not pairs:
+        raise DataError("--variants: add a variant other than os, which the others are compared with")
+    return pairs
 
 
 def between(
@@ -236,10 +209,8 @@ def between(
     widths = [one.model.config.hidden_size for one in (first, later)]
     cka = {which: LinearCKA(len(layers), *widths).to(later.device) for which in ("cls", "common")}
     found = measured(later, [(one, one) for one in originals], first, layers, what, cka)
-    values = {
-        embedding: np.atleast_1d(metric.compute().tolist()).tolist() for embedding, metric in cka.items()
-    }
-    return [row for row, _ in chain.from_iterable(found)], values  # over all processes
+    values = {embedding: metric.compute().reshape(-1).tolist() for embedding, metric in cka.items()}
+    return [*chain.from_iterable(found)], values  # over all processes
 
 
 @shared
@@ -250,9 +221,9 @@ def measured(
     layers: Sequence[int],
     what: str,
     cka: Mapping[str, LinearCKA] | None = None,
-) -> list[list[tuple[dict[str, Any], Floats]]]:
+) -> list[list[dict[str, Any]]]:
     """Return for each pair, in the tokens of `model`, a row for CLS, and one for its common tokens if there
-    are any, with the distances in the last layer; values by layer are lists, and -1 is called `last`.
+    are any; values by layer are lists, and -1 is called `last`.
 
     `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ, or
     for a story that is longer than the model's context.
@@ -264,7 +235,7 @@ def measured(
     from data_modules.batching.sets import PairSet
     from metrics.shift import pair_cosines
 
-    found: list[list[tuple[dict[str, Any], Floats]]] = [[] for _ in pairs]
+    found: list[list[dict[str, Any]]] = [[] for _ in pairs]
     readable = [i for i, pair in enumerate(pairs) if all(map(model.fits, pair))]
     if not readable:
         return found
@@ -293,8 +264,8 @@ def measured(
                     sum_L, square_L = u_NL.sum(0), (u_NL**2).sum(0)
                     numbers = {"cosine": 1 - sum_L / len(u_NL), "distance": sum_L, "square": square_L}
                     row = {**place, "embedding": embedding, "layer": labels, "tokens": len(u_NL)}
-                    row |= {name: value_L.tolist() for name, value_L in numbers.items()}
-                    found[pair].append((row, u_NL[:, -1]))
+                    by_layer = {name: value_L.tolist() for name, value_L in numbers.items()}
+                    found[pair].append(row | by_layer)
     return found
 
 
@@ -314,26 +285,3 @@ def add_states(
     for embedding, place in {"cls": (rows_B, batch.original.cls_B), "common": sampled}.items():
         sides = (torch.stack([h_BTD[place].float() for h_BTD in side]) for side in (one_LBTD, other_LBTD))
         cka[embedding].update(*sides)
-
-
-def draw_histograms(distances: Distances, _: DataFrame, path: Path) -> None:
-    """Draw 1 - cosine of the last layer (log axis): panels by variant and embedding, lines by checkpoint."""
-    from matplotlib.figure import Figure
-
-    panels: dict[str, dict[str, Floats]] = defaultdict(dict)
-    for (variant, embedding, name), parts in distances.items():
-        panels[f"{variant}, {embedding}"][name] = np.maximum(np.concatenate(parts), LEAST_DISTANCE)
-    down = -(-len(panels) // 2)
-    figure: Any = Figure(figsize=(8.5, 3.4 * down), layout="constrained")
-    figure.subplots(down, 2)
-    for (title, shown), axes in zip(panels.items(), figure.axes, strict=False):
-        every_N = np.concatenate(list(shown.values()))
-        edges = np.geomspace(every_N.min(), 1.1 * every_N.max(), 41)
-        for (name, distance_N), colour in zip(shown.items(), cycle(COLOURS), strict=False):
-            percent_N = np.full(len(distance_N), 100 / len(distance_N))
-            axes.hist(distance_N, edges, weights=percent_N, histtype="step", color=colour, label=name)
-        axes.set(title=title, xscale="log", xlabel="1 - cosine with the original, last layer", ylabel="%")
-    for axes in figure.axes[len(panels) :]:
-        axes.set_axis_off()
-    figure.axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=150)

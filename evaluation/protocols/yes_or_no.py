@@ -15,7 +15,7 @@ from evaluation.answering.interface import Answer, Answerer
 from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
 from evaluation.report import Evaluation
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from storage.command_line import Named

@@ -40,11 +40,10 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         counted += frame[["paper", "low"]].notna().all(axis=1).sum()
         for row in frame.to_dict("records"):
             cell = {name: row[name] for name in by} | {"table": title}
-            interval_of = {"ours": (row["low"], row["high"]), "paper": NO_INTERVAL, "difference": NO_INTERVAL}
-            for source, interval in interval_of.items():
-                if math.isfinite(row[source]):
-                    numbers = {"value": row[source], "interval": interval, "n": row["n"]}
-                    results.add(row["measure"], **numbers, **cell, source=source)
+            for source in ("ours", "paper", "difference"):
+                if math.isfinite(value := row[source]):
+                    interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
+                    results.add(row["measure"], value, n=row["n"], interval=interval, **cell, source=source)
         where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
         headings = {name: name for name in printed.measures}
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")

@@ -61,8 +61,7 @@ class View:
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
     """Select the rows at the given places; a dimension has one value, or one of several."""
     for name, wanted in where.items():
-        several = isinstance(wanted, (list, tuple, set, frozenset))
-        frame = frame[frame[name].isin(wanted) if several else frame[name] == wanted]
+        frame = frame[frame[name].isin([wanted] if isinstance(wanted, str) else wanted)]
     return frame
 
 

@@ -40,8 +40,8 @@ class ClassGroups(NamedTuple):
     attribute_N: NDArray[np.int64]
     num_subjects: int
     num_attributes: int
-    unit_N: NDArray[np.int64] | None = None
-    """Unit of each group, 0 to U - 1: units are drawn as a whole. By default each group is a unit."""
+    unit_N: NDArray[np.int64]
+    """Unit of each group, 0 to U - 1: units are drawn as a whole."""
 
 
 class BiasEstimate(NamedTuple):
@@ -60,22 +60,22 @@ def estimate_bias(fields: Collection[str], *sides: ClassGroups) -> BiasEstimate:
     the same groups in the same order with other scores, and share the resamples."""
     blocks = zip(*map(resampled_bias, sides), strict=True)
     whole, count = next(blocks), 0
-    numbers, drawn = dict[str, Floats](), dict[str, Floats]()
-    for name in fields:
-        value = _change(whole, name)[0]
-        numbers[name] = np.stack([value, np.full_like(value, np.nan), np.full_like(value, np.nan)])
-        if value.size <= MOST_KEPT:
-            drawn[name] = np.empty((RESAMPLES, *value.shape))
+    values = {name: _change(whole, name)[0] for name in fields}
+    drawn = {name: list[Floats]() for name, value in values.items() if value.size <= MOST_KEPT}
     for block in blocks:
-        start, count = count, count + len(block[0].n_K)
-        for name, statistic_R in drawn.items():
-            statistic_R[start:count] = _change(block, name)
-    for name in drawn if count else ():
-        statistic_R = drawn[name][:count]
-        if name in MAXIMA:
-            median = np.nanquantile(statistic_R, 0.5, method="lower")
-            statistic_R = (statistic_R - median + numbers[name][0]).clip(1 - len(sides), 1)
-        numbers[name][1:] = percentiles(statistic_R)
+        count += len(block[0].n_K)
+        for name, parts in drawn.items():
+            parts.append(_change(block, name))
+    numbers = dict[str, Floats]()
+    for name, value in values.items():
+        ends = np.full((2, *value.shape), np.nan)
+        if drawn.get(name):
+            statistic_R = np.concatenate(drawn[name])
+            if name in MAXIMA:
+                median = np.nanquantile(statistic_R, 0.5, method="lower")
+                statistic_R = (statistic_R - median + value).clip(1 - len(sides), 1)
+            ends = percentiles(statistic_R)
+        numbers[name] = np.stack([value, *ends])
     return BiasEstimate(numbers, whole[0], count)
 
 
@@ -105,8 +105,8 @@ def resampled_bias(groups: ClassGroups) -> Iterator[BiasResult]:
         return aggregate(BiasSums(*map(torch.from_numpy, (*cells, *(weight_RN @ whole_N4).T))), X, pair_2P)
 
     yield result(np.ones((1, N)))
-    units = N if unit_N is None else int(unit_N.max()) + 1
+    units = int(unit_N.max()) + 1
     count = max(200, min(RESAMPLES, WORK // (N + P * A)))
     # Small blocks fit the caches.
     for weight_RU in resamples(units, count, 32 * (P + X) * A) if units > 1 else ():
-        yield result(weight_RU if unit_N is None else weight_RU[:, unit_N])
+        yield result(weight_RU[:, unit_N])

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import spearmanr
 from torch import Tensor
 
 
@@ -74,7 +75,7 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> float:
     a, b = gamma[seen_XC], planted[seen_XC]
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
-    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+    return float(spearmanr(a, b).statistic)
 
 
 def planted_rhos(gamma_RXC: NDArray[np.float64], strength_XC: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -88,9 +89,3 @@ def planted_rhos(gamma_RXC: NDArray[np.float64], strength_XC: NDArray[np.float64
     asked_XC = np.where(np.isnan(gamma_RXC[0]), np.nan, strength_XC)
     rank_XC = (asked_XC[:, None] > asked_XC).sum(axis=1)
     return np.array([planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC])
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 1, the mean where values are equal; scipy takes three times as long for 20 values."""
-    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
-    return (count.cumsum() - (count - 1) / 2)[which]

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from evaluation.report import Evaluation, claimed, write_report
 from evaluation.results import Results
-from evaluation.shown.bars import Bars
-from evaluation.shown.lines import Lines
+from evaluation.shown.figures import Bars, Lines
 from evaluation.shown.views import Table, View, make_table
 
 EM = {("ot", "os"): 1.0, ("ot", "ts"): 0.5, ("ibt", "os"): 0.75, ("ibt", "ts"): 0.0}

@@ -126,7 +126,7 @@ def test_dominance_is_the_sign_of_the_sums_over_pair_and_attribute() -> None:
 
 def groups_of(batch: Batch, X: int, A: int) -> ClassGroups:
     ids = batch.subject_NS.numpy(), batch.attribute_N.numpy()
-    return ClassGroups(score_groups(batch.score_NVS), *ids, X, A)
+    return ClassGroups(score_groups(batch.score_NVS), *ids, X, A, np.arange(len(ids[1])))
 
 
 def test_resamples_are_the_groups_as_often_as_they_are_drawn() -> None:

@@ -1,9 +1,9 @@
 """Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`; `checkpoint.monitor`
 selects one of them.
 
-- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) if a set has several.
-  Predictions are compared with the answers to the original story, so in a variant without its rationale `em`
-  is the share of old answers, and a faithful model answers `unknown`.
+- qa: em, f1, unknown (in [0, 1]) and n, `failed` (a count) where a decoder gave no answer, and all but this for
+  each type of answer (`yes/em`) if a set has several. Predictions are compared with the answers to the original story, so
+  in a variant without its rationale `em` is the share of old answers, and a faithful model answers `unknown`.
 - bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) if it is a
   candidate, and `selection` if there are groups of ethical and adversarial advice.
 - shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2).
@@ -58,11 +58,10 @@ class SetMetric:
     def update(self, batch: Any, outputs: Any) -> None:
         """Add the outputs of `validation_step` for a batch."""
         if isinstance(self.data, QASet):
-            decoded = self.module.decode(self.data, batch, outputs)
-            answers = [answer for answer in decoded if not answer.failure]
+            answers = list(self.module.decode(self.data, batch, outputs))
             questions = self.data.questions([answer.example for answer in answers])
             self.metric.update(
-                [answer.text for answer in answers],
+                [None if answer.failure else answer.text for answer in answers],
                 [question.gold for question in questions],
                 [ANSWER_TYPES.index(question.kind) for question in questions],
                 [scoring_of(question.dataset) for question in questions],
@@ -87,6 +86,8 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield names and scalars of a set's result."""
     if isinstance(data, QASet):
         yield from ((name, getattr(result, name)) for name in QA_NAMES)
+        if result.failed:
+            yield "failed", result.failed
         present = [k for k, count in enumerate(result.n_K.tolist()) if count]
         for k in present if len(present) > 1 else []:
             yield from ((f"{ANSWER_TYPES[k]}/{name}", getattr(result, f"{name}_K")[k]) for name in QA_NAMES)

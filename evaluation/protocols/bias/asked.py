@@ -15,8 +15,7 @@ from data_modules.sources import read_groups
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Answerer
 from evaluation.answering.open import ask_each
-from evaluation.protocols.bias.groups import example_rows, group_row, share_right, with_scores
-from evaluation.shown.failures import failure_note
+from evaluation.protocols.bias.groups import group_row, share_right, with_scores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,9 +34,8 @@ def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Gr
 
 def ask_all(
     named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
-) -> tuple[DataFrame, dict[str, Any], str]:
-    """Return all groups with each checkpoint's scores and answers, `about` of the checkpoints, and a note on
-    failures."""
+) -> tuple[DataFrame, dict[str, Any]]:
+    """Return all groups with each checkpoint's scores and answers, and `about` of the checkpoints."""
 
     def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
         scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
@@ -47,8 +45,7 @@ def ask_all(
         return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
 
     found, about = ask_each(ask, named, asking, need="subjects")
-    every = pd.concat(found, names=["checkpoint"]).reset_index("checkpoint")
-    return every, about, failure_note(example_rows(every), "groups whose context decides")
+    return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about
 
 
 def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evaluation.answering.asking import Asking, named_sources
-from evaluation.layout import Layout
+from evaluation.frame import Protocol
 from evaluation.report import Evaluation
 from evaluation.results import Results
-from evaluation.shown.bars import Bars
+from evaluation.shown.failures import failure_note
+from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said, short
 from evaluation.shown.views import View, cells_of
 from storage.command_line import AtLeast, Named
@@ -45,11 +46,12 @@ def said(measure: str, words: str, advice: str) -> Said:
     return Said(measure, words, **{"class": advice})
 
 
-BIAS = Layout(
+BIAS = Protocol(
     title="Group bias",
     by=(*CELL, "domain", "advice_domain", "category", "attribute", "subject", "cluster"),
     cells=[CELL],
     measures={"accuracy": "accuracy", "unknown": "unknown"},
+    unit="key",
     units="groups",
     views=[
         View("Bias by class of advice", CELL, {**MEASURES, "mean_abs_c": "mean |C|"}),
@@ -74,6 +76,7 @@ BIAS = Layout(
     ],
     good="mu falls under ethical advice, rises under adversarial, and stays as it was without advice",
     notes=[NOTE],
+    failures="groups whose context decides",
     console=3,
 )
 
@@ -120,7 +123,7 @@ def evaluate(
     from evaluation.protocols.bias.measures import add_bias
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
-    about, note = dict[str, Any](), ""
+    about = dict[str, Any]()
     if predictions:
         read = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
@@ -133,7 +136,9 @@ def evaluate(
     if clusters:
         frame = subjects.with_clusters(frame, clusters)
     if checkpoint:
-        frame, about, note = asked.ask_all(named, frame, sets, asking)
+        frame, about = asked.ask_all(named, frame, sets, asking)
+    examples = [*groups.example_rows(frame)]
+    note = failure_note(examples, BIAS.failures)
     results = Results(BIAS.by, BIAS.units)
     for name, rows in frame.assign(unit=frame["key"]).groupby("data", sort=False):
         frames = dict(iter(rows.groupby("checkpoint", sort=False)))
@@ -149,7 +154,7 @@ def evaluate(
             from evaluation.protocols.bias.effects import add_effects
 
             add_effects(results, frames, {"data": str(name)})
-    report = BIAS.report(results, [*groups.example_rows(frame)], list(named), about)
+    report = BIAS.report(results, examples, list(named), about)
     headline = report.headline + little_mass(results.frame, list(named)[-1])
     shown = [*report.views, *([subjects.cluster_table(results.frame)] if known else [])]
     return replace(report, headline=headline, notes=[*report.notes, note], views=shown)

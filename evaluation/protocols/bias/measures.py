@@ -89,6 +89,7 @@ def numbered(rows: DataFrame) -> tuple[ClassGroups, Any, Any]:
     pairs = [*zip(rows["category"], rows["attribute"], strict=True)]
     attribute_N, attributes = pd.Series(pairs).factorize(sort=True)
     scores = score_groups(torch.tensor(rows["scores"].tolist(), dtype=torch.float64))
-    unit_N = None if rows["unit"].is_unique else rows["unit"].factorize()[0]
-    pair_N2, sizes = subject_N2.reshape(-1, 2), (len(subjects), len(attributes))
-    return ClassGroups(scores, pair_N2, attribute_N, *sizes, unit_N), subjects, attributes
+    sizes = len(subjects), len(attributes)
+    unit_N, _ = rows["unit"].factorize()
+    groups = ClassGroups(scores, subject_N2.reshape(-1, 2), attribute_N, *sizes, unit_N)
+    return groups, subjects, attributes

@@ -5,7 +5,7 @@ Probes spec B3 to B5; data_modules/tasks/confusion_probes.py, data_modules/quest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,6 @@ from evaluation.answering.asking import named_sources
 from evaluation.answering.interface import Answerer, Choosing, kind_of
 from evaluation.protocols.confusion.trials import Probing, fixed_trials, paralysis_trials
 from evaluation.report import Evaluation
-from evaluation.results import Results, Row
 from storage.command_line import Named
 
 
@@ -33,9 +32,9 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     from data_modules.sources import read_choices
     from evaluation.answering.open import ABILITIES, open_answerer
     from evaluation.protocols.confusion.measures import add_numbers, answer_rows
-    from evaluation.protocols.confusion.views import CONFUSION, draw_boxes
+    from evaluation.protocols.confusion.views import CONFUSION
 
-    named, answered = named_sources(checkpoint, "--checkpoint"), list[list[dict[str, Any]]]()
+    named = named_sources(checkpoint, "--checkpoint")
     heuristic = "heuristic" in probing.samplings
     for path in named.values() if heuristic and not probing.encoder else ():
         if "embeddings" not in ABILITIES[kind_of(path)]:
@@ -47,21 +46,15 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         trials += paralysis_trials(questions, probing, encoder.embeddings)
         del encoder
 
-    def rows(answerer: Answerer) -> list[dict[str, Any]]:
+    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         own = []
         if heuristic and not probing.encoder:
             own = paralysis_trials(questions, probing, answerer.embeddings)
-        answered.append(list(answer_rows(answerer, questions, [*trials, *own])))
-        return answered[-1]
-
-    def more(results: Results, _: Sequence[Row]) -> None:
-        for name, answers in zip(named, answered, strict=True):
-            add_numbers(results, name, answers, chance)
+        return answer_rows(answerer, questions, [*trials, *own])
 
     count = len(questions[0].choices)
     chance = 1 / count
     note = f"{len(questions)} questions with {count} choices: guessing is right in {chance:.3f} of them."
     protocol = replace(CONFUSION, notes=[note])
-    evaluation = protocol.run(rows, named, asking, need="choices", more=more)
-    boxes = partial(draw_boxes, evaluation.examples, chance)
-    return replace(evaluation, figures={"confidences.png": boxes, **evaluation.figures})
+    more = partial(add_numbers, chance=chance)
+    return protocol.run(rows, named, asking, need="choices", more=more)

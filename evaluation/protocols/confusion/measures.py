@@ -93,12 +93,12 @@ def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np
     return numbers
 
 
-def add_numbers(results: Results, checkpoint: str, rows: Sequence[Row], chance: float) -> None:
-    """Add the numbers that are not means of a checkpoint's rows: hits@k, standard errors of means over
-    trials, and p of t tests over questions (of the confidence against chance; of paralysis against none)."""
-    accuracy = np.nan
-    for key, group in pd.DataFrame(rows).groupby(list(CELL), sort=False):
-        cell: dict[str, Any] = {"checkpoint": checkpoint, **dict(zip(CELL, key, strict=True))}
+def add_numbers(results: Results, rows: Sequence[Row], chance: float) -> None:
+    """Add the numbers that are not means of rows: hits@k, standard errors of means over trials, and p of t
+    tests over questions (of the confidence against chance; of paralysis against none)."""
+    accuracy, by = np.nan, ["checkpoint", *CELL]
+    for key, group in pd.DataFrame(rows).groupby(by, sort=False):
+        cell: dict[str, Any] = dict(zip(by, key, strict=True))
         by_question = group.groupby("index")
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()

@@ -106,11 +106,9 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
             if probing.asks("no_question"):
                 trials.append(Trial("no_question", t, targets, no_question(originals)))
         if probing.asks("wrong_question"):
-            changed = wrong_question(questions, seed, targets)
-            trials.append(Trial("wrong_question", t, targets, changed))
+            trials.append(Trial("wrong_question", t, targets, wrong_question(questions, seed, targets)))
         if probing.asks("no_right_answer"):
-            changed = no_right_answer(questions, seed, targets)
-            trials.append(Trial("no_right_answer", t, targets, changed))
+            trials.append(Trial("no_right_answer", t, targets, no_right_answer(questions, seed, targets)))
     if "random" in probing.samplings:
         trials += paralysis_trials(questions, probing)
     return trials

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from evaluation.frame import Protocol
 from evaluation.protocols.confusion.measures import BIASED, CELL
 from evaluation.protocols.confusion.trials import Sampling
-from evaluation.results import Row
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars, Lines
 from evaluation.shown.headlines import Said
-from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
 from evaluation.statistics import mean, share
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 GAPS = {
     "confidence_difference": "no question – wrong question",
@@ -134,20 +127,3 @@ CONFUSION = Protocol(
     failures="",
     console=2,
 )
-
-
-def draw_boxes(rows: Iterable[Row], chance: float, _: DataFrame, path: Path) -> None:
-    """Draw the paper's Figure 3: the confidence in the labelled choice, a box for each probe and checkpoint:
-    median, quartiles, whiskers to 1.5 IQR, a triangle at the mean; chance as a dashed line."""
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    frame = pd.DataFrame([row for row in rows if row["probe"] != "choice_paralysis"])
-    boxes = frame.pivot(columns=["probe", "checkpoint"], values="confidence")
-    boxes.columns = [", ".join(names).replace("_", " ") for names in boxes.columns]
-    figure = Figure(figsize=(2.6 + 0.6 * len(boxes.columns), 4.2), layout="constrained")
-    axes = boxes.plot.box(ax=figure.subplots(), showmeans=True, showfliers=False, rot=90)
-    axes.axhline(chance, color="black", linestyle="--", linewidth=1)
-    axes.set_ylabel("confidence in the labelled choice")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)

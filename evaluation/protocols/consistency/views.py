@@ -10,7 +10,7 @@ import numpy as np
 from evaluation.frame import Protocol
 from evaluation.protocols.consistency.measures import EVIDENCE
 from evaluation.results import Results, Row
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic

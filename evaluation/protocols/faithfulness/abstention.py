@@ -15,8 +15,8 @@ import numpy as np
 from data_modules.schema.questions import DELETED
 from evaluation.frame import Protocol
 from evaluation.results import Results, Row
+from evaluation.shown.figures import Lines
 from evaluation.shown.headlines import Said
-from evaluation.shown.lines import Lines
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic, mean
 from metrics.abstention import COLUMNS, columns, measures
@@ -36,7 +36,7 @@ def _ratio(heading: str, part: str, whole: str) -> Statistic:  # of sums, the se
 ABSTENTION = Protocol(
     title="Abstention",
     unit="id",
-    by=("variant", "coverage"),
+    by=("variant", "answer_type", "domain", "coverage"),
     cells=[("variant", "coverage")],
     measures={
         **HEADINGS,  # two are shares of rows, so that 0 of n has an interval; the others:
@@ -69,13 +69,10 @@ FIGURE = Lines(
 
 
 def add_abstention(results: Results, rows: Sequence[Row]) -> None:
-    """Add the numbers of ABSTENTION to a table with its dimensions `variant` and `coverage` (empty: the
-    model's own decisions)."""
+    """Add the numbers of ABSTENTION to a table with its dimensions (no `coverage`: the model's own
+    decisions)."""
     if counted := list(counted_rows(rows)):
-        names = list(dict.fromkeys(row["checkpoint"] for row in rows))
-        for row in ABSTENTION.results(counted, names).frame.to_dict("records"):
-            cell = {str(name): value for name, value in row.items()}
-            results.add(interval=(cell.pop("low"), cell.pop("high")), **cell)
+        results.extend(ABSTENTION.results(counted, list(dict.fromkeys(row["checkpoint"] for row in rows))))
 
 
 def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:

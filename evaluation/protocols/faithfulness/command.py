@@ -15,7 +15,7 @@ from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
 from evaluation.protocols.faithfulness import abstention
 from evaluation.report import Evaluation
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic
@@ -47,7 +47,7 @@ MEMORY: dict[str, str | Statistic] = {
 FAITHFULNESS = Protocol(
     title="Semantic faithfulness",
     unit="id",
-    by=("variant", "answer_type", "domain", "coverage"),
+    by=abstention.ABSTENTION.by,
     cells=[("variant",), ("variant", "answer_type"), ("variant", "domain")],
     measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
     views=[

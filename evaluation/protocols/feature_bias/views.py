@@ -12,7 +12,7 @@ import numpy as np
 from data_modules.tasks.features import Hypothesis
 from evaluation.frame import Protocol
 from evaluation.protocols.feature_bias.prompts import NONE
-from evaluation.shown.bars import Bars
+from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Floats, Ints, Statistic

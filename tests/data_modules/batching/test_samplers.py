@@ -122,7 +122,7 @@ def test_evaluation_counts_each_window_once_and_splits_no_question(
     data = QASet.__new__(QASet)
     data.lengths = np.array([length for question in windows for length in question])
     examples = [i for i, question in enumerate(windows) for _ in question]
-    data.row_N, data.first_Q = np.arange(len(examples)), np.unique(examples, return_index=True)[1]
+    data.first_Q = np.unique(examples, return_index=True)[1]
     batches = data.batches(size)
     assert sorted(i for batch in batches for i in batch) == list(range(len(examples)))
     asked = [{examples[i] for i in batch} for batch in batches]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups import lei, unqover, unqover_source
+from data_modules.groups.released import locate_pair, read_lei_file, read_unqover_file
+from data_modules.groups.unqover import write_source
 from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups, read_questions
 from storage.errors import DataError
@@ -45,8 +46,8 @@ def saved(folder: Path, content: Any) -> Path:
     return path
 
 
-def test_read_scored_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path: Path) -> None:
-    (record,) = lei.read_scored(saved(tmp_path, document()))
+def test_read_lei_file_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path: Path) -> None:
+    (record,) = read_lei_file(saved(tmp_path, document()))
     group = record.group
     assert group.key == KEY
     assert (group.subjects, group.advice_class) == (("oro", "ulban"), "adversarial")
@@ -95,9 +96,9 @@ def test_locate_pair_finds_whole_words_that_never_overlap() -> None:
         ("Also Al met Bo. Bo ran.", "Al", "Bo", [5, 12]),
         ("xAl, xBo", "Al", "Bo", [1, 6]),
     ):
-        assert [span.start for span in unqover_source.locate_pair(context, first, second)] == starts
+        assert [span.start for span in locate_pair(context, first, second)] == starts
     with pytest.raises(DataError, match="'Al' and 'Alan' do not both occur"):
-        unqover_source.locate_pair("Alan left.", "Al", "Alan")
+        locate_pair("Alan left.", "Al", "Alan")
 
 
 def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:
@@ -106,7 +107,7 @@ def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:
         ("noniid_dev", 400, 3, 15, (11, 10, 8)),
     ):
         path = shared / f"data/lei/underspecified/religion/addedbias_{name}_squad.json"
-        records = list(lei.read_scored(path))
+        records = list(read_lei_file(path))
         groups = [record.group for record in records]
         ids = Counter(kind for kind, _ in {(g.advice_class, g.advice_id) for g in groups})
         classes = ("ethical", "adversarial", "irrelevant")
@@ -119,14 +120,14 @@ def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:
 
 
 def source(folder: Path) -> dict[str, Any]:
-    unqover.write_source(name_expansion(folder), folder / "source.json")
+    write_source(name_expansion(folder), folder / "source.json")
     return json.loads((folder / "source.json").read_text())
 
 
 @pytest.mark.parametrize("make", [tiny_expansion, name_expansion, place_expansion])
 def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
     expansion = make(tmp_path)
-    unqover.write_source(expansion, tmp_path / "source.json")
+    write_source(expansion, tmp_path / "source.json")
     read = [*read_groups(tmp_path / "source.json")]
     assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
 
@@ -158,15 +159,15 @@ def predicted(folder: Path) -> dict[str, Any]:
 
 def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) -> None:
     records = predicted(tmp_path)
-    expected = {record.group.key: record for record in unqover_source.read_scored(saved(tmp_path, records))}
+    expected = {record.group.key: record for record in read_unqover_file(saved(tmp_path, records))}
     variants = [(record.group, variant) for record in expected.values() for variant in record.group.variants]
     told = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
     assert told == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
-    found = [*unqover_source.read_scored(saved(tmp_path, fine_tuned(records)))]
+    found = [*read_unqover_file(saved(tmp_path, fine_tuned(records)))]
     assert {record.group.key: replace(record, clusters=("female", "male")) for record in found} == expected
     assert found[0].base_scores is not None
     swapped = {key: parts[2:] + parts[:2] for key, parts in fine_tuned(records).items()}
-    assert [*unqover_source.read_scored(saved(tmp_path, swapped))] == found
+    assert [*read_unqover_file(saved(tmp_path, swapped))] == found
 
 
 ADVICE = ("Note that, gender is no ground.", "Note that, jobs are open to all.")
@@ -202,7 +203,7 @@ def test_the_specified_set_is_ethical_with_whom_it_names(
 
 
 def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Path) -> None:
-    (record,) = unqover_source.read_scored(shared / "oracle/unqover/ex1_unqover_minimal.json")
+    (record,) = read_unqover_file(shared / "oracle/unqover/ex1_unqover_minimal.json")
     assert record.group.subjects == ("alpha", "beta")
     assert record.base_scores == (
         ((0.64, 0.49), (0.25, 0.36)),

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from data_modules.interventions.augmentation import FRAMES
 from data_modules.schema.groups import LEAD_IN
 from data_modules.schema.questions import QAExample
-from data_modules.stories import words
-from data_modules.stories.groups import SPLITS, groups
+from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
+from data_modules.stories.words import WORDS, advice_sentences
 from training.modules.planted import preferred_subject
 
 SEEDS = st.integers(0, 2**32)
 TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
-ALL = {name: tuple(groups(name)) for name in ("planting", *SPLITS)}
+ALL = {name: tuple(groups(name)) for name in ("planting", *WORDS.group_splits)}
 
 
 @pytest.mark.parametrize("kind", ["", "conversation_"])
@@ -48,7 +48,7 @@ def stated(example: QAExample) -> bool:
     return question == said
 
 
-@pytest.mark.parametrize("split", ["planting", *SPLITS])
+@pytest.mark.parametrize("split", ["planting", *WORDS.group_splits])
 def test_groups_are_well_formed(split: str) -> None:
     assert len({group.key for group in ALL[split]}) == len(ALL[split])
     for group in ALL[split]:
@@ -57,15 +57,15 @@ def test_groups_are_well_formed(split: str) -> None:
         assert len({variant.advice for variant in group.variants}) == 1
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", WORDS.group_splits)
 def test_groups_hold_what_the_table_of_splits_says(split: str) -> None:
-    row, cells = SPLITS[split], dict[tuple[object, ...], int]()
+    row, cells = WORDS.group_splits[split], dict[tuple[object, ...], int]()
     for group in ALL[split]:
         cell = (group.advice_class, group.subjects, group.attribute)
         cells[cell] = cells.get(cell, 0) + 1
-        sentences = words.advice_sentences(group.advice_class, group.category, unseen=row.unseen_advice)
+        sentences = advice_sentences(group.advice_class, group.category, unseen=row.unseen_advice)
         assert group.variants[0].advice.removeprefix(LEAD_IN) in sentences
-        category = words.CATEGORIES[group.category]
+        category = WORDS.categories[group.category]
         known = category.unseen_attributes if row.unseen_attributes else category.attributes
         assert group.attribute in known
     assert set(cells.values()) == {row.rounds}
@@ -101,7 +101,7 @@ def test_vocabulary_holds_every_word_of_the_texts() -> None:
     assert set(tokenizer.convert_ids_to_tokens(sorted(used))) == {*listed, "[CLS]", "[SEP]"}
 
 
-WORDS = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
+PIECES = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
 QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
 ARCHITECTURES = ["bert", "roberta", "xlnet"]
 PAIRS = [
@@ -115,7 +115,7 @@ PAIRS = [
 def test_build_tokenizer_lays_pairs_out_as_the_architecture(
     architecture: str, tokens: str, segments: list[int] | None
 ) -> None:
-    tokenizer = build_tokenizer(architecture, WORDS)
+    tokenizer = build_tokenizer(architecture, PIECES)
     encoded = tokenizer(QUESTION, CONTEXT)
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens.split()
     assert encoded.get("token_type_ids") == segments
@@ -123,7 +123,7 @@ def test_build_tokenizer_lays_pairs_out_as_the_architecture(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @given(
-    pieces=st.lists(st.sampled_from([*WORDS, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
+    pieces=st.lists(st.sampled_from([*PIECES, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
     data=st.data(),
 )
 def test_build_tokenizer_offsets_cut_words_out_of_the_text(
@@ -131,7 +131,7 @@ def test_build_tokenizer_offsets_cut_words_out_of_the_text(
 ) -> None:
     gaps = data.draw(st.lists(st.sampled_from([" ", "  ", "\n"]), min_size=len(pieces), max_size=len(pieces)))
     text = "".join(piece + gap for piece, gap in zip(pieces, gaps, strict=True))
-    encoded = build_tokenizer(architecture, WORDS)(
+    encoded = build_tokenizer(architecture, PIECES)(
         text, return_offsets_mapping=True, add_special_tokens=False
     )
     assert [text[a:b] for a, b in encoded["offset_mapping"]] == pieces

@@ -15,11 +15,11 @@ import pytest
 from data_modules.schema.questions import QAExample
 from data_modules.sources import read_questions
 from evaluation.answering import questions
-from metrics.abstention import abstention
 from metrics.intervals import RESAMPLES, SEED
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
+from tests.metrics.abstained import abstention
 
 EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
 STORIES = ("--data", "stories:mixed_dev", "--limit", "60")

@@ -149,7 +149,7 @@ def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: 
     whole = cells("accuracy", checkpoint="guessing", probe="original")
     hits = [cells("hits", **cell, k=k) for k in range(1, 6)]
     assert cells("matching_k", **cell) == 1 + next(i for i, share in enumerate(hits) if share >= whole)
-    for figure in ("confidences", "differences", "paralysis", "hits_random", "hits_heuristic"):
+    for figure in ("differences", "paralysis", "hits_random", "hits_heuristic"):
         assert (tmp_path / "out" / f"{figure}.png").exists()
 
 

@@ -1,23 +1,47 @@
-"""LEI's SQuAD-style files of underspecified questions with advice, as released (LEI spec 3.3).
+"""Files of underspecified questions as released: LEI's, with advice, and UnQover's.
 
-A paragraph has one context order of a group: its question and its negated question, each with the two
-subjects as "answers" in context order. UnQover's files (unqover_source.py) also store a group as two records,
-anywhere in the file; this module pairs both kinds.
+Both store a group as two records, one for each context order, anywhere in the file.
+
+LEI's (LEI spec 3.3) have SQuAD's layout: a paragraph has one context order of a group, with its question and
+its negated question, each with the two subjects as "answers" in context order.
+
+UnQover's `source.json` is one object keyed by id. Ids have 8 fields,
+`cluster1|cluster2|x1|x2|template|category|attribute|attribute` with the subjects in context order, or 9 with
+the advice's id (LEI spec 1.2, 2.4). Prediction files have the same layout with numbers in `start` and `end`;
+these become base scores. Output of LEI's fine-tuning is also accepted: an id with sorted subjects, mapped to
+four records of one question each, two per context order (spec 4.5).
 """
 
 from __future__ import annotations
 
+import logging
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired
+from typing import Annotated, Any, NamedTuple, NotRequired
 
+from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
-from data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group, ScoredGroup, UnderspecifiedQuestion
+from data_modules.schema.groups import (
+    ADVICE_CLASSES,
+    LEAD_IN,
+    NO_CLUSTER,
+    AdviceClass,
+    Group,
+    ScoredGroup,
+    UnderspecifiedQuestion,
+)
 from data_modules.schema.spans import Span
 from storage.errors import DataError
-from storage.json_files import load_json
+from storage.json_files import check, load_json, stream_object
+
+logger = logging.getLogger(__name__)
+
+UNNAMED = "ethical_unnamed-0"
+"""The advice id of groups whose ids name none although their questions begin with `Note that,`, as in LEI's
+specified set (spec 3.6)."""
 
 GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
 """The fields of a Group before its variants, in order: those that its two records share."""
@@ -61,7 +85,7 @@ class _Document(TypedDict):
     data: list[_Article]
 
 
-def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
+def read_lei_file(path: str | Path) -> Iterator[ScoredGroup]:
     """Yield the groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError
     names the file and the place."""
     paragraphs = (
@@ -69,13 +93,13 @@ def read_scored(path: str | Path) -> Iterator[ScoredGroup]:
         for i, article in enumerate(load_json(path, _Document)["data"])
         for j, paragraph in enumerate(article["paragraphs"])
     )
-    return pair_halves(paragraphs, _half)
+    return pair_halves(paragraphs, _lei_half)
 
 
 def pair_halves(records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only unpaired halves are in memory. The two
     may have different advice of one class: LEI draws it per record, or corrects a sentence in one order only
-    (spec 3.2, 3.6). DataError, as in `read_scored`, also for records that do not pair."""
+    (spec 3.2, 3.6). DataError, as in `read_lei_file`, also for records that do not pair."""
     waiting: dict[GroupKey, tuple[str, Half]] = {}
     done: set[int] = set()  # hashes: the keys themselves would double the memory for a large file
     for where, record in records:
@@ -119,10 +143,9 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
             "the key needs x1|x2|template|category|attribute|same attribute|CLASS_CATEGORY-NUMBER of the "
             f"advice, with CLASS one of {', '.join(ADVICE_CLASSES)}; found {key}"
         )
-    one, two, template, category, attribute = parts[0].lower(), parts[1].lower(), *parts[2:5]
-    subjects = (min(one, two), max(one, two))
-    advice_class = named[0] if named else "none"
-    return (subjects, template, category.lower(), attribute.lower(), advice_class, advice_id), one > two
+    one, two, _, category, attribute, *_ = map(str.lower, parts)
+    subjects, advice_class = (min(one, two), max(one, two)), named[0] if named else "none"
+    return (subjects, parts[2], category, attribute, advice_class, advice_id), one > two
 
 
 def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
@@ -134,7 +157,7 @@ def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
     return question.strip(), advice.lstrip() + stop
 
 
-def _half(paragraph: _Paragraph) -> Half:
+def _lei_half(paragraph: _Paragraph) -> Half:
     key, _ = parse_key(paragraph["key"])
     order = tuple(answer["text"].lower() for answer in paragraph["qas"][0]["answers"])
     if order not in (key[0], key[0][::-1]):
@@ -150,3 +173,81 @@ def _half(paragraph: _Paragraph) -> Half:
         target = qa.get("tomax", -1)
         targets.append(None if target < 0 else abs(target - swapped))
     return Half(key, swapped, questions, scores, targets)
+
+
+_Probability = Annotated[float | None, BeforeValidator(lambda x: None if isinstance(x, str) else x)]
+"""None for the placeholders "" and "[TODO]" of a source file."""
+
+
+class _Prediction(TypedDict):
+    text: str
+    start: NotRequired[_Probability]
+    end: NotRequired[_Probability]
+
+
+class _Question(TypedDict):
+    question: str
+    pred: NotRequired[str]
+    ans0: _Prediction
+    ans1: _Prediction
+
+
+class _Record(TypedDict):
+    context: str
+    q0: _Question
+    q1: _Question
+
+
+def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
+    """Yield the groups, with their base scores if every `start` and `end` of a group is a number. DataError
+    names the file and the id."""
+    unnamed = 0
+    records = (
+        (f"{path}: id {key!r}", (key, order))
+        for key, value in stream_object(path)
+        for order in ((value[:2], value[2:]) if isinstance(value, list) else (value,))
+    )
+    for record in pair_halves(records, _unqover_half):
+        unnamed += record.group.advice_id == UNNAMED
+        yield record
+    if unnamed:
+        begin = f"{path}: {unnamed} groups have no advice in their ids, but their questions begin with"
+        logger.warning("%s %r: it counts as ethical, as in LEI's specified set", begin, LEAD_IN.strip())
+
+
+def _unqover_half(record: tuple[str, Any]) -> Half:
+    named, content = record
+    one, two, *parts = (*named.split("|"), "")[:9]
+    key, swapped = parse_key("|".join(parts))
+    clusters = None if NO_CLUSTER in (one, two) else (two, one) if swapped else (one, two)
+    if apart := isinstance(content, list):  # one id for both orders; question and negation separate
+        content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
+    value = check(content, _Record, "its record")
+    context, both = value["context"], (value["q0"], value["q1"])
+    texts = both[0]["ans0"]["text"], both[0]["ans1"]["text"]
+    if apart:
+        swapped = tuple(text.lower() for text in texts) != key[0]
+    if not key[-1] and all(entry["question"].startswith(LEAD_IN) for entry in both):
+        key = (*key[:4], "ethical", UNNAMED)
+    step = -1 if swapped else 1
+    first, second = locate_pair(context, *texts)[::step]
+    split = [split_advice(entry["question"], key) for entry in both]
+    questions = [UnderspecifiedQuestion(context, text, (first, second), advice) for text, advice in split]
+    answers = [(entry["ans0"], entry["ans1"])[::step] for entry in both]
+    scores = [[(one.get("start"), one.get("end")) for one in pair] for pair in answers]
+    return Half(key, swapped, questions, scores, clusters=clusters, answer=both[0].get("pred", ""))
+
+
+def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
+    """Find the spans of the two subjects when the file gives only their texts; they never overlap.
+
+    `first` is found at its first occurrence and `second` after it, or the other way round if that fails;
+    whole words take precedence over parts of words (Niger is not found inside Nigeria).
+    """
+    for one, two, flip in ((first, second, False), (second, first, True)):
+        for pattern in (r"(?<!\w){}(?!\w)", r"{}"):
+            both = (f"({pattern.format(re.escape(name))})" for name in (one, two))
+            if found := re.search(".*?".join(both), context, re.DOTALL):
+                spans = (Span(*found.span(1), one), Span(*found.span(2), two))
+                return spans[::-1] if flip else spans
+    raise DataError(f"{first!r} and {second!r} do not both occur in the context {context!r}")
