@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -62,16 +63,17 @@ def export(
             checkpoint,
         )
     backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint)
+    if adapter:
+        pretrained, model = fill(info, backbone, heads_class(info.heads), {})
+        write: Any = partial(save_adapter, model, pretrained)
+    else:
+        pretrained = load_pretrained(backbone)
+        write = pretrained.save_pretrained
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic(folder) as staged:
             staged.mkdir(exist_ok=True)
-            if adapter:
-                pretrained, model = fill(info, backbone, heads_class(info.heads), {})
-                save_adapter(model, pretrained, staged)
-            else:
-                pretrained = load_pretrained(backbone)
-                pretrained.save_pretrained(staged)
+            write(staged)
             for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
             (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}), encoding="utf-8")

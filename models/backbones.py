@@ -168,11 +168,11 @@ class EncoderModel(nn.Module):
 
     def encode(self, inputs: Inputs) -> Tensor:
         """Last hidden states (B, T, D) of the encoder; segment ids are passed only if it takes them."""
-        return self._for_heads(self.encoder(**self._taken(inputs)).last_hidden_state)
+        return self._for_heads(self.encoder.base_model(**self._taken(inputs)).last_hidden_state)
 
     def hidden_states(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Hidden states (B, T, D) of the embeddings and of every layer; the last equal those of `encode`."""
-        output = self.encoder(**self._taken(inputs), output_hidden_states=True)
+        output = self.encoder.base_model(**self._taken(inputs), output_hidden_states=True)
         # Some encoders apply another normalisation or dropout after the last layer.
         return (*output.hidden_states[:-1], self._for_heads(output.last_hidden_state))
 
@@ -180,7 +180,8 @@ class EncoderModel(nn.Module):
         """In float32 above frozen weights that may be in less: heads that are trained are float32."""
         return hidden_BTD.float() if self.adapter else hidden_BTD
 
-    def _taken(self, inputs: Inputs) -> dict[str, Tensor]:
+    def _taken(self, inputs: Inputs) -> dict[str, Any]:
+        """What the layers below the heads take."""
         return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
 
 

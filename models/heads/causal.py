@@ -36,14 +36,9 @@ class CausalModel(QAModel):
         limits = (getattr(self.config, name, None) for name in ("max_position_embeddings", "sliding_window"))
         return min((limit for limit in limits if limit), default=None)
 
-    def encode(self, inputs: Inputs) -> Tensor:
-        return self.hidden_states(inputs)[-1]
-
-    def hidden_states(self, inputs: Inputs) -> tuple[Tensor, ...]:
+    def _taken(self, inputs: Inputs) -> dict[str, Any]:
         position_BT = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
-        inner, taken = self.encoder.base_model, self._taken(inputs)
-        output = inner(**taken, position_ids=position_BT, use_cache=False, output_hidden_states=True)
-        return (*output.hidden_states[:-1], output.last_hidden_state)
+        return {**super()._taken(inputs), "position_ids": position_BT, "use_cache": False}
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """log S of the two subjects, with one boundary instead of two: (B, V, 2, 1). S is the softmax over

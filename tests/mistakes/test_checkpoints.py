@@ -28,7 +28,7 @@ def check(path: Path, *named: str) -> None:
         "evaluation", ["ask", "--checkpoint", str(path), *question, "--output", output], path.name, *named
     )
     if path.is_file():
-        refused("models", [str(path), output], path.name, *named)
+        refused("models", [str(path), f"{output}/folder"], path.name, *named)
     assert not (path.parent / "out").exists()
     assert not (path.parent / "trapped").exists()
 
