@@ -172,8 +172,9 @@ class PromptTokens:
         try:
             return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **options))
         except TemplateError as error:  # such as Gemma's "System role not supported"
-            said = f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
-            raise DataError(said) from error
+            raise DataError(
+                f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
+            ) from error
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of prompts, from `text`. Chat templates include all special tokens."""
@@ -212,8 +213,9 @@ def encode_prompts(
         text = tokens.text(prompt.messages)
         at = text.rfind(prompt.shown.strip())  # templates may strip their input
         if at < 0:
-            no_place = "the chat template changes the text; set encoding.prompts.chat=never"
-            raise DataError(f"{prompt.name}: {no_place}")
+            raise DataError(
+                f"{prompt.name}: the chat template changes the text; set encoding.prompts.chat=never"
+            )
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         (read,) = tokens.encoded([text])
         row, spans = [*tokens.lead, *read.ids], []
