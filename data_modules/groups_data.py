@@ -83,15 +83,15 @@ class GroupsDataModule(QuestionsDataModule):
         groups = every = list(read_groups(*self.train_groups))
         check_keys(every, self.train_groups)
         if most := self.limit_train_groups:
-            with_advice = most - round(most * self.anchor_unadvised)
-            if len(groups) < with_advice:
+            advised = most - round(most * self.anchor_unadvised)
+            if len(groups) < advised:
                 logger.warning(
                     "data.limit_train_groups: %d, but %s has %d groups, and all are used",
                     most,
                     ", ".join(self.train_groups),
                     len(groups),
                 )
-            groups = balanced_sample(groups, with_advice, self.seed)
+            groups = balanced_sample(groups, advised, self.seed)
         if self.anchor_unadvised:
             more = anchors(groups, every, self.anchor_unadvised, self.seed)
             groups = groups + more[: most - len(groups) if most else None]

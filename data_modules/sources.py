@@ -114,7 +114,7 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
 def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     """The reader of a source, which must contain the requested kind, and its arguments: the path, or (place,
     record) of a table, JSON Lines or a JSON list, and a name."""
-    prefix = "".join(source.partition(":")[:2])
+    prefix = source[: source.find(":") + 1]
     if generator := KNOWN["generated"].get(prefix, {}).get(kind):
         return generator, parse_stories(source) if prefix == "stories:" else (source,)
     name, (head, table) = source.removeprefix("hub:"), _begun(source)
