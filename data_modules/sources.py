@@ -155,7 +155,9 @@ def _first_fields(head: str) -> set[str]:
 
     fields = list[str]()
     with suppress(ijson.JSONError):  # where the head ends, or the first line
-        for place, event, name in ijson.parse(head.encode()):
+        for place, event, name in ijson.parse(head.encode(), buf_size=1024):
+            if place.count(".") > 9:  # places of a file of brackets would fill the memory
+                break
             if event == "map_key":
                 fields.append(f"{place}.{name}".replace("item.", "").removeprefix("."))
     return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}
