@@ -65,8 +65,10 @@ class GroupsDataModule(QuestionsDataModule):
     ) -> None:
         super().__init__(**questions)
         if not 0 <= anchor_unadvised < 1 or (anchor_unadvised and random_advice_copies):
-            only = "a share below 1, and of use without random_advice_copies only"
-            raise DataError(f"data.anchor_unadvised: {only}; got {anchor_unadvised}")
+            raise DataError(
+                "data.anchor_unadvised: a share below 1, and of use without random_advice_copies only; "
+                f"got {anchor_unadvised}"
+            )
         self.train_groups = train_groups or []
         self.group_sources = self.named(self.train_groups, val_groups, test_groups, predict_groups)
         self.random_advice_copies, self.anchor_unadvised = random_advice_copies, anchor_unadvised
@@ -81,11 +83,15 @@ class GroupsDataModule(QuestionsDataModule):
         groups = every = list(read_groups(*self.train_groups))
         check_keys(every, self.train_groups)
         if most := self.limit_train_groups:
-            with_advice = most - round(most * self.anchor_unadvised)
-            if len(groups) < with_advice:
-                held = f"{', '.join(self.train_groups)} has {len(groups)} groups, and all are used"
-                logger.warning("data.limit_train_groups: %d, but %s", most, held)
-            groups = balanced_sample(groups, with_advice, self.seed)
+            advised = most - round(most * self.anchor_unadvised)
+            if len(groups) < advised:
+                logger.warning(
+                    "data.limit_train_groups: %d, but %s has %d groups, and all are used",
+                    most,
+                    ", ".join(self.train_groups),
+                    len(groups),
+                )
+            groups = balanced_sample(groups, advised, self.seed)
         if self.anchor_unadvised:
             more = anchors(groups, every, self.anchor_unadvised, self.seed)
             groups = groups + more[: most - len(groups) if most else None]
@@ -221,5 +227,7 @@ def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:
     for group in groups:
         text = hash(tuple((variant.context, variant.question) for variant in group.variants))
         if texts.setdefault(group.unadvised_key, text) != text:
-            where = f"{', '.join(sources)}: the key {group.unadvised_key!r}"
-            raise DataError(f"{where} belongs to two questions; write one file from all lists of templates")
+            raise DataError(
+                f"{', '.join(sources)}: the key {group.unadvised_key!r} belongs to two questions; "
+                "write one file from all lists of templates"
+            )

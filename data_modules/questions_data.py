@@ -164,15 +164,17 @@ class QuestionsDataModule(TextDataModule):
         tables: dict[Variant, datasets.Dataset] = {}
         digest, examples = source_digest(source) if self.cache else "", list[QAExample]()
         for variant in dict.fromkeys(variants):
-            key = work_key(
-                source=source,
-                digest=digest,
-                limit=limit,
-                encoding=asdict(self.encoding),
-                variant=variant,
-                code=self.code,
+            path = Path(
+                self.cache,
+                work_key(
+                    source=source,
+                    digest=digest,
+                    limit=limit,
+                    encoding=asdict(self.encoding),
+                    variant=variant,
+                    code=self.code,
+                )[:32],
             )
-            path = Path(self.cache, key[:32])
             with FileLock(path.with_suffix(".lock")) if self.cache else nullcontext():
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))

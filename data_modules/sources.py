@@ -115,7 +115,7 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
 def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     """The reader of a source, which must contain the requested kind, and its arguments: the path, or (place,
     record) of a table, JSON Lines or a JSON list, and a name."""
-    prefix = "".join(source.partition(":")[:2])
+    prefix = source[: source.find(":") + 1]
     if generator := KNOWN["generated"].get(prefix, {}).get(kind):
         return generator, parse_stories(source) if prefix == "stories:" else (source,)
     name, (head, table) = source.removeprefix("hub:"), _begun(source)
@@ -156,7 +156,9 @@ def _first_fields(head: str) -> set[str]:
 
     fields = list[str]()
     with suppress(ijson.JSONError):  # where the head ends, or the first line
-        for place, event, name in ijson.parse(head.encode()):
+        for place, event, name in ijson.parse(head.encode(), buf_size=1024):
+            if place.count(".") > 9:  # places of a file of brackets would fill the memory
+                break
             if event == "map_key":
                 fields.append(f"{place}.{name}".replace("item.", "").removeprefix("."))
     return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}

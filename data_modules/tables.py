@@ -53,6 +53,7 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
             loaded = datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or None)
     splits: dict[str, Iterable[Mapping[str, Any]]] = loaded if isinstance(loaded, dict) else {"": loaded}
     if len(splits) > 1:
-        known = ", ".join(splits)
-        raise DataError(f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} ({known})")
+        raise DataError(
+            f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} ({', '.join(splits)})"
+        )
     return next(iter(splits.values()))

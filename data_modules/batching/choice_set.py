@@ -85,8 +85,7 @@ class ChoiceSet(Dataset):
         self.multiple = encoding.max_length if encoding.padding == "parity" else PAD_TO
         self.counts = np.array([len(question.choices) for question in questions], np.int64)
         """Number of choices of every question."""
-        longest = [max(len(row.input_ids_T) for row in rows) for rows in self.rows]
-        self.lengths = np.array(longest, np.int64)
+        self.lengths = np.array([max(len(row.input_ids_T) for row in rows) for rows in self.rows], np.int64)
         """Length of the longest row of every question, in tokens."""
 
     def __len__(self) -> int:

@@ -147,8 +147,11 @@ class TextDataModule(pl.LightningDataModule):
         share = np.mean(ids_N == self.tokenizer.unk_token_id)
         if share > 0.1 and not self.warned:
             self.warned = True
-            words = "warning: %s: %.0f %% of its tokens are unknown to the tokenizer; choose another backbone"
-            logging.getLogger(__name__).warning(words, source, 100 * share)
+            logging.getLogger(__name__).warning(
+                "warning: %s: %.0f %% of its tokens are unknown to the tokenizer; choose another backbone",
+                source,
+                100 * share,
+            )
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""

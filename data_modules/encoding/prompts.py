@@ -71,8 +71,15 @@ def question_prompts(examples: Iterable[QAExample], prompts: Prompts, *, answers
         )
         in_text = example.answer_type not in ("yes", "no", UNKNOWN)
         answer = [example.answers[0].text if in_text else example.answer_type] if answers else []
-        slots = {"context": example.context, "question": example.question, "turns": "".join(turns)}
-        yield fill(prompts.prompt, example.id, answer, advice=example.advice, **slots)
+        yield fill(
+            prompts.prompt,
+            example.id,
+            answer,
+            advice=example.advice,
+            context=example.context,
+            question=example.question,
+            turns="".join(turns),
+        )
 
 
 def group_prompts(groups: Iterable[Group], prompts: Prompts) -> Iterator[Prompt]:
@@ -82,10 +89,16 @@ def group_prompts(groups: Iterable[Group], prompts: Prompts) -> Iterator[Prompt]
         for variant in group.variants:
             subjects = [span.text for span in variant.candidates]
             offered = [span.text for span in sorted(variant.candidates, key=lambda span: span.start)]
-            slots = {"context": variant.context, "question": variant.question, "advice": variant.advice}
-            slots |= {"options": prompts.options.format(*offered), "turns": ""}
-            texts = [*subjects, UNKNOWN][: prompts.candidates]
-            yield fill(prompts.choice_prompt, group.key, texts, **slots)
+            yield fill(
+                prompts.choice_prompt,
+                group.key,
+                [*subjects, UNKNOWN][: prompts.candidates],
+                advice=variant.advice,
+                context=variant.context,
+                question=variant.question,
+                options=prompts.options.format(*offered),
+                turns="",
+            )
 
 
 class PromptTokens:
@@ -155,12 +168,13 @@ class PromptTokens:
         return "\n\n".join(message["content"] for message in messages)
 
     def _template(self, messages: Messages, **options: Any) -> str:
-        how = {"tokenize": False, **TEMPLATE_OPTIONS, **options}
+        options |= TEMPLATE_OPTIONS
         try:
-            return str(self.tokenizer.apply_chat_template(messages, **how))
+            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **options))
         except TemplateError as error:  # such as Gemma's "System role not supported"
-            said = f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
-            raise DataError(said) from error
+            raise DataError(
+                f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
+            ) from error
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of prompts, from `text`. Chat templates include all special tokens."""
@@ -199,8 +213,9 @@ def encode_prompts(
         text = tokens.text(prompt.messages)
         at = text.rfind(prompt.shown.strip())  # templates may strip their input
         if at < 0:
-            no_place = "the chat template changes the text; set encoding.prompts.chat=never"
-            raise DataError(f"{prompt.name}: {no_place}")
+            raise DataError(
+                f"{prompt.name}: the chat template changes the text; set encoding.prompts.chat=never"
+            )
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         (read,) = tokens.encoded([text])
         row, spans = [*tokens.lead, *read.ids], []

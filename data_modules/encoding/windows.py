@@ -237,6 +237,8 @@ def pad_rows(
 ) -> tuple[Inputs, Tensor, Tensor]:
     """Return inputs (R, T), context (R, T; True at context tokens), and padding columns before rows (R,)."""
     ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
-    columns = ids_N, types_N, np.array([len(row.input_ids_T) for row in rows])
-    inputs, shift_R, masks = padded(tokenizer, *columns, multiple=multiple, context=offsets_NE[:, 0] >= 0)
+    length_R = np.array([len(row.input_ids_T) for row in rows])
+    inputs, shift_R, masks = padded(
+        tokenizer, ids_N, types_N, length_R, multiple=multiple, context=offsets_NE[:, 0] >= 0
+    )
     return inputs, masks["context"], shift_R

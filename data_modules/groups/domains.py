@@ -100,8 +100,9 @@ def draw(options: DomainSet) -> Iterator[Group]:
             for _ in share:
                 new = next((group for group in islice(made, _TRIES) if group.key not in drawn), None)
                 if new is None:
-                    where = f"{name} has fewer than {len(share)} groups of class {advice_class}"
-                    raise DataError(f"domains: {where}")
+                    raise DataError(
+                        f"domains: {name} has fewer than {len(share)} groups of class {advice_class}"
+                    )
                 drawn[new.key] = new
     result = list(drawn.values())
     Random(f"{options.seed}/order").shuffle(result)

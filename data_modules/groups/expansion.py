@@ -93,6 +93,6 @@ class Expansion(Sequence[Group]):
             first, second = spans[::step]
             variants += (UnderspecifiedQuestion(context, text, (first, second)) for text in questions)
         names = (one.name.lower(), two.name.lower())
-        parts = (str(cell.template), cell.category.lower(), cell.attribute.lower())
-        group = Group(names, *parts, "none", "", tuple(variants))
+        category, attribute = cell.category.lower(), cell.attribute.lower()
+        group = Group(names, str(cell.template), category, attribute, "none", "", tuple(variants))
         return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group

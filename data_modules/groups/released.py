@@ -211,8 +211,13 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
         unnamed += record.group.advice_id == UNNAMED
         yield record
     if unnamed:
-        begin = f"{path}: {unnamed} groups have no advice in their ids, but their questions begin with"
-        logger.warning("%s %r: it counts as ethical, as in LEI's specified set", begin, LEAD_IN.strip())
+        logger.warning(
+            "%s: %d groups have no advice in their ids, but their questions begin with %r: it counts as "
+            "ethical, as in LEI's specified set",
+            path,
+            unnamed,
+            LEAD_IN.strip(),
+        )
 
 
 def _unqover_half(record: tuple[str, Any]) -> Half:

@@ -41,8 +41,10 @@ def read_expansion(
         context, *questions = line.split("\t")
         used = sorted({(match[1], match[2] or "") for match in SLOT.finditer(context)})
         if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
-            expected = "a context with [subj1] and [subj2], each in one form, question and negated question"
-            raise DataError(f"{where}: expected {expected}, separated by tabs")
+            raise DataError(
+                f"{where}: expected a context with [subj1] and [subj2], each in one form, question and "
+                "negated question, separated by tabs"
+            )
         fitting = [row for row in rows if f"[{row[0]}]" in line]
         if not fitting:
             raise DataError(f"{where}: no head of {attributes}")

@@ -161,8 +161,9 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
     deleted = [text for text in deleted if any(character.isalnum() for character in text)]
     kept = "".join(context[start:end] for start, end in pieces)
     if not kept.strip():
-        begins, left = "rationale begins in the first sentence", "nothing left beside the rationale"
-        return Rejected(begins if variant.startswith("ts") else left)
+        if variant.startswith("ts"):
+            return Rejected("rationale begins in the first sentence")
+        return Rejected("nothing left beside the rationale")
     if any(occurs(text, kept) for text in deleted):
         return Rejected("rationale occurs again in the kept text")
     appended = example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""

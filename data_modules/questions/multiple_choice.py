@@ -78,8 +78,10 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     for (where, row), name, texts, value in zip(records, ids, choices, stated, strict=True):
         if not lowest <= value < lowest + len(texts):
             hint = "; a split without labels cannot be used" if value == -1 else ""
-            known = f"{lowest} to {lowest + len(texts) - 1}"
-            raise DataError(f"{where}: label {value}, but the {len(texts)} choices are {known}{hint}")
+            raise DataError(
+                f"{where}: label {value}, but the {len(texts)} choices are "
+                f"{lowest} to {lowest + len(texts) - 1}{hint}"
+            )
         prompt = " ".join(row[part] for part in layout.prompt)
         ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
         target: ChoiceTarget = "unknown" if ambiguous else "label"

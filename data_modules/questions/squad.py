@@ -79,8 +79,9 @@ def read_file(path: str | Path) -> Iterator[QAExample]:
                 answers = qa.get("answers", [])
                 impossible = str(qa.get("is_impossible", not answers)).lower() == "true"
                 if impossible == bool(answers):
-                    found = f"is_impossible is {impossible}, but 'answers' holds {len(answers)}"
-                    raise DataError(f"{where}: {found}")
+                    raise DataError(
+                        f"{where}: is_impossible is {impossible}, but 'answers' holds {len(answers)}"
+                    )
                 title = article.get("title", str(i))
                 yield _example(qa["id"], paragraph["context"], qa["question"], answers, title, where)
 

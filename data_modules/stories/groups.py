@@ -24,8 +24,6 @@ from data_modules.schema.groups import LEAD_IN, NO_CLUSTER, AdviceClass, Group
 from data_modules.stories.words import WORDS, advice_sentences, negated
 from storage.errors import DataError
 
-ADVISED: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
-
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
     """Yield the groups of a split, shuffled. DataError for a split that does not exist."""
@@ -72,11 +70,12 @@ def _planting(seed: int) -> Iterator[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
     rng, built = Random(f"groups/planting/{seed}"), dict[str, Group]()
     pairs = rivals(WORDS.subjects, seed) + rivals(WORDS.unseen_subjects, seed)
+    classes = WORDS.group_splits["train"].classes
     while len(built) < 4_000:
         category, kind = rng.choice(tuple(WORDS.categories.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
         advised = len(built) % 2 == 0
-        advice = _random_advice(rng.choice(ADVISED), category, False, rng) if advised else ("", "none", "")
+        advice = _random_advice(rng.choice(classes), category, False, rng) if advised else ("", "none", "")
         template = rng.randrange(len(WORDS.contexts))
         group = with_advice(_group(rng.choice(pairs), template, category, attribute), *advice)
         built[group.key] = group

@@ -64,8 +64,10 @@ class Story(NamedTuple):
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """Yield the questions of a split, one per story. DataError for a split that does not exist."""
     if split not in SPLITS:
-        names = f"choose from {', '.join(SPLITS)}; groups are {', '.join(WORDS.group_splits)}"
-        raise DataError(f"stories have no questions {split!r}; {names}")
+        raise DataError(
+            f"stories have no questions {split!r}; choose from {', '.join(SPLITS)}; "
+            f"groups are {', '.join(WORDS.group_splits)}"
+        )
     kind, _, part = split.rpartition("_")
     rng = Random(f"stories/{split}/{seed}")
     for index in range(QA_SIZES[part]):

@@ -120,8 +120,10 @@ def build_task(
         drawn = sorted(text for text, place in cell_of.items() if place == cell)
         Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(drawn)
         if not drawn:
-            counted = ", ".join(f"{sizes[c]} in {c}" for c in CELLS)
-            raise DataError(f"{name}: no text in cell {cell} (label_feature) of {recipe.feature}: {counted}")
+            raise DataError(
+                f"{name}: no text in cell {cell} (label_feature) of {recipe.feature}: "
+                + ", ".join(f"{sizes[c]} in {c}" for c in CELLS)
+            )
         spare = len(drawn) - min_demos if cell in AGREEING else cap
         most = min(cap, max(0, spare))
         examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(drawn))

@@ -182,8 +182,10 @@ class Recipe:
             for where, row in labelled_rows(source):
                 names = next((names for names in map(str.split, TEXTS) if row.keys() >= {*names}), [])
                 if not names or self.label not in row:
-                    wanted = f"the label {self.label!r} and a text ({', '.join(TEXTS)})"
-                    raise DataError(f"{where}: needs {wanted}, found {', '.join(row)}")
+                    raise DataError(
+                        f"{where}: needs the label {self.label!r} and a text ({', '.join(TEXTS)}), "
+                        f"found {', '.join(row)}"
+                    )
                 value = str(row[self.label]).strip()
                 if value.lower() in ("", "-", "-1", "none"):  # no label
                     continue
