@@ -36,7 +36,9 @@ from evaluation.answering.checkpoint import Held, QuestionCheckpoint, from_files
 from evaluation.answering.interface import Answer, Answerer, Choosing, kind_of, local_path
 from evaluation.answering.kept import kept
 from evaluation.answering.sharing import shared
+from models.adapters import merge_folder
 from models.backbones import pick_device
+from models.checkpoint import peft_base
 from models.cpu_kernels import use_linear_kernels
 from models.heads.causal import CausalModel
 from models.language.local_model import LocalTextModel
@@ -73,7 +75,9 @@ def open_text_model(
         )
     kind, local = kind_of(path), local_path(path)
     if kind == "seq2seq":
-        model, _ = read_folder(AutoModelForSeq2SeqLM, local, dtype=weights_type(compute))
+        model, _ = read_folder(AutoModelForSeq2SeqLM, peft_base(local), dtype=weights_type(compute))
+        if peft_base(local) != local:
+            model, _ = merge_folder(model, local)
         held = model.to(pick_device(compute.device)), load_tokenizer(local), dict[str, Any]()
     elif kind == "causal":
         decoder, *rest = from_files(path, CausalModel, compute)

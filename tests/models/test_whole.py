@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from evaluation.answering.asking import Asking
 from evaluation.answering.open import open_answerer
@@ -24,6 +25,7 @@ from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_folder
 from tests.models.tiny import at, backbone, content
 
+peft = pytest.importorskip("peft")
 Weights = dict[str, torch.Tensor]
 
 
@@ -111,6 +113,25 @@ def test_an_adapter_with_weights_too_few_or_too_many_is_refused(peft_folder: Pat
     edit(peft_folder, without(".h.1."), file)
     with pytest.raises(ValueError, match="does not fit its base"):
         load(str(peft_folder), QAModel)
+
+
+def test_an_adapter_of_a_sequence_to_sequence_model_is_merged_or_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    base = AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
+    wanted = peft.LoraConfig(r=2, task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
+    tuned = peft.get_peft_model(base, wanted)
+    tuned.save_pretrained(tmp_path / "peft")
+    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "peft")
+    pairs = [("the cat sat", "on the mat")]
+    found = asked(f"hf:{tmp_path}/peft").model.log_likelihoods(pairs)[0]
+    tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
+    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "merged")
+    expected = asked(f"hf:{tmp_path}/merged").model.log_likelihoods(pairs)[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert not torch.equal(found, asked(f"hf:{tmp_path}/t5").model.log_likelihoods(pairs)[0])
+    edit(tmp_path / "peft", without("decoder"), "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="does not fit its base"):
+        asked(f"hf:{tmp_path}/peft")
 
 
 def test_training_from_an_adapter_trains_what_it_says(peft_folder: Path, tmp_path: Path) -> None:
