@@ -140,8 +140,7 @@ def test_it_goes_on(
     ("protocol", "model", "least"),
     [
         *(("bias", "", 1), ("feature-bias", "", 1), ("shift", "", 2), ("confusion", "", 1)),
-        *((name, "hf:causal", 1) for name in ("bias", "faithfulness", "bbq", "consistency-write")),
-        ("faithfulness", "typed.ckpt", 1),
+        *((name, "hf:causal", 1) for name in ("faithfulness", "consistency-write")),
     ],
 )
 def test_one_model_is_held_at_a_time(
