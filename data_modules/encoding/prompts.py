@@ -122,7 +122,7 @@ class PromptTokens:
         template, which writes them itself)."""
         self.tail: list[int] = row.ids[len(row) - special[::-1].index(0) :]
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them. A causal
-        model's prompt ends without: behind an end token it would begin another text."""
+        model's prompt ends without: after an end token it would begin another text."""
         pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self.pad: int = next(i for i in pads if i is not None)
         self.space, self.opening = "" if seq2seq else " ", ""
@@ -221,11 +221,11 @@ def encode_prompts(
         row, spans = [*tokens.lead, *read.ids], []
         last = len(row) - 1
         texts = [tokens.space + more for more in prompt.continuations]
-        for more, behind in zip(prompt.continuations, tokens.after([text] * len(texts), texts), strict=True):
-            if not behind:
+        for more, ids in zip(prompt.continuations, tokens.after([text] * len(texts), texts), strict=True):
+            if not ids:
                 raise DataError(f"{prompt.name}: {more!r} has no tokens")
-            spans.append((len(row), len(row) + len(behind) + len(ending) - 1))
-            row += [*behind, *ending]
+            spans.append((len(row), len(row) + len(ids) + len(ending) - 1))
+            row += [*ids, *ending]
         if len(row) > encoding.max_length:
             raise DataError(f"{prompt.name}: has {len(row)} tokens, more than encoding.max_length")
         offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)

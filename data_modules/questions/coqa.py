@@ -76,19 +76,29 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
         yield from _examples(check({**value, "id": index}, _Story, where), where)
 
 
+def _numbered(turns: Iterable[Any], where: str) -> dict[int, Any]:
+    """The turns by number: `turn_id`, else their place. DataError for a number that occurs twice."""
+    by_number = dict[int, Any]()
+    for place, turn in enumerate(turns, 1):
+        number = turn.get("turn_id", place)
+        if number in by_number:
+            raise DataError(f"{where}: two turns have the turn_id {number}; number each once")
+        by_number[number] = turn
+    return by_number
+
+
 def _examples(told: _Story, where: str) -> Iterator[QAExample]:
     """The turns of one story."""
     text, history = told["story"], list[Turn]()
-    questions = {said.get("turn_id", n): said["input_text"] for n, said in enumerate(told["questions"], 1)}
-    answers = {said.get("turn_id", n): said for n, said in enumerate(told["answers"], 1)}
-    more = told.get("additional_answers", {}).values()
-    others = [{said.get("turn_id"): said["input_text"] for said in turns} for turns in more]
+    questions = _numbered(told["questions"], where)
+    answers = _numbered(told["answers"], where)
+    others = [_numbered(turns, where) for turns in told.get("additional_answers", {}).values()]
     for number in sorted(questions.keys() | answers.keys()):
         place = f"{where}: turn {number}"
         if number not in questions or number not in answers:
             lacks = "answer" if number in questions else "question"
             raise DataError(f"{place} has no {lacks}; each needs both")
-        question, answer = questions[number], answers[number]["input_text"]
+        question, answer = questions[number]["input_text"], answers[number]["input_text"]
         start, end = answers[number]["span_start"], answers[number]["span_end"]
         if (start, end) == (-1, -1):
             start = end = 0
@@ -106,7 +116,7 @@ def _examples(told: _Story, where: str) -> Iterator[QAExample]:
             answer_type=kind,
             history=tuple(history),
             rationale=rationale,
-            references=(answer, *(other[number] for other in others if number in other)),
+            references=(answer, *(other[number]["input_text"] for other in others if number in other)),
             dataset="coqa",
             domain=told["source"],
         )

@@ -57,7 +57,22 @@ def test_references_are_the_primary_answer_and_the_additional_ones_in_order(read
     ]
 
 
+def test_turns_without_numbers_keep_their_additional_answers(read: Read) -> None:
+    more = {"0": [{"input_text": "she", "turn_id": 1}, {"input_text": "yes", "turn_id": 2}]}
+    content = document(additional_answers=more)
+    numbered = [example.gold for example in read(content)]
+    story = content["data"][0]
+    for turns in (story["questions"], story["answers"], story["additional_answers"]["0"]):
+        for turn in turns:
+            del turn["turn_id"]
+    assert [example.gold for example in read(content)] == numbered
+
+
 def test_bad_turns_are_named(read: Read) -> None:
+    content = document()
+    content["data"][0]["answers"][1]["turn_id"] = 1
+    with pytest.raises(DataError, match="two turns have the turn_id 1"):
+        read(content)
     with pytest.raises(DataError, match="turn 7 has no question"):
         read(document(questions=told(STORY, TURNS)["questions"][:-1]))
     content = document()
