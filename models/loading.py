@@ -69,7 +69,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     model = open_model(backbone, kind, options, dtype=dtype)
     if backbone.causal and not reads_side_by_side(model.encoder):
         raise DataError(
-            f"backbone: a {model.config.model_type!r} model does not read two candidates behind one prompt "
+            f"backbone: a {model.config.model_type!r} model does not read two candidates after one prompt "
             "as it reads each alone; it can be evaluated, but not trained here"
         )
     if backbone.lora_rank:

@@ -59,7 +59,7 @@ def log_probabilities(
                 logits_BV = output.logits[:, -1]
             else:
                 logits_BV = _next_logits(local, some, length, cache)
-            log_BV = require_finite(logits_BV).float().log_softmax(-1)
+            log_BV = require_finite(local.model, logits_BV).float().log_softmax(-1)
             log_BL = log_BV[:, list(labels)]
             if top:
                 least_B1 = log_BV.topk(min(top, log_BV.shape[1])).values[:, -1:]

@@ -43,11 +43,13 @@ def misfit(model: Any, length: int, new: int) -> TextFailure | None:
     return TextFailure("longer than the model's context", detail)
 
 
-def require_finite(logits_BV: Tensor) -> Tensor:
+def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
     """Return the logits; ValueError where they overflow: a model would repeat one token for ever."""
     if not logits_BV.amax(-1).isfinite().all():
+        name = model.name_or_path or type(model).__name__
         raise ValueError(
-            "the model gives logits that are not finite numbers; choose another, or a wider --dtype"
+            f"{name}: gives logits that are not finite numbers in {model.dtype}; choose another model, or "
+            "--dtype float32"
         )
     return logits_BV
 
@@ -103,7 +105,7 @@ def generate(
             ids_BT,
             attention_mask=mask_BT,
             generation_config=settings,
-            logits_processor=[lambda _, logits_BV: require_finite(logits_BV), *processors],
+            logits_processor=[lambda _, logits_BV: require_finite(model, logits_BV), *processors],
             synced_gpus=False,
         )
     finally:

@@ -146,3 +146,14 @@ def test_answers_beyond_the_positions_of_a_model_are_failures(folders: dict[str,
     assert CausalModel(model, "gpt2").write(inputs, start, tokens) == [
         ("", "longer than the model's context")
     ]
+
+
+def test_logits_that_overflow_end_the_run_and_name_the_model(tmp_path: Path) -> None:
+    """The weights are finite; their product is not."""
+    folder = save(tmp_path / "gpt2", "gpt2")
+    model = load_text_model(folder, max_new_tokens=NEW)
+    with torch.no_grad():
+        model.model.lm_head.weight.fill_(3e38)
+    for ask in (lambda: model.complete(PROMPTS), lambda: model.next_token_logprobs(PROMPTS, ["red", "blue"])):
+        with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
+            list(ask())
