@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo demo-lei demo-ibt test check bench bench-gpu chaos format clean
+.PHONY: help demo demo-lei demo-ibt test test-gpu check bench bench-gpu chaos format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,8 +25,11 @@ demo-ibt: $(STAMP)  ## a tiny model learns to read, answers without evidence, le
 	$(BIN)/interventune reproduce demo_ibt
 
 test: $(STAMP)  ## all tests (no network, CPU)
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} \
+	CUDA_VISIBLE_DEVICES= PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} \
 		$(BIN)/python -m pytest -n logical --dist worksteal  # to compile all of it is a tenth of the time
+
+test-gpu: $(STAMP)  ## the tests that need a GPU
+	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -m gpu
 
 check: $(STAMP)  ## formatting, lint, types, import direction
 	$(BIN)/ruff format --check .
@@ -37,8 +40,8 @@ check: $(STAMP)  ## formatting, lint, types, import direction
 bench: $(STAMP)  ## how fast, against Hugging Face's Trainer, plain Lightning and lm-evaluation-harness, in turns
 	$(BIN)/python -m benchmarks
 
-bench-gpu: $(STAMP)  ## the same for the shape of roberta-large; skips itself without a GPU
-	$(BIN)/python -m benchmarks training --shape roberta-large
+bench-gpu: $(STAMP)  ## tests and measurements that need a GPU, into reports/gpu
+	$(BIN)/python -m benchmarks.gpu
 
 chaos: $(STAMP)  ## kills at random moments, full and read-only disks: what is lost?
 	$(BIN)/python -m pytest -m chaos

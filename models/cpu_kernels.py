@@ -128,8 +128,8 @@ def _has_kernel(values: Tensor) -> bool:
 
 def use_kernels(model: EncoderModel) -> None:
     """Replace every nn.Dropout by `Dropout`, and sdpa by `attention_forward` where the architecture allows
-    it. Nothing changes if there is a GPU, or for decoders: torch's kernels suit causal attention."""
-    if torch.cuda.is_available() or model.heads == "causal":
+    it. Nothing changes for decoders: torch's kernels suit causal attention."""
+    if model.heads == "causal":
         return
     for parent in model.modules():
         for name, child in parent.named_children():

@@ -59,7 +59,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     Args:
         options: of the heads, see the constructor of `kind`.
     """
-    from models.cpu_kernels import use_kernels  # imports transformers, needed only here
+    from models.kernels import compile_layers, use_kernels  # imports transformers, needed only here
 
     if backbone.causal != (kind.heads == "causal"):
         what = f"{backbone.architecture} is {'a decoder' if backbone.causal else 'an encoder'}"
@@ -84,6 +84,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         with as_data_error("backbone.gradient_checkpointing"):
             model.encoder.gradient_checkpointing_enable()
     use_kernels(model)
+    if backbone.compile:
+        compile_layers(model)
     return model.train()
 
 

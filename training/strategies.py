@@ -24,6 +24,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
+from models.backbones import encoder_layers
+
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
@@ -37,12 +39,6 @@ def shard(module: pl.LightningModule, mesh: Any) -> None:
     for name in ("training_step", "validation_step", "test_step", "predict_step"):
         # Sharding hooks into forward(), but Lightning calls these.
         register_fsdp_forward_method(module, name)
-
-
-def encoder_layers(encoder: nn.Module) -> list[nn.Module]:
-    """The repeated layers: the longest list of modules."""
-    lists = [part for part in encoder.modules() if isinstance(part, nn.ModuleList)]
-    return list(max(lists, key=len, default=[]))
 
 
 class FullyShardedStrategy(ModelParallelStrategy):
@@ -112,7 +108,7 @@ def whole(model: nn.Module) -> Iterator[None]:
     units = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for unit in units:  # roots, which come before their parts, prepare these
         unit._get_fsdp_state()._lazy_init()
-    parts = [(unit, part) for unit in units for part in unit._get_fsdp_state()._fsdp_param_groups]
+    parts = [(unit, part) for unit in units for part in _parameter_groups(unit)]
     before = [(unit, part, part.post_forward_mesh_info, part.is_unsharded) for unit, part in parts]
     try:
         for unit in units:
@@ -124,6 +120,14 @@ def whole(model: nn.Module) -> Iterator[None]:
             part.post_forward_mesh_info = mesh
             if not is_whole:
                 unit.reshard()
+
+
+def _parameter_groups(unit: FSDPModule) -> list[Any]:
+    """The groups of parameters of a unit; before torch 2.12, a unit had at most one."""
+    state = unit._get_fsdp_state()
+    if hasattr(state, "_fsdp_param_groups"):
+        return list(state._fsdp_param_groups)
+    return [state._fsdp_param_group] if state._fsdp_param_group else []
 
 
 def _renamed(state: Mapping[str, Any], new: Mapping[Any, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     if causal and compute.dtype != "auto":
         hold_weights(model, compute.dtype)
     elif compute.dtype not in ("auto", "float32"):  # for which torch's own attention is faster
-        from models.cpu_kernels import use_kernels
+        from models.kernels import use_kernels
 
         use_kernels(model)
     try:

@@ -112,6 +112,17 @@ def test_a_training_with_a_probe_equals_the_one_without(
     assert all(torch.equal(found[name], weight) for name, weight in weights.items())
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_so_it_is_on_a_gpu(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(HOW, "use_cpu", False)
+    torch.use_deterministic_algorithms(True)
+    try:
+        test_a_training_with_a_probe_equals_the_one_without("trainer", folders, tmp_path)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def seen(model: Any, tokenizer: Any) -> dict[str, Any]:
     """All that a probe could change."""
     found: dict[str, Any] = {"tokenizer": (tokenizer.backend_tokenizer.to_str(), repr(vars(tokenizer)))}

@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from models.backbones import Backbone
+from models.backbones import Backbone, encoder_layers
 from models.heads.causal import CausalModel
 from models.heads.span import SpanModel
 from models.loading import start
@@ -22,7 +22,6 @@ from tests.models.tiny import to_pretrained
 from tests.training.conftest import SMALL, Commands, SmallData, failing, launch, metrics_of
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 from training.cli import main as train
-from training.strategies import encoder_layers
 
 TWO = ("--trainer.devices=2", "--trainer.max_epochs=2", "--data.eval_batch_size=5")
 """13 questions in batches of 5: one process gets two batches, the other one."""

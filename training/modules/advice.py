@@ -170,7 +170,7 @@ class LEIModule(QAModule):
         """Return the model named by `reference`. ValueError if it is absent, or has another tokenizer."""
         if not self.reference_path:
             return self.model
-        from models.cpu_kernels import use_kernels
+        from models.kernels import use_kernels
 
         model, info = load(self.reference_path, QAModel)
         use_kernels(model)
