@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
-from benchmarks import likelihoods, training
-from benchmarks.side_by_side import machine
+import pandas as pd
+
+from benchmarks import fits, training
+from benchmarks.side_by_side import machine, shown
 from storage.command_line import Count, run
+
+Name = Literal["training", "likelihoods", "callbacks", "decoder"]
 
 
 def compare(
-    names: list[Literal["training", "likelihoods"]] | None = None,
+    names: list[Name] | None = None,
     *,
     repeats: Count = 3,
-    shape: Literal["minilm", "tiny", "roberta-large"] = "minilm",
+    shape: Literal["minilm", "tiny", "tiny-roberta", "roberta-large"] = "minilm",
+    size: Literal["tiny", "gpu"] = "tiny",
     questions: Annotated[str, "SOURCE"] = "stories:choices_dev",
     model: Annotated[str, "FOLDER"] = "",
+    json: Annotated[Path | None, "FILE"] = None,
 ) -> None:
     """Time this project and others in turn; print medians, ranges and ratios.
 
     Args:
-        names: what to measure; both by default.
+        names: what to measure: training and, with a model, likelihoods, by default.
         repeats: timed turns per system.
         shape: of the encoder for training; a GPU is used if present, in bfloat16.
+        size: of the models for callbacks and decoder; gpu is roberta-base and a decoder of 1 B parameters.
         questions: questions for likelihoods (the first 300); FILE or FILE+LABELS.
-        model: folder of the decoder for likelihoods.
+        model: folder of the decoder for likelihoods; `random` makes one of `size`.
+        json: file to which the turns are appended, a line each.
     """
+    steps = 200 if size == "gpu" else 20
+    measures: dict[str, Callable[..., pd.DataFrame]] = {
+        "training": partial(training.measure, shape),
+        "likelihoods": partial(fits.likelihoods_of, size, questions, model),
+        "callbacks": partial(fits.callbacks, size, steps),
+        "decoder": partial(fits.decoder, size, steps),
+    }
     print(machine())
-    for name in names or ["training", "likelihoods"]:
-        if name == "training":
-            print(training.measure(shape, repeats=repeats), flush=True)
-        else:
-            print(likelihoods.measure(questions, model, repeats=repeats), flush=True)
+    default: list[Name] = ["training", "likelihoods"] if model else ["training"]
+    for name in names or default:
+        turns = measures[name](repeats=repeats)
+        print(shown(turns), flush=True)
+        if json:
+            with json.open("a", encoding="utf-8") as file:
+                turns.assign(machine=machine()).to_json(file, orient="records", lines=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 
 from benchmarks.side_by_side import Turn, in_turns, table
 from data_modules.schema.questions import ChoiceQuestion
@@ -19,17 +21,16 @@ from evaluation.answering.open import open_answerer
 Likelihoods = list[list[float]]
 """Log-likelihoods of the choices of each question."""
 System = Callable[[str, list[ChoiceQuestion]], Likelihoods]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 APART = "largest difference from float64"
 
 
-def measure(source: str, folder: str, *, repeats: int) -> str:
-    """Return a table of questions per second, accuracy, and the largest difference from a float64 softmax.
+def measure(source: str, folder: str, *, repeats: int) -> pd.DataFrame:
+    """Return questions per second, accuracy, and the largest difference from a float64 softmax.
 
     Raises:
         ValueError: a log-likelihood differs by more than 5e-4 from lm-eval's with a float64 softmax.
     """
-    if not folder:
-        return "likelihoods: skipped, needs --model"
     asked = list(read_choices(source)[:300])
     exact = lm_eval(8, "float64", folder, asked)
     systems = {name: partial(answered, system) for name, system in SYSTEMS.items()}
@@ -57,7 +58,7 @@ def interventune(folder: str, asked: list[ChoiceQuestion]) -> Likelihoods:
 @lru_cache(maxsize=1)
 def our_model(folder: str) -> Answerer:
     """Load it as `evaluate confusion --choice-prompt question --likelihood sum` does."""
-    how = Choosing(device="cpu", choice_prompt="question", likelihood="sum")
+    how = Choosing(choice_prompt="question", likelihood="sum")
     return open_answerer(folder, how, need="choices")
 
 
@@ -74,7 +75,7 @@ def lm_eval(batch_size: int, softmax: str, folder: str, asked: list[ChoiceQuesti
 @lru_cache(maxsize=1)
 def their_model(folder: str, batch_size: int, softmax: str) -> Any:
     """lm-eval's own model, in float32 except for the softmax."""
-    options = {"pretrained": folder, "device": "cpu", "dtype": "float32", "batch_size": batch_size}
+    options = {"pretrained": folder, "device": DEVICE, "dtype": "float32", "batch_size": batch_size}
     return import_module("lm_eval.models.huggingface").HFLM(**options, softmax_dtype=softmax)
 
 

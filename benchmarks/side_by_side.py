@@ -47,16 +47,23 @@ def in_turns(
     return {name: measured[1:] for name, measured in made.items()}
 
 
-def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> str:
-    """Format medians over turns with their range, and the first system's speed-up per turn."""
+def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> pd.DataFrame:
+    """Return a row for each turn of each system, with the first system's speed-up in that turn."""
     ours, *_ = made.values()
     rows = [
-        {"system": system, unit: turn.rate, "ours is faster by": own.rate / turn.rate, **turn.notes}
+        {"measured": title, "system": system, unit: turn.rate, "ours is faster by": own.rate / turn.rate}
+        | dict(turn.notes)
         for system, turns in made.items()
         for own, turn in zip(ours, turns, strict=True)
     ]
-    lines = pd.DataFrame(rows).groupby("system", sort=False).agg(spread)
-    return f"\n{title}, {len(ours)} turns\n\n{lines.reset_index().to_string(index=False)}\n"
+    return pd.DataFrame(rows)
+
+
+def shown(turns: pd.DataFrame) -> str:
+    """Format medians over turns with their range."""
+    keys = ["measured", "system"]
+    lines = turns.groupby(keys, sort=False).agg(spread).reset_index()
+    return f"\n{lines.to_string(index=False)}\n"
 
 
 def spread(values: Sequence[float]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pytorch_lightning as pl
 import torch
 import transformers
@@ -59,7 +60,8 @@ ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id":
 SHAPES = {
     "minilm": Shape("bert", sizes(6, 384, 12), 80),
     "tiny": Shape("bert", sizes(2, 128, 2), 480),
-    "roberta-large": Shape("roberta", sizes(24, 1024, 16, 50_265, **ROBERTA), 4096, 64),
+    "tiny-roberta": Shape("roberta", sizes(2, 128, 2, 1000, **ROBERTA), 480),
+    "roberta-large": Shape("roberta", sizes(24, 1024, 16, 50_265, **ROBERTA), 12_288, 64),
 }
 
 
@@ -72,14 +74,16 @@ class Job(NamedTuple):
     seed: int
 
 
-def measure(name: str, *, repeats: int) -> str:
-    """Return a table of samples per second and, on a GPU, model FLOPs utilisation (the share of its peak)."""
-    if "roberta" in name and not torch.cuda.is_available():
-        return f"training/{name}: skipped, torch finds no CUDA device here"
-    precision = faster_precision()  # chosen once; child processes inherit it
+def measure(name: str, *, repeats: int) -> pd.DataFrame:
+    """Return samples per second, tokens per second and, on a GPU, model FLOPs utilisation (the share of its
+    peak) and the largest memory, in GiB."""
+    faster_precision()  # chosen once; child processes inherit it
+    systems = dict(SYSTEMS)
+    if torch.cuda.is_available():
+        del systems["Trainer, run_qa's defaults"]  # float32, for minutes
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(make_job(SHAPES[name], Path(folder), seed),) for seed in range(repeats + 1)]
-        return table(f"training/{name}, {precision}", "samples/s", in_turns(SYSTEMS, jobs))
+        return table(f"training/{name}", "samples/s", in_turns(systems, jobs))
 
 
 def make_job(shape: Shape, folder: Path, seed: int) -> Job:
@@ -117,7 +121,7 @@ def now() -> float:
 
 
 def interventune(job: Job) -> Turn:
-    """Run `interventune train fit` with the settings of configs/base.yaml, without faster options."""
+    """Run `interventune train fit` with the settings of configs/base.yaml and, on a GPU, compiled layers."""
     with tempfile.TemporaryDirectory() as root:
         config = ", ".join(f"{key}: {value}" for key, value in job.shape.config.items())
         flags = [
@@ -126,7 +130,7 @@ def interventune(job: Job) -> Turn:
             *(f"--backbone.tokenizer={job.tokenizer}", f"--data.train_qa={job.file}"),
             *(f"--data.qa_batch_size={job.shape.batch_size}", f"--seed_everything={job.seed}"),
             *(f"--run.root={root}/runs", f"--data.cache={root}/cache", "--trainer.devices=1"),
-            "--trainer.callbacks+=benchmarks.training.EpochClock",
+            *("--backbone.compile=true", "--trainer.callbacks+=benchmarks.training.EpochClock"),
         ]
         cli = main(["fit", "--trainer.enable_progress_bar=false", *flags])
     return measured(job, next(c for c in cli.trainer.callbacks if isinstance(c, EpochClock)).seconds)
@@ -151,7 +155,8 @@ def trainer_tuned(job: Job) -> Turn:
 
 
 def plain_lightning(job: Job) -> Turn:
-    """Run a tutorial-style LightningModule: shuffled, padded to the longest of the batch, float32, AdamW."""
+    """Run a tutorial-style LightningModule: shuffled, padded to the longest of the batch, AdamW, in float32,
+    on a GPU in bfloat16."""
 
     class PlainModule(pl.LightningModule):
         def __init__(self) -> None:
@@ -168,7 +173,10 @@ def plain_lightning(job: Job) -> Turn:
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
     loader = DataLoader(windows(job), batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
     clock, off = EpochClock(), {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    pl.Trainer(max_epochs=1, devices=1, callbacks=[clock], **off).fit(PlainModule(), loader)
+    precision: Any = faster_precision() if torch.cuda.is_available() else "32-true"
+    pl.Trainer(max_epochs=1, devices=1, callbacks=[clock], precision=precision, **off).fit(
+        PlainModule(), loader
+    )
     return measured(job, clock.seconds)
 
 
@@ -223,15 +231,17 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
 
 
 def measured(job: Job, seconds: float) -> Turn:
-    """Return windows per second and, on a GPU, the share of the measured bfloat16 peak (MFU)."""
+    """Return windows per second, with the notes of `measure`; the peak of bfloat16 products is measured."""
     lengths = list(map(len, windows(job)["input_ids"]))
-    utilisation = {}
+    notes = {"tokens/s": sum(lengths) / seconds}
     if torch.cuda.is_available():
         one, two = torch.randn(2, 8192, 8192, dtype=torch.bfloat16, device="cuda")
         product = Timer("one @ two", globals=locals()).timeit(50).mean
         peak = 2 * 8192**3 / product
-        utilisation = {"MFU": training_flops(job.shape.config, lengths) / seconds / peak}
-    return Turn(len(lengths) / seconds, utilisation)
+        notes["MFU"] = training_flops(job.shape.config, lengths) / seconds / peak
+        notes["GiB"] = torch.cuda.max_memory_allocated() / 2**30
+        torch.cuda.reset_peak_memory_stats()
+    return Turn(len(lengths) / seconds, notes)
 
 
 def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
