@@ -2,8 +2,9 @@
 
 title: Semantic faithfulness on CoQA
 paper: Chaturvedi et al. 2023, Table 4
+source: paper                # whose numbers are printed: the paper, its authors' script, or our earlier run
 match: exact                 # or simplified, or variant (run.py defines them), for a reason given in `notes`
-data:                        # {dev} in a command is this file below --data; with --tiny an embedded source
+data:                        # {dev} in a command is this file (or FILE+LABELS) below --data; * is any text
   dev: {file: coqa-dev-v1.0.json, where: "stanfordnlp.github.io/coqa", tiny: "stories:conversation_dev"}
 settings:                    # {backbone} is the paper's value, or --use backbone=VALUE
   backbone: {paper: roberta_large, tiny: tiny_bert}
@@ -18,6 +19,7 @@ printed:                     # what the paper prints, and the file that holds ou
     percent: true                              # the paper prints percent, our file has shares
     rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]    # null, or a shorter row: the paper prints none
                                                # no `rows`: it prints nothing; all our cells are shown
+                                               # other settings or files, not in `by`: none are shown
 notes: Why `match`, and what to know before comparing the numbers.
 """
 
@@ -41,6 +43,20 @@ class DataFile(Strict):
     file: str
     where: str
     tiny: str = ""
+
+    def paths(self, source: str) -> list[Path]:
+        """The files of FILE, or of FILE+LABELS if this is such a file."""
+        return [Path(name) for name in source.rsplit("+", self.file.count("+"))]
+
+    def below(self, data: Path) -> str:
+        """Where it is in a folder, or would be."""
+        return "+".join(
+            str(min(data.rglob(str(name)), default=data / name)) for name in self.paths(self.file)
+        )
+
+    def is_named_by(self, source: str) -> bool:
+        """Whether a source has its name, in any folder."""
+        return all(map(Path.match, self.paths(source), map(str, self.paths(self.file))))
 
 
 class Setting(Strict):
@@ -69,6 +85,7 @@ class Recipe(Strict):
     title: str
     paper: str
     match: Literal["exact", "simplified", "variant"]
+    source: Literal["paper", "authors", "earlier"] = "paper"
     steps: list[Step]
     printed: list[Printed]
     data: dict[str, DataFile] = {}
@@ -86,11 +103,20 @@ class Recipe(Strict):
             names = ", ".join([*self.settings, *self.data])
             raise ValueError(f"--use {min(unknown)}: no such setting or file; choose from {names}")
         found = {name: one.paper for name, one in self.settings.items()}
-        found |= {n: str(min(data.rglob(one.file), default=data / one.file)) for n, one in self.data.items()}
+        found |= {name: one.below(data) for name, one in self.data.items()}
         if tiny:
             found = {name: one.tiny for name, one in (self.settings | self.data).items()}
         runs = {"runs": str(home)}
         return {**runs, **{name: value.format_map(runs) for name, value in found.items()}, **chosen}
+
+    def changed(self, values: Mapping[str, str], *, tiny: bool) -> dict[str, str]:
+        """Return what differs from the run of the printed numbers, as NAME=VALUE by name: other settings and
+        files, or --tiny."""
+        if tiny:
+            return {"tiny": "--tiny"}
+        same = {name for name, one in self.settings.items() if values[name] == one.paper.format_map(values)}
+        same |= {name for name, one in self.data.items() if one.is_named_by(values[name])}
+        return {name: f"{name}={values[name]}" for name in (self.settings | self.data) if name not in same}
 
     def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[list[str]]:
         """Return module and arguments of every step, with all placeholders replaced."""
