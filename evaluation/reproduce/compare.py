@@ -39,18 +39,17 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         frame = numbers.merge(ours, "left" if printed.rows else "right", [*by, "measure"])
         if printed.rows and numbers[theirs].isna().all():
             hidden.append(title)
-        frame = frame.dropna(subset=["ours", theirs], how="all").fillna({"n": 0})
         frame["difference"] = frame["ours"] - frame[theirs]
         inside += frame[theirs].between(frame["low"], frame["high"]).sum()
         counted += frame[[theirs, "low"]].notna().all(axis=1).sum()
-        for row in frame.to_dict("records"):
+        for row in frame.fillna({"n": 0}).to_dict("records"):
             cell = {name: row[name] for name in by} | {"table": title}
             for source in ("ours", theirs, "difference"):
                 if math.isfinite(value := row[source]):
                     interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
                     results.add(row["measure"], value, n=row["n"], interval=interval, **cell, source=source)
         where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
-        headings = {name: name for name in printed.measures}
+        headings = dict(zip(printed.measures, printed.measures, strict=True))
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
         views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
     headline = f"{inside} of {counted} numbers of {whose} lie within our 95 % intervals."

@@ -68,9 +68,9 @@ def run(
     chosen = dict(text.split("=", 1) for text in use or [])
     home = (work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)).absolute()
     values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
-    for key, file in recipe.data.items():
-        if not tiny and ":" not in values[key] and not all(path.exists() for path in file.paths(values[key])):
-            raise ValueError(f"--data {data}: {values[key]} does not exist; get it from {file.where}")
+    for key, one in recipe.settings.items():
+        if one.where and not tiny and ":" not in values[key] and not Path(values[key]).exists():
+            raise ValueError(f"--data {data}: {values[key]} does not exist; get it from {one.where}")
     results, report = {home / printed.results for printed in recipe.printed}, home / "report"
     with claimed(report, overwrite=True):
         run_steps(recipe.commands(values, tiny=tiny), results, home, overwrite=overwrite)

@@ -82,9 +82,8 @@ RECIPE = """
 title: A table
 paper: Somebody 2020, Table 1
 match: variant
-data:
-  dev: {file: sub/dev.json, where: example.org, tiny: "stories:dev"}
 settings:
+  dev: {paper: sub/dev.json, where: example.org, tiny: "stories:dev"}
   backbone: {paper: roberta_large, tiny: tiny_bert}
   seed: {paper: "0", tiny: "0"}
 steps:
@@ -200,7 +199,7 @@ def test_printed_numbers_are_shown_for_the_settings_that_they_are_of(
 @pytest.mark.parametrize("name", recipes())
 def test_another_value_of_any_setting_or_file_hides_all_printed_numbers(name: str) -> None:
     recipe = load_yaml(recipes()[name], Recipe)
-    for use in ({}, *({key: "another"} for key in recipe.settings | recipe.data)):
+    for use in ({}, *({key: "another"} for key in recipe.settings)):
         values = recipe.values(Path("data"), use, Path("home"), tiny=False)
         changed = recipe.changed(values, tiny=False)
         assert changed == {key: f"{key}=another" for key in use}
