@@ -4,7 +4,7 @@ title: Semantic faithfulness on CoQA
 paper: Chaturvedi et al. 2023, Table 4
 source: paper                # whose numbers are printed: the paper, its authors' script, or our earlier run
 match: exact                 # or simplified, or variant (run.py defines them), for a reason given in `notes`
-settings:                    # {backbone} in a command: the paper's value, that of --tiny, or --use backbone=VALUE
+settings:                    # {backbone} in a command: the paper's value, --tiny's, or --use backbone=VALUE
   backbone: {paper: roberta_large, tiny: tiny_bert}    # with `where`, a file below --data
   dev: {paper: coqa-dev-v1.0.json, where: "stanfordnlp.github.io/coqa", tiny: "stories:conversation_dev"}
 steps:                       # as after `python -m`; {runs} is the folder of this reproduction
