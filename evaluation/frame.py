@@ -163,7 +163,8 @@ class Protocol:
         item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
         fields = {name for statistic in self.statistics().values() for name in statistic.fields}
         columns: dict[str, Any] = {
-            name: [row.get(name, "") for row in rows] for name in ("checkpoint", *self.by)
+            name: ["" if row.get(name) is None else row[name] for row in rows]
+            for name in ("checkpoint", *self.by)
         }
         columns |= {name: [row.get(name) for row in rows] for name in sorted(fields)}
         columns["failed"] = ["failure" in row for row in rows]

@@ -163,8 +163,9 @@ def test_the_nth_of_equal_questions_pairs_with_the_nth() -> None:
     assert number(results(a, b), "far", "b", against="a")["value"] == 0
 
 
-def test_rows_count_for_the_entries_whose_dimensions_they_have() -> None:
-    rows = made("a", [(s, 1.0) for s in range(6)]) + made("a", [(s, 0.0) for s in range(6, 9)], kind="")
+@pytest.mark.parametrize("kind", ["", None])
+def test_rows_count_for_the_entries_whose_dimensions_they_have(kind: str | None) -> None:
+    rows = made("a", [(s, 1.0) for s in range(6)]) + made("a", [(s, 0.0) for s in range(6, 9)], kind=kind)
     found = results(rows)
     assert (number(found, "right", "a")["n"], number(found, "right", "a", kind="a")["n"]) == (9, 6)
     assert number(found, "failed", "a")["value"] == 0
