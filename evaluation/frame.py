@@ -51,11 +51,15 @@ class Protocol:
         good: a sentence that says which numbers would be good.
         notes: paragraphs above the tables.
         console: number of tables on the console.
-        compared: dimensions other than the checkpoint whose values are compared with the first one.
+        compared: dimensions of the whole, other than the checkpoint, whose values are compared with that of
+            the first row.
         item: the fields that identify a question, equal for all that is compared (default: the unit and the
             dimensions that are not compared). Of several rows with the same question, the n-th is compared
             with the n-th.
         failures: a plural noun for unanswered rows; empty if rows cannot fail.
+
+    Raises:
+        ValueError: a dimension is missing from an entry of `cells` or from `by`.
     """
 
     title: str
@@ -74,6 +78,14 @@ class Protocol:
     compared: tuple[str, ...] = ()
     item: tuple[str, ...] = ()
     failures: str = "questions"
+
+    def __post_init__(self) -> None:
+        whole = {*self.cells[0], *self.compared}
+        for entry in self.cells:
+            if not whole <= {*entry} <= {*self.by}:
+                raise ValueError(
+                    f"{self.title}: cells: {entry} must have {whole}, and others of {self.by} only"
+                )
 
     def run(
         self,
@@ -120,11 +132,13 @@ class Protocol:
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
         """Compute every cell of every checkpoint, then its changes along each compared dimension."""
         results, frame = Results(self.by, self.units), self.frame(rows)
+        starts = {"checkpoint": names[0]} | {name: next(iter(frame[name]), "") for name in self.compared}
         for entry in self.cells:
             finer = [name for name in entry if name not in self.cells[0]]
             members = frame[(frame[finer] != "").all(axis=1)]
             places = members[["checkpoint", *entry]].itertuples(index=False, name=None)
             members = members.assign(place=[place[1:] for place in places])
+            pairs = [*chain.from_iterable(compared(members, *start, entry) for start in starts.items())]
             for measure, statistic in self.statistics().items():
                 counted = members.dropna(subset=list(statistic.fields))
                 cells = set(counted["place"])  # a measure is reported where any checkpoint has it
@@ -132,13 +146,12 @@ class Protocol:
                     if cell in cells:
                         place = dict(zip(entry, cell, strict=True))
                         results.add(measure, **estimate(statistic, part)._asdict(), checkpoint=name, **place)
-                for along in ("checkpoint", *(name for name in self.compared if name in entry)):
-                    same = [name for name in ("checkpoint", *entry) if name != along]
-                    start = names[0] if along == "checkpoint" else next(iter(counted[along]), "")
-                    for place, first, other in compared(counted, along, start, same):
-                        change = estimate(statistic, other, first)
-                        if change.n:
-                            results.add(measure, **change._asdict(), **place)
+                for place, first, other in pairs:
+                    change = estimate(statistic, other, first)
+                    if change.n:
+                        results.add(measure, **change._asdict(), **place)
+                    elif estimate(statistic, other).n:
+                        results.lacking.append(f"{statistic.heading} since {place['against']}")
         return results
 
     def frame(self, rows: Sequence[Row]) -> DataFrame:
@@ -150,7 +163,8 @@ class Protocol:
         item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
         fields = {name for statistic in self.statistics().values() for name in statistic.fields}
         columns: dict[str, Any] = {
-            name: [row.get(name, "") for row in rows] for name in ("checkpoint", *self.by)
+            name: ["" if row.get(name) is None else row[name] for row in rows]
+            for name in ("checkpoint", *self.by)
         }
         columns |= {name: [row.get(name) for row in rows] for name in sorted(fields)}
         columns["failed"] = ["failure" in row for row in rows]
@@ -176,17 +190,20 @@ class Protocol:
         headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}
         views, figures = list[View](), dict[str, Figure]()
         for view in self.views or [View(self.title, self.cells[0])]:
-            if all(len(values) > 1 for values in self.place(frame, view.by).values() if values != ""):
-                where = {**self.place(frame, (*view.by, view.across)), **view.where}
-                percent = shares if view.percent is None else view.percent
-                views.append(replace(view, measures=view.measures or headings, where=where, percent=percent))
+            where = {**self.place((*view.by, view.across)), **view.where}
+            percent = shares if view.percent is None else view.percent
+            views.append(replace(view, measures=view.measures or headings, where=where, percent=percent))
         for name, figure in self.figures.items():
-            where = {**self.place(frame, (figure.x, figure.hue, figure.panels)), **figure.where}
+            where = {**self.place((figure.x, figure.hue, figure.panels)), **figure.where}
             figure = replace(figure, where=where, percent=shares.issuperset(figure.measures))
             if figure.parts(frame):
                 figures[name] = figure
-        said = self.conclusion(results, names, shares)
-        return Evaluation(self.title, results, views, about, said, self.notes, figures, rows, self.console)
+        said, lacking = self.conclusion(results, names, shares), ", ".join(results.lacking)
+        note = (
+            f"Some changes are missing, because no question has both numbers: {lacking}." if lacking else ""
+        )
+        notes = [*self.notes, note]
+        return Evaluation(self.title, results, views, about, said, notes, figures, rows, self.console)
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
         """The headline: its first six clauses, followed by the aim."""
@@ -197,24 +214,21 @@ class Protocol:
         good = f" Aim: {self.good}." if self.good else ""
         return f"{who}: {clauses}.{good}" if clauses else ""
 
-    def place(self, frame: DataFrame, shown: Sequence[str]) -> dict[str, Any]:
-        """Return the place of the cells that differ in the dimensions `shown`, without others beyond the
-        first entry's."""
-        return {
-            name: sorted(set(frame[name]) - {""}, key=str) if name in shown else ""
-            for name in self.by
-            if name not in self.cells[0]
-        }
+    def place(self, shown: Sequence[str]) -> dict[str, Any]:
+        """Return the place of the cells that have the dimensions `shown`, without others beyond the first
+        entry's."""
+        return {name: None if name in shown else "" for name in self.by if name not in self.cells[0]}
 
 
 def compared(
-    rows: DataFrame, along: str, start: str, same: Sequence[str]
+    rows: DataFrame, along: str, start: str, entry: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
-    """Pair the rows with the value `start` of a dimension with those of each other value, by the dimensions
-    that are the same for both, and yield them with the place of their change."""
-    for values, part in rows.groupby(list(same), sort=False) if same else [((), rows)]:
+    """Pair the rows with the value `start` of a dimension with those of each other value, by the other
+    dimensions of a cell, and yield them with the place of their change."""
+    same = [name for name in ("checkpoint", *entry) if name != along]
+    against = start if along == "checkpoint" else f"{along}={start}"
+    for values, part in rows.groupby(same, sort=False) if same else [((), rows)]:
         sides = dict(iter(part.groupby(along, sort=False)))
-        against = start if along == "checkpoint" else f"{along}={start}"
         for other in [name for name in sides if name != start and start in sides]:
             place = dict(zip(same, values, strict=True)) | {along: other, "against": against}
             yield place, sides[start], sides[other]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.results import Results
-from evaluation.shown.views import Table, View, make_table, markdown_table
+from evaluation.shown.views import Table, View, make_table, markdown_table, markdown_text
 from storage.files import atomic, source_digest
 from storage.json_files import plain_json
 from storage.provenance import revision, versions
@@ -109,11 +109,17 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     output.parent.mkdir(parents=True, exist_ok=True)
     results, tables, frame = evaluation.results, evaluation.tables(), evaluation.results.frame
     resamples = results.resamples or RESAMPLES
-    parts = [f"# {evaluation.title}", evaluation.headline and f"**{evaluation.headline}**", *evaluation.notes]
+    headline = markdown_text(evaluation.headline)
+    parts = [f"# {markdown_text(evaluation.title)}", headline and f"**{headline}**", *evaluation.notes]
     for table in tables:
-        parts += [f"## {table.title}", markdown_table(table), table.caption]
+        parts += [f"## {markdown_text(table.title)}", markdown_table(table), table.caption]
     for name, figure in evaluation.figures.items():
         parts.append(f"![{getattr(figure, 'caption', Path(name).stem)}]({name})")
+    changes = frame[(frame["against"] != "") & frame["low"].notna()]
+    if len(changes):
+        chance, excluding = (1 - LEVEL) * len(changes), (changes["low"] * changes["high"] > 0).sum()
+        what = f"Of {len(changes)} changes with an interval, about {chance:.1f} would exclude 0 by chance"
+        parts.append(f"{what}; here {excluding} do.")
     parts.append(
         f"Brackets: 95 % interval, by bootstrap over {results.unit} ({resamples} resamples, seed {SEED}); "
         "exact where a share is 0 or 100 % in all of them. Changes (`against` in results.csv) use the "

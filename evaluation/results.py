@@ -37,6 +37,7 @@ class Results:
     def __init__(self, by: Sequence[str], unit: str) -> None:
         self.by, self.unit = tuple(dict.fromkeys((*ALWAYS, *by))), unit
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.lacking = list[str]()  # changes without a number
 
     def add(
         self,

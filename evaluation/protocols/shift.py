@@ -166,7 +166,9 @@ def evaluate(
     protocol = replace(SHIFT, title=f"Embedding shift on {variants.name}")
     evaluation = protocol.run(rows, named, compute, need="states", more=add_cka)
     between_note = BETWEEN_NOTE if len(named) > 1 else ""
-    return replace(evaluation, notes=[NOTE, stories.rejection_note(), between_note, *notes])
+    return replace(
+        evaluation, notes=[NOTE, stories.rejection_note(), between_note, *notes, *evaluation.notes]
+    )
 
 
 def originals_by_id(stories: Stories) -> dict[str, QAExample]:

@@ -1,79 +1,87 @@
-"""Compares this project's numbers with the paper's."""
+"""Compares this project's numbers with printed ones."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.report import Evaluation
 from evaluation.reproduce.recipe import Printed, Recipe
 from evaluation.results import NO_INTERVAL, NUMBERS, Results
-from evaluation.shown.views import View
+from evaluation.shown.views import View, cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 SELECTION = {"metric": "measure", "mean": "value", "test_set": "data"}
 """Columns of selection.csv, and their names in results.csv."""
+WHOSE = {"paper": "the paper", "authors": "the authors' script", "earlier": "our earlier run"}
+"""The sources of printed numbers."""
 NO_DIMENSIONS = {*NUMBERS, "measure", "std", "values"}
 
 
 def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool) -> Evaluation:
-    """Compare the results in `home` with the paper's. In the long table, `table` is the title over the
-    numbers, and `source` is ours, paper or difference (ours minus the paper's; none with `tiny`). ValueError
-    if several of our numbers belong in one place."""
+    """Compare the results in `home` with the printed numbers of the same settings. In the long table, `table`
+    is the title over the numbers, and `source` is ours, the recipe's, or difference (ours minus theirs).
+    ValueError if several of our numbers belong in one place."""
     dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
     results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
-    views, inside, counted = list[View](), 0, 0
+    theirs, whose, changed = recipe.source, WHOSE[recipe.source], recipe.changed(values, tiny=tiny)
+    views, hidden, inside, counted = list[View](), list[str](), 0, 0
     for printed in recipe.printed:
         title = printed.title or recipe.paper
         by = [name for name in printed.by if name in dimensions]
         ours = our_numbers(home / printed.results, by, printed.measures)
-        paper = printed_numbers(recipe, printed, values, tiny=tiny)
-        frame = paper.merge(ours, "left" if printed.rows else "right", [*by, "measure"])
-        frame = frame.dropna(subset=["ours", "paper"], how="all").fillna({"n": 0})
-        frame["difference"] = math.nan if tiny else frame["ours"] - frame["paper"]
-        inside += frame["paper"].between(frame["low"], frame["high"]).sum()
-        counted += frame[["paper", "low"]].notna().all(axis=1).sum()
-        for row in frame.to_dict("records"):
+        numbers = printed_numbers(recipe, printed, values, changed)
+        frame = numbers.merge(ours, "left" if printed.rows else "right", [*by, "measure"])
+        if printed.rows and numbers[theirs].isna().all():
+            hidden.append(title)
+        frame["difference"] = frame["ours"] - frame[theirs]
+        inside += frame[theirs].between(frame["low"], frame["high"]).sum()
+        counted += frame[[theirs, "low"]].notna().all(axis=1).sum()
+        for row in frame.fillna({"n": 0}).to_dict("records"):
             cell = {name: row[name] for name in by} | {"table": title}
-            for source in ("ours", "paper", "difference"):
+            for source in ("ours", theirs, "difference"):
                 if math.isfinite(value := row[source]):
                     interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
                     results.add(row["measure"], value, n=row["n"], interval=interval, **cell, source=source)
         where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
-        headings = {name: name for name in printed.measures}
+        headings = dict(zip(printed.measures, printed.measures, strict=True))
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
         views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
-    headline = f"{inside} of {counted} of the paper's numbers lie within our 95 % intervals."
-    if tiny:
-        headline = "Tiny models on embedded data: not comparable with the paper, so no differences are shown."
-    elif not counted:
-        headline = "There is no printed number to compare with our intervals."
+    headline = f"{inside} of {counted} numbers of {whose} lie within our 95 % intervals."
+    if not counted:
+        headline = f"There is no number of {whose} to compare with our intervals."
     commands = [shlex.join(command) for command in recipe.commands(values, tiny=tiny)]
     about = {"protocol": "reproduce", "tiny": tiny, "values": dict(values), "commands": commands}
-    notes = [f"Match with the paper: {recipe.match}. {recipe.notes}"]
+    notes = [f"Match with {whose}: {recipe.match}. {recipe.notes}"]
+    if changed:
+        none = f" Without numbers of {whose}, because it has none for this: {'; '.join(hidden)}."
+        notes.append(f"Run with {', '.join(changed.values())}.{none * bool(hidden)}")
     return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
 
 
-def printed_numbers(recipe: Recipe, printed: Printed, values: Mapping[str, str], *, tiny: bool) -> DataFrame:
-    """Return the numbers of the rows selected by the settings, as columns dimensions, measure and paper. If
-    the paper prints none for a selected value, use the rows of its own value."""
+def printed_numbers(
+    recipe: Recipe, printed: Printed, values: Mapping[str, str], changed: Collection[str]
+) -> DataFrame:
+    """Return the numbers of the rows with these settings, as columns dimensions, measure and the recipe's
+    source. If none are printed for what changed, they are those of the paper's settings, undefined."""
     import pandas as pd
 
     columns = [*printed.by, *printed.measures]
     frame = pd.DataFrame(printed.rows).reindex(columns=range(len(columns))).set_axis(columns, axis=1)
     frame[printed.by] = frame[printed.by].astype(str)
-    for name in recipe.settings.keys() & set(printed.by):
-        has_value = not tiny and values[name] in set(frame[name])
-        frame = frame[frame[name] == (values[name] if has_value else recipe.settings[name].paper)]
-        frame = frame.drop(columns=name)
-    by = [name for name in printed.by if name in frame]
-    frame = frame.melt(by, printed.measures, "measure", "paper", ignore_index=False).sort_index(kind="stable")
-    return frame.assign(paper=pd.to_numeric(frame["paper"]) / (100 if printed.percent else 1))
+    own = {name: one.paper for name, one in recipe.settings.items() if name in printed.by}
+    rows = cells_of(frame, {name: values[name] for name in own})
+    if rows.empty or set(changed) - set(own):
+        rows = cells_of(frame, own).assign(**dict.fromkeys(printed.measures, math.nan))
+    by = [name for name in printed.by if name not in own]
+    frame = rows.melt(by, printed.measures, "measure", recipe.source, ignore_index=False)
+    number = pd.to_numeric(frame[recipe.source]) / (100 if printed.percent else 1)
+    return frame.assign(**{recipe.source: number}).sort_index(kind="stable")
 
 
 def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:

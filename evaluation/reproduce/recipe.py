@@ -1,12 +1,12 @@
-"""A recipe, a file of configs/reproduce/: data, commands and printed numbers of a table or figure.
+"""A recipe, a file of configs/reproduce/: settings, commands and printed numbers of a table or figure.
 
 title: Semantic faithfulness on CoQA
 paper: Chaturvedi et al. 2023, Table 4
+source: paper                # whose numbers are printed: the paper, its authors' script, or our earlier run
 match: exact                 # or simplified, or variant (run.py defines them), for a reason given in `notes`
-data:                        # {dev} in a command is this file below --data; with --tiny an embedded source
-  dev: {file: coqa-dev-v1.0.json, where: "stanfordnlp.github.io/coqa", tiny: "stories:conversation_dev"}
-settings:                    # {backbone} is the paper's value, or --use backbone=VALUE
-  backbone: {paper: roberta_large, tiny: tiny_bert}
+settings:                    # {backbone} in a command: the paper's value, --tiny's, or --use backbone=VALUE
+  backbone: {paper: roberta_large, tiny: tiny_bert}    # with `where`, a file below --data
+  dev: {paper: coqa-dev-v1.0.json, where: "stanfordnlp.github.io/coqa", tiny: "stories:conversation_dev"}
 steps:                       # as after `python -m`; {runs} is the folder of this reproduction
   - command: training fit -c coqa_ot -c {backbone} --run.root={runs} --run.name=ot --run.version=0 ...
     tiny: --trainer.max_steps=2                # added with --tiny (`only: tiny`: a step of --tiny alone)
@@ -18,6 +18,7 @@ printed:                     # what the paper prints, and the file that holds ou
     percent: true                              # the paper prints percent, our file has shares
     rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]    # null, or a shorter row: the paper prints none
                                                # no `rows`: it prints nothing; all our cells are shown
+                                               # with other settings: only if these are in a row
 notes: Why `match`, and what to know before comparing the numbers.
 """
 
@@ -37,15 +38,10 @@ class Strict(BaseModel, extra="forbid"):
     """A part of the file; an unknown field is an error."""
 
 
-class DataFile(Strict):
-    file: str
-    where: str
-    tiny: str = ""
-
-
 class Setting(Strict):
     paper: str
     tiny: str = ""
+    where: str = ""
 
 
 class Step(Strict):
@@ -69,28 +65,39 @@ class Recipe(Strict):
     title: str
     paper: str
     match: Literal["exact", "simplified", "variant"]
+    source: Literal["paper", "authors", "earlier"] = "paper"
     steps: list[Step]
     printed: list[Printed]
-    data: dict[str, DataFile] = {}
     settings: dict[str, Setting] = {}
     notes: str
 
     @property
     def has_tiny(self) -> bool:
         """Whether each file has an embedded source."""
-        return all(file.tiny for file in self.data.values())
+        return all(one.tiny or not one.where for one in self.settings.values())
 
     def values(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> dict[str, str]:
         """The value of every placeholder: the user's, else the paper's or, with `tiny`, that of --tiny."""
-        if unknown := set(chosen) - set(self.data) - set(self.settings):
-            names = ", ".join([*self.settings, *self.data])
-            raise ValueError(f"--use {min(unknown)}: no such setting or file; choose from {names}")
-        found = {name: one.paper for name, one in self.settings.items()}
-        found |= {n: str(min(data.rglob(one.file), default=data / one.file)) for n, one in self.data.items()}
+        if unknown := set(chosen) - set(self.settings):
+            raise ValueError(f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}")
+        found = {"runs": str(home)}
+        for name, one in self.settings.items():
+            found[name] = (one.tiny if tiny else one.paper).format(runs=home)
+            if one.where and not tiny:
+                found[name] = str(min(data.rglob(one.paper), default=data / one.paper))
+        return found | dict(chosen)
+
+    def changed(self, values: Mapping[str, str], *, tiny: bool) -> dict[str, str]:
+        """Return how the run differs from that of the printed numbers, as NAME=VALUE by name, or --tiny; a
+        file differs by its name."""
         if tiny:
-            found = {name: one.tiny for name, one in (self.settings | self.data).items()}
-        runs = {"runs": str(home)}
-        return {**runs, **{name: value.format_map(runs) for name, value in found.items()}, **chosen}
+            return {"tiny": "--tiny"}
+        return {
+            name: f"{name}={value}"
+            for name, one in self.settings.items()
+            if (value := values[name]) != one.paper.format_map(values)
+            and not (one.where and Path(value).match(one.paper))
+        }
 
     def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[list[str]]:
         """Return module and arguments of every step, with all placeholders replaced."""

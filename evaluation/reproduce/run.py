@@ -43,7 +43,8 @@ def run(
     Args:
         name: name of a file in configs/reproduce, or the path of one.
         data: folder of the data files. An error says which are missing and where to get them.
-        use: other values for settings or files, such as backbone=bert_base.
+        use: other values for settings or files, such as backbone=bert_base. The report has the numbers that
+            are printed for them, if any.
         work: folder for runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
         tiny: run the same commands with tiny models on built-in data, to see that they work.
         overwrite: run finished steps again.
@@ -67,9 +68,9 @@ def run(
     chosen = dict(text.split("=", 1) for text in use or [])
     home = (work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)).absolute()
     values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
-    for key, file in recipe.data.items():
-        if not tiny and ":" not in values[key] and not Path(values[key]).exists():
-            raise ValueError(f"--data {data}: {values[key]} does not exist; get it from {file.where}")
+    for key, one in recipe.settings.items():
+        if one.where and not tiny and ":" not in values[key] and not Path(values[key]).exists():
+            raise ValueError(f"--data {data}: {values[key]} does not exist; get it from {one.where}")
     results, report = {home / printed.results for printed in recipe.printed}, home / "report"
     with claimed(report, overwrite=True):
         run_steps(recipe.commands(values, tiny=tiny), results, home, overwrite=overwrite)
@@ -85,7 +86,8 @@ def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, 
     fails, or if `home` holds the results of other commands."""
     record = home / "commands.sh"
     lines = "".join(f"python -m {shlex.join(command)}\n" for command in commands)
-    if record.exists() and record.read_text(encoding="utf-8") != lines:
+    ours = record.exists() and record.read_text(encoding="utf-8") == lines
+    if not ours and any(path.exists() for path in (record, *results)):
         raise ValueError(f"{home} holds the results of other commands; choose another --work")
     write_text(record, lines)
     done = 0

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from evaluation.results import Row
+from evaluation.shown.views import markdown_text
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def failure_note(rows: Iterable[Row], counted: str) -> str:
         raise ValueError(f"there is not one answer, so no report was written; {parts}")
     for name in texts.keys() - answered:
         log.warning("%s gave no answer, so the report has no numbers for it; %s", name, texts[name])
-    return f"Some {counted} have no answer and are part of no share: {parts}." if parts else ""
+    return f"Some {counted} have no answer and are part of no share: {markdown_text(parts)}." if parts else ""
 
 
 def listed(reasons: Counter[Any]) -> str:

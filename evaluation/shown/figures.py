@@ -98,7 +98,7 @@ class Bars:
         if self.distance:
             swapped = numbers.rename(columns={"low": "high", "high": "low"})
             numbers = (1 - swapped).clip(lower=LEAST_DISTANCE)
-        frame = frame.assign(**numbers)
+        frame = frame.assign(**numbers).replace(r"\$", r"\\$", regex=True)  # no formulas
         return [
             (" ".join(filter(None, (str(value), title))), part)
             for value, cells in (frame.groupby(self.panels, sort=False) if self.panels else [("", frame)])

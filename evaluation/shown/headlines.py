@@ -37,8 +37,8 @@ class Said:
         first, last, dimensions = names[0], names[-1], results.by[len(ALWAYS) :]
         where = {name: "" for name in dimensions if name not in whole} | self.at
         cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
-        several = [name for name in dimensions if name in self.at or cells[name].nunique() > 1]
-        several = [name for name in several if not isinstance(self.at.get(name), str)]
+        free = [name for name in dimensions if not isinstance(self.at.get(name), str)]
+        several = [name for name in free if name in self.at or cells[name].nunique() > 1]
         for now in cells[cells["checkpoint"] == last].to_dict("records"):
             place = {name: now[name] for name in dimensions}
             before = results.at(self.measure, checkpoint=first, **place) if first != last else None

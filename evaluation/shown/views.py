@@ -9,6 +9,7 @@ the leading dimensions, ending in n. Cells show the value with its interval.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -36,11 +37,12 @@ class View:
 
     Args:
         title: over the table.
-        by: the dimensions that begin a line; one with a single value is left out. So do several measures.
+        by: the dimensions that begin a line. One with a single value is left out, unless it splits the whole.
+            Several measures also begin a line.
         measures: measure to its heading, in order.
         across: the dimension whose values are columns, or `measure`.
-        where: dimension to the displayed value or values. By default, `against` is empty, as are other
-            dimensions that neither begin a line nor are in the first entry of the protocol's cells.
+        where: dimension to the displayed value or values, or None: any. By default, `against` is empty, as
+            are other dimensions that neither begin a line nor are in the first entry of the protocol's cells.
         percent: the measures in percent, with one decimal, as in the papers; default: the shares.
         interval: show the interval in brackets.
         caption: text under the table.
@@ -59,9 +61,10 @@ class View:
 
 
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
-    """Select the rows at the given places; a dimension has one value, or one of several."""
+    """Select the rows at the given places; a dimension has one value, one of several, or any (None)."""
     for name, wanted in where.items():
-        frame = frame[frame[name].isin([wanted] if isinstance(wanted, str) else wanted)]
+        values = [wanted] if isinstance(wanted, str) else wanted
+        frame = frame[frame[name] != "" if values is None else frame[name].isin(values)]
     return frame
 
 
@@ -76,10 +79,11 @@ def make_table(view: View, frame: DataFrame) -> Table:
         every, frame = frame, frame[frame["against"] == ""]
         names = frame["checkpoint"].unique()
         if view.across == "checkpoint" and 1 < len(names) <= 3:  # with more, changes are only in results.csv
-            changes = every[every["against"] == names[0]]
-            frame = pd.concat([frame, changes.assign(checkpoint=changes["checkpoint"] + f" - {names[0]}")])
+            changes = every[every["against"].isin(names)]
+            both = changes["checkpoint"] + " - " + changes["against"]
+            frame = pd.concat([frame, changes.assign(checkpoint=both)])
     frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")
-    by = [name for name in view.by if frame[name].nunique() > 1]
+    by = [name for name in view.by if view.where.get(name, "") is None or frame[name].nunique() > 1]
     if view.across != "measure" and (frame["measure"].nunique() > 1 or not by):
         by = ["measure", *by]
     by = by or list(view.by[:1])
@@ -137,9 +141,19 @@ def number(value: float, *, percent: bool = False) -> str:
 
 def markdown_table(table: Table) -> str:
     """Format the table in Markdown, without its title; columns of numbers are right-aligned."""
-    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (table.header, *table.rows)]
+    cells = [[markdown_text(cell) for cell in row] for row in (table.header, *table.rows)]
     rule = ["---"] * table.lead + ["---:"] * (len(table.header) - table.lead)
     return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
+
+
+def markdown_text(text: object) -> str:
+    r"""Format a text on one line, so that Markdown shows it as it is, without markup.
+
+    >>> markdown_text("a |\n<b> [1](2)")
+    'a \\| \\<b> [1]\\(2)'
+    """
+    markup = r"[\\`*|<~$]|&(?=#?\w+;)|(?<=\])\(|(?<![^\W_])_|_(?![^\W_])"
+    return re.sub(markup, r"\\\g<0>", " ".join(str(text).split()))
 
 
 def print_table(table: Table) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,8 +163,9 @@ def test_the_nth_of_equal_questions_pairs_with_the_nth() -> None:
     assert number(results(a, b), "far", "b", against="a")["value"] == 0
 
 
-def test_rows_count_for_the_entries_whose_dimensions_they_have() -> None:
-    rows = made("a", [(s, 1.0) for s in range(6)]) + made("a", [(s, 0.0) for s in range(6, 9)], kind="")
+@pytest.mark.parametrize("kind", ["", None])
+def test_rows_count_for_the_entries_whose_dimensions_they_have(kind: str | None) -> None:
+    rows = made("a", [(s, 1.0) for s in range(6)]) + made("a", [(s, 0.0) for s in range(6, 9)], kind=kind)
     found = results(rows)
     assert (number(found, "right", "a")["n"], number(found, "right", "a", kind="a")["n"]) == (9, 6)
     assert number(found, "failed", "a")["value"] == 0
@@ -182,8 +184,39 @@ def test_a_row_with_lists_equals_a_row_at_each_place() -> None:
     pd.testing.assert_frame_equal(one, other)
 
 
+@pytest.mark.parametrize("failing", [{"checkpoint": "one"}, {"advice": "none"}])
+def test_changes_are_since_the_first_value_though_another_is_the_first_with_numbers(
+    failing: dict[str, str],
+) -> None:
+    def rows(name: str) -> Iterator[dict[str, Any]]:
+        for advice in ("none", "b", "a"):
+            place = {"checkpoint": name, "advice": advice}
+            failed = place.items() >= failing.items()
+            yield from made(values=[(0, None)] * 9 if failed else values(1), **place)
+
+    evaluation = PROTOCOL.run(rows, {name: name for name in ("one", "two", "three")}, opened=str)
+    frame, (against,) = evaluation.results.frame, failing.values()
+    against = against if "checkpoint" in failing else f"advice={against}"
+    assert set(frame["against"]) == {"", "one", "advice=none"}
+    assert set(frame.loc[frame["against"] == against, "measure"]) == {"failed"}
+    assert any(f"right since {against}, how far since {against}" in note for note in evaluation.notes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cells": [("advice", "variant"), ("variant", "kind")]},
+        {"cells": [("variant",), ("advice", "variant")]},
+        {"cells": [("advice",), ("advice", "king")]},
+    ],
+)
+def test_an_entry_of_cells_without_a_dimension_of_the_whole_is_one_error(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"T: cells: .*'(advice|king)'"):
+        replace(PROTOCOL, **changes)
+
+
 def test_a_report_of_two_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The headline says the change with its interval, and a table that splits nothing is left out."""
+    """The headline says the change with its interval; a table is there though its dimension has one value."""
     sets = {"one": values(1), "two": values(3), "dumb": [(0, None)] * 4}
 
     def rows(name: str) -> Iterator[dict[str, Any]]:
@@ -195,8 +228,9 @@ def test_a_report_of_two_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"n {change['n']} of " in evaluation.headline
     assert "right (os)" in evaluation.headline
     assert "right at once (os)" not in evaluation.headline  # the words say which
-    assert [table.title for table in evaluation.tables()] == ["All"]
-    assert evaluation.tables()[0].header == ("measure", "one", "two", "two - one", "n")
+    whole, by_kind = evaluation.tables()
+    assert whole.header == ("measure", "one", "two", "two - one", "n")
+    assert by_kind.header == ("measure", "kind", *whole.header[1:])
     assert any("timeout" in note for note in evaluation.notes)
     with pytest.raises(ValueError, match="dumb: 4 timeout"):
         PROTOCOL.run(rows, {"dumb": "dumb"}, opened=str)

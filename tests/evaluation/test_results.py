@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
 from evaluation.report import Evaluation, claimed, write_report
 from evaluation.results import Results
 from evaluation.shown.figures import Bars, Lines
-from evaluation.shown.views import Table, View, make_table
+from evaluation.shown.views import Table, View, make_table, markdown_table
+from tests.evaluation.page.html_pages import Page
 
 EM = {("ot", "os"): 1.0, ("ot", "ts"): 0.5, ("ibt", "os"): 0.75, ("ibt", "ts"): 0.0}
 ROWS = [{"checkpoint": name, "variant": variant, "id": 1} for name, variant in EM]
@@ -112,12 +116,41 @@ def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None
     )
 
 
+@given(st.text(max_size=30) | st.text("|\\`*<>&;#[]()!~$_\n\r\t ab", max_size=30))
+@example("Judge\nno | one\r\n\\| `x` __init__ <b>*y*</b> ![p](http://e/x.png) &lt; &#60;")
+def test_any_text_is_one_cell_of_a_table_in_report_md(text: str) -> None:
+    cells = (("x", text, "n"), (text, "0.5 [0.2, 0.7]", "2"), ("ts_r", text, "3"))
+    table = Table("T", cells[0], cells[1:], lead=2)
+    found = Page(MarkdownIt("commonmark").enable("table").render(markdown_table(table)))
+    assert found.tags == {"table", "thead", "tbody", "tr", "th", "td"}
+    shown = [" ".join(cell.replace("\0", "\ufffd").split()) for row in cells for cell in row]
+    assert [line for line in found.text.split("\n") if line] == [cell for cell in shown if cell]
+
+
+def test_a_report_says_how_many_changes_would_exclude_0_by_chance(results: Results, tmp_path: Path) -> None:
+    evaluation, output = Evaluation("T\n# x", results, [], headline="a\n\nb"), tmp_path / "r"
+    write_report(evaluation, output)
+    assert "by chance" not in (output / "report.md").read_text()
+    for i, (low, high) in enumerate([(0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1)]):
+        results.add("em", 0, n=4, interval=(low, high), checkpoint=str(i), against="ot")
+    write_report(evaluation, output)
+    title, headline, said, _ = (output / "report.md").read_text().split("\n\n")
+    assert (title, headline) == ("# T # x", "**a b**")
+    assert said == "Of 3 changes with an interval, about 0.2 would exclude 0 by chance; here 2 do."
+
+
 def test_zeros_have_an_axis_from_0_to_1(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = list[tuple[float, float]]()
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: ends.append(figure.axes[0].get_ylim()))
+
+    def draw(figure: Figure, *_: object, **__: object) -> None:
+        figure.draw_without_rendering()
+        ends.append(figure.axes[0].get_ylim())
+
+    monkeypatch.setattr(Figure, "savefig", draw)
     frame = results.frame.assign(value=0.0, low=0.0, high=0.0)
+    frame["variant"] += "\n$\\frac$"  # not a formula
     Bars(x="variant", measures={"em": ""})(frame, tmp_path / "zeros.png")
     assert ends == [(0, 1)]
 
