@@ -31,7 +31,8 @@ AnswerFile = Annotated[str, "[NAME=]FILE"]
 """A file of answers on the command line."""
 MISSING = "not among the predictions"
 _ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")
-_TEXT = AliasChoices("answer", "prediction_text", AliasPath("resps", 0, 0), AliasPath("output", "completion"))
+_CONTENT = AliasPath("output", "choices", 0, "message", "content")
+_TEXT = AliasChoices("answer", "prediction_text", AliasPath("resps", 0, 0), _CONTENT)
 
 
 class Row(TypedDict):

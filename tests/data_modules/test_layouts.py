@@ -159,6 +159,10 @@ def test_relatives_of_bbq_name_their_ids_otherwise_or_begin_with_a_mark(tmp_path
     assert found[0] == found[1]
 
 
+def inspected(name: int, text: str) -> dict[str, Any]:
+    return {"id": name, "epoch": 1, "output": {"choices": [{"message": {"content": text}}]}}
+
+
 PREDICTIONS: dict[str, Any] = {
     "official": {"1": "Oslo", "2": ""},
     "hotpotqa": {"answer": {"1": "Oslo", "2": ""}, "sp": {"1": []}},
@@ -166,12 +170,12 @@ PREDICTIONS: dict[str, Any] = {
     "lm-evaluation-harness": lines(
         {"doc_id": 0, "doc": {"id": "1"}, "resps": [["Oslo"]]}, {"doc_id": 2, "doc": {}, "resps": [[""]]}
     ),
-    "inspect": {
-        "version": 2,
-        "samples": [
-            {"id": i, "epoch": 1, "output": {"completion": text}} for i, text in ((1, "Oslo"), (2, ""))
-        ],
-    },
+    "inspect": {"version": 2, "samples": [inspected(1, "Oslo"), inspected(2, "")]},
+    "coqa": [
+        {"id": "1", "answer": "Oslo"},
+        {"id": "2", "answer": ""},
+        {"id": "s", "turn_id": 1, "answer": ""},
+    ],
 }
 
 
