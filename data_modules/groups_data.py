@@ -98,8 +98,6 @@ class GroupsDataModule(QuestionsDataModule):
         if self.random_advice_copies:
             groups = randomly_advised(groups, copies=self.random_advice_copies, seed=self.seed)
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
-        ids_N = np.concatenate([row.input_ids_T for row in train_set.groups.encoded[:999]])
-        self.warn_of_unknown(", ".join(self.train_groups), ids_N)
         return train_set, partial(
             group_batches,
             class_N=train_set.groups.ids.advice_class_N,

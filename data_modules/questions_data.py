@@ -31,7 +31,7 @@ from data_modules.batching.data_module import (
     length_bucketed,
     process_rank,
 )
-from data_modules.batching.sets import PairSet, QASet, column, encode_questions
+from data_modules.batching.sets import PairSet, QASet, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample, Variant
@@ -123,7 +123,6 @@ class QuestionsDataModule(TextDataModule):
         tables = [found[variant] for variant in self.interventions.train]
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
         qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
-        self.warn_of_unknown(self.train_qa, column(table.data.slice(0, 999), "input_ids"))
         draw = partial(
             question_batches,
             lengths_N=qa.lengths,

@@ -10,11 +10,17 @@ domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, starmap
+from operator import itemgetter
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,13 +30,17 @@ from typing_extensions import TypedDict
 from data_modules.schema.groups import ScoredGroup
 from data_modules.tables import csv_rows, folder_and_split, table_rows
 from storage.documents import load_yaml
-from storage.errors import DataError
+from storage.errors import DataError, refuse
 from storage.files import open_file
-from storage.json_files import json_lines, load_json
+from storage.json_files import check, json_lines, load_json
 
 if TYPE_CHECKING:
     from data_modules.schema.groups import Group
     from data_modules.schema.questions import ChoiceQuestion, QAExample
+
+logger = logging.getLogger(__name__)
+MARK = "\ufeff"
+"""A byte order mark."""
 
 Kind = Literal["questions", "groups", "choices"]
 
@@ -43,17 +53,16 @@ class Format:
     kind: Kind
     reader: str
     fields: str
+    within: str = ""
 
-    @property
-    def marks(self) -> str:
-        """The fields that identify it."""
+    def lacking(self, fields: set[str]) -> tuple[float, list[str]]:
+        """The share and the names of the fields that the nearest of its layouts lacks."""
         from data_modules.questions.multiple_choice import LAYOUTS
 
-        return self.fields or "; ".join(layout.fields for layout in LAYOUTS)
-
-    def fits(self, fields: set[str]) -> bool:
-        """Whether a record with these fields has this format."""
-        return any(fields.issuperset(marks.split()) for marks in self.marks.split(";"))
+        marks = self.fields.split(";") if self.fields else [layout.fields for layout in LAYOUTS]
+        layouts = [{*layout.split()} for layout in marks]
+        rated = ((len(layout - fields) / len(layout), sorted(layout - fields)) for layout in layouts)
+        return min(rated, key=itemgetter(0))
 
 
 class _Known(TypedDict):
@@ -65,15 +74,26 @@ KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
-    """Read questions about a text. DataError for a missing file, an unknown format, another or no kind of
-    data, a bad record, or an id that occurs twice in a variant."""
-    seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
-    for example in _read(str(source), "questions"):
-        key = hash((example.dataset, example.id, example.variant))
-        if key in seen:
-            raise DataError(f"{source}: the id {example.id!r} occurs twice; each needs its own")
-        seen.add(key)
-        yield example
+    """Read questions about a text. Of questions with one id, all but the first get another: `732_2`.
+    DataError for a missing file, an unknown format, another or no kind of data, bad records, or a question
+    that occurs twice in a variant."""
+    # Hashes: the texts and ids themselves would take several times the memory.
+    number_of: dict[int, int] = {}
+    uses_of: dict[int, Iterator[int]] = defaultdict(partial(count, 1))
+    renamed, repeated = 0, list[str]()
+    for number, example in enumerate(_read(str(source), "questions"), 1):
+        of, name = (example.dataset, example.variant), example.id
+        asked = hash((*of, name, example.context, example.query, example.history))
+        if (first := number_of.setdefault(asked, number)) < number:
+            repeated.append(f"{source}: questions {first} and {number} (id {name}) are the same; delete one")
+            continue
+        while (use := next(uses_of[hash((*of, name))])) > 1:
+            name = f"{name}_{use}"
+        renamed += name != example.id
+        yield replace(example, id=name)
+    refuse(repeated)
+    if renamed:
+        logger.warning("%s: %d questions had the id of another, and got a number after it", source, renamed)
 
 
 def read_groups(*sources: str | Path) -> Iterator[Group]:
@@ -104,80 +124,127 @@ def read_choices(source: str | Path) -> list[ChoiceQuestion]:
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
+    """The records; after a defect, the reader goes on with the next row, to name the other defects too."""
     reader, arguments = _reader_of(source, kind)
-    read, record = resolve_name(f"data_modules.{reader}"), None  # imported on use
-    for record in read(*arguments, **options):
-        yield record
+    read, record, defects = resolve_name(f"data_modules.{reader}"), None, list[str]()  # imported on use
+    while True:
+        try:
+            for record in read(*arguments, **options):
+                if not defects:
+                    yield record
+            break
+        except DataError as error:
+            if options or kind == "groups" or isinstance(arguments[0], str):
+                raise  # one defect here makes others
+            defects.append(str(error))
+    refuse(defects)
     if record is None:
         raise DataError(f"{source}: holds no {kind}")
 
 
 def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     """The reader of a source, which must contain the requested kind, and its arguments: the path, or (place,
-    record) of a table, JSON Lines or a JSON list, and a name."""
+    record) of all records, and a name."""
     prefix = source[: source.find(":") + 1]
     if generator := KNOWN["generated"].get(prefix, {}).get(kind):
         return generator, parse_stories(source) if prefix == "stories:" else (source,)
-    name, (head, table) = source.removeprefix("hub:"), _begun(source)
-    fields = _first_fields(head) if table is None else {*next(iter(table), ())}
-    found = next((row for row in KNOWN["formats"] if row.fits(fields)), None)
+    name, (fields, rows) = source.removeprefix("hub:"), _opened(source)
+    found = next((row for row in KNOWN["formats"] if not row.lacking(fields)[0]), None)
     if found and found.kind == kind:
-        whole = found.reader.endswith("_file")
-        return found.reader, (source,) if whole else (_rows(source, head, table), name)
+        if not fields.isdisjoint(found.within.split()):
+            rows = _within(rows, found.within.split())
+        return found.reader, (source,) if found.reader.endswith("_file") else (rows, name)
     if found and (found.kind, kind) == ("groups", "questions"):
         return "groups.sets:read_decided", (source,)
-    wrong = f"holds {found.kind}, but {kind} are needed" if found else "unknown format"
-    empty = "" if fields else " (empty, or no JSON with fields)"
-    known = dict.fromkeys(f"{row.name} ({row.marks})" for row in KNOWN["formats"] if row.kind == kind)
-    raise DataError(f"{name}: {wrong}{empty}; the formats and their fields: {', '.join(known)}")
+    if found:
+        raise DataError(f"{name}: holds {found.kind}, but {kind} are needed")
+    rated = sorted((*row.lacking(fields), row.name) for row in KNOWN["formats"] if row.kind == kind)
+    nearest = ", ".join(f"{row} (lacks {' '.join(lacks)})" for _, lacks, row in rated[:3])
+    shown = ", ".join(sorted(fields)[:20]) or "none"
+    raise DataError(f"{name}: unknown format; its fields: {shown}; the nearest formats: {nearest}")
 
 
-def _begun(source: str) -> tuple[str, Iterable[Mapping[str, Any]] | None]:
-    """How a file of text begins; or "" and the rows of a dataset of the Hub, a folder or a parquet file.
-    DataError where there is none."""
+def _opened(source: str) -> tuple[set[str], Iterator[tuple[str, Any]]]:
+    """The fields of a source's first records, and (place, record) of all. DataError where there are none."""
     name, (path, _) = source.removeprefix("hub:"), folder_and_split(source)
     if name != source or os.path.isdir(path):
-        return "", table_rows(name)
-    if not os.path.exists(path):
+        table = table_rows(name)
+    elif not os.path.exists(path):
         raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
-    with open_file(path) as file:
-        head = file.read(1 << 20)  # should contain the first record
-    if head[:4] != b"PAR1":
-        return head.decode("utf-8-sig", errors="ignore").lstrip(), None
-    import datasets  # slow to import, and only tables need it
-    from pyarrow.parquet import read_table
+    else:
+        with open_file(path) as file:
+            start = file.read(1 << 20)  # should contain the first record
+        head = start.decode("utf-8-sig", errors="ignore").strip()
+        if not head:
+            raise DataError(f"{source}: is empty")
+        if head[0] in "{[":
+            lines = re.search(r"}\s*\n\s*{", head)
+            return _fields(head), starmap(_record, json_lines(source) if lines else _document(source))
+        if start[:4] == b"PAR1":
+            import datasets  # slow to import, and only tables need it
+            from pyarrow.parquet import read_table
 
-    return "", datasets.Dataset(read_table(source))
+            table = datasets.Dataset(read_table(source))
+        else:
+            table = csv_rows(source, tabs="\t" in head.partition("\n")[0])
+    rows = ((f"{name}: row {i}", row) for i, row in enumerate(table))
+    return _fields(json.dumps(next(iter(table), {}), default=str)), starmap(_record, rows)
 
 
-def _first_fields(head: str) -> set[str]:
-    """The fields of the first records of a JSON file, with the names of the fields that contain them."""
+def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
+    """The fields of a row, without a byte order mark before the first."""
+    fields = check(row, dict[str, Any], place).items()
+    return place, {name.removeprefix(MARK): value for name, value in fields}
+
+
+def _document(source: str) -> Iterator[tuple[str, Any]]:
+    """The rows of a JSON list, or of one called `data` or `samples`; any other document is a row."""
+    document, place = load_json(source), f"{source}: "
+    if isinstance(document, dict):
+        name = next((name for name in ("data", "samples") if isinstance(document.get(name), list)), "")
+        if not name:
+            yield f"{source}, line 1", document
+            return
+        place, document = place + name, document[name]
+    yield from ((f"{place}[{i}]", row) for i, row in enumerate(check(document, list[Any], place)))
+
+
+def _fields(head: str) -> set[str]:
+    """The fields of the first records of JSON, with the names of the fields that contain them."""
     import ijson
 
     fields = list[str]()
-    with suppress(ijson.JSONError):  # where the head ends, or the first line
-        for place, event, name in ijson.parse(head.encode(), buf_size=1024):
+    with suppress(ijson.JSONError):  # where the head ends
+        for place, event, name in ijson.parse(head.encode(), buf_size=1024, multiple_values=True):
             if place.count(".") > 9:  # places of a file of brackets would fill the memory
                 break
             if event == "map_key":
-                fields.append(f"{place}.{name}".replace("item.", "").removeprefix("."))
+                within = f"{place}.{name.removeprefix(MARK)}".replace("item.", "").removeprefix(".")
+                fields.append(within.removeprefix("data."))
     return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}
+
+
+def _within(rows: Iterable[tuple[str, Any]], fields: list[str]) -> Iterator[tuple[str, Any]]:
+    """The records that these fields hold, one in the other, with the title and context of what holds them."""
+    for number, (place, record) in enumerate(rows):
+        field = next((field for field in fields if isinstance(record.get(field), list)), None)
+        if field is None:
+            yield place, record
+            continue
+        shared = {"title": record.get("title", str(number)), "context": record.get("context")}
+        parts = ((f"{place}.{field}[{i}]", part) for i, part in enumerate(record[field]))
+        inside = ((where, shared | part if isinstance(part, dict) else {}) for where, part in parts)
+        yield from _within(inside, fields)
 
 
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (place, row) of a table with any fields: from the Hub, a folder, parquet, JSON Lines, a JSON
     list, or CSV (also with tabs). DataError if there is none, or for a file without rows."""
-    return _rows(source, *_begun(source))
-
-
-def _rows(source: str, head: str, table: Iterable[Mapping[str, Any]] | None) -> Iterator[tuple[str, Any]]:
-    if table is None and head[:1] == "[":
-        yield from ((f"{source}: [{i}]", row) for i, row in enumerate(load_json(source, list[Any])))
-    elif table is None and head[:1] == "{":
-        yield from json_lines(source, dict[str, Any])
-    else:
-        rows = csv_rows(source, tabs="\t" in head.partition("\n")[0]) if table is None else table
-        yield from ((f"{source.removeprefix('hub:')}: row {i}", row) for i, row in enumerate(rows))
+    row = None
+    for row in _opened(source)[1]:
+        yield row
+    if row is None:
+        raise DataError(f"{source}: holds no rows")
 
 
 def split_labels(source: str) -> tuple[str, str]:

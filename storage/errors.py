@@ -1,6 +1,6 @@
 """The error that all packages raise for bad input."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -18,3 +18,10 @@ def as_data_error(what: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{what}: {reason[:500]}") from error
+
+
+def refuse(defects: Sequence[str]) -> None:
+    """Raise a DataError, if there are any defects, with the first five and how many more there are."""
+    if defects:
+        more = f"; and {len(defects) - 5} more" * (len(defects) > 5)
+        raise DataError("; ".join(defect[:350] for defect in defects[:5]) + more)

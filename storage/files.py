@@ -17,9 +17,19 @@ from typing import Any, TextIO
 
 from storage.errors import DataError
 
-MARKS = {b"\x1f\x8b": "compressed by gzip", b"PK\x03\x04": "a zip archive"}
+MARKS = {
+    b"\x1f\x8b": "compressed by gzip",
+    b"bzh": "compressed by bzip2",
+    b"(\xb5/\xfd": "compressed by zstd",
+}
+MARKS |= {
+    b"pk\x03\x04": "a zip archive",
+    b"<html": "a web page (HTML)",
+    b"<!doctype html": "a web page (HTML)",
+}
 MARKS |= {b"\xff\xfe": "text in UTF-16", b"\xfe\xff": "text in UTF-16"}
-"""First bytes of files in formats that cannot be read directly."""
+MARKS[b"version https://git-lfs"] = "a Git LFS pointer, which `git lfs pull` replaces by the file"
+"""First bytes, in lower case, of files in formats that cannot be read directly."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Writing errors that do not name the file."""
 
@@ -84,10 +94,11 @@ def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader
             found = "folder" if stat.S_ISDIR(mode) else "pipe" if stat.S_ISFIFO(mode) else "device or socket"
             raise DataError(f"{path}: is a {found}; name a file")
         with open(path, "rb") as file:
-            head = file.read(4) if text else b""
+            start = file.read(99) if text else b""
+            head = start.removeprefix(BOM_UTF8).lstrip().lower()
             if forms := [form for mark, form in MARKS.items() if head.startswith(mark)]:
                 raise DataError(f"{path}: is {forms[0]}; make it a plain file in UTF-8")
-            file.seek(len(BOM_UTF8) if head.startswith(BOM_UTF8) else 0)
+            file.seek(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
             yield file
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,17 +30,14 @@ def load_json(path: str | Path, kind: type[T] = ANY) -> T:
     return parse_json(read_bytes(path), kind, str(path))
 
 
-def json_lines(path: str | Path, kind: type[T] = ANY, *, expected: str = "") -> Iterator[tuple[str, T]]:
-    """Yield (`PATH, line NUMBER`, value) for every line that is not empty. If the file must have at least
-    one, `expected` names its fields in the error."""
-    empty = True
+def json_lines(path: str | Path, kind: type[T] = ANY) -> Iterator[tuple[str, T]]:
+    """Yield (`PATH, line NUMBER`, value) for every line that is not empty, also after one with an error."""
+    return starmap(lambda where, line: (where, parse_json(line, kind, where)), _lines(path))
+
+
+def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     with open_file(path) as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                where, empty = f"{path}, line {number}", False
-                yield where, parse_json(line.strip(), kind, where)
-    if expected and empty:
-        raise DataError(f"{path}: holds no rows; expected lines of JSON with {expected}")
+        yield from ((f"{path}, line {i}", line.strip()) for i, line in enumerate(file, 1) if line.strip())
 
 
 def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
@@ -72,12 +70,13 @@ def _adapter(kind: Any) -> Any:
 
 
 def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
-    """The value, or a DataError of the first thing that is wrong."""
+    """The value, or a DataError of what is missing, or else of the first thing that is wrong."""
     adapter = _adapter(kind)
     try:
         return adapter.validate_json(value, strict=True) if as_json else adapter.validate_python(value)
     except ValueError as error:
-        first = cast(Any, error).errors(include_url=False)[0]
+        # A field of another type may belong to another format; a missing one says what to add.
+        first = min(cast(Any, error).errors(include_url=False), key=lambda one: one["type"] != "missing")
     if first["type"] == "value_error":  # from the record's own check
         raise DataError(f"{where}: {first['ctx']['error']}")
     if first["type"] == "json_invalid":

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
+from data_modules.encoding.tokenizers import warn_of_unknown
 from data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
@@ -82,6 +83,7 @@ class ChoiceSet(Dataset):
     ) -> None:
         self.questions, self.tokenizer = questions, tokenizer
         self.rows = list(encode_choices(questions, tokenizer, encoding, architecture))
+        warn_of_unknown(tokenizer, (row.input_ids_T for row in chain(*self.rows[:999])))
         self.multiple = encoding.max_length if encoding.padding == "parity" else PAD_TO
         self.counts = np.array([len(question.choices) for question in questions], np.int64)
         """Number of choices of every question."""

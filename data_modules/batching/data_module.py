@@ -7,7 +7,6 @@ batches r, r + W, ...
 
 from __future__ import annotations
 
-import logging
 import signal
 from abc import abstractmethod
 from collections import Counter
@@ -99,7 +98,6 @@ class TextDataModule(pl.LightningDataModule):
     """Kinds of evaluation sets: `qa` for those in `data.val_qa`, for example."""
     encoding: Any
     """Options by which text becomes rows of tokens: a dataclass."""
-    warned = False
 
     def __init__(
         self,
@@ -141,17 +139,6 @@ class TextDataModule(pl.LightningDataModule):
     @abstractmethod
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Do the same for the sets of `val`, `test` or `predict`."""
-
-    def warn_of_unknown(self, source: str, ids_N: np.ndarray) -> None:
-        """Warn, once, of a source whose words are unknown to the tokenizer."""
-        share = np.mean(ids_N == self.tokenizer.unk_token_id)
-        if share > 0.1 and not self.warned:
-            self.warned = True
-            logging.getLogger(__name__).warning(
-                "warning: %s: %.0f %% of its tokens are unknown to the tokenizer; choose another backbone",
-                source,
-                100 * share,
-            )
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""

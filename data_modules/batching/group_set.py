@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from data_modules.encoding.tokenizers import warn_of_unknown
 from data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
@@ -69,6 +70,7 @@ class GroupSet(Dataset):
     def __init__(self, groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> None:
         self.groups, self.tokenizer, self.encoding = groups, tokenizer, encoding
         self.encoded = encode_groups(groups, tokenizer, encoding)
+        warn_of_unknown(tokenizer, (row.input_ids_T for row in self.encoded[:999]))
         self.lengths = np.array([len(row.input_ids_T) for row in self.encoded], np.int64)
         """Length of every row in tokens, (R,); row 4 n + v is variant v of group n."""
 

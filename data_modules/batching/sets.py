@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from data_modules.encoding.tokenizers import warn_of_unknown
 from data_modules.encoding.windows import (
     CHUNK,
     DECODERS,
@@ -231,6 +232,7 @@ class QASet(Dataset):
         if not isinstance(data, datasets.Dataset):
             data = encode_questions(data, tokenizer, encoding, answers=answers)
         self.table, self.tokenizer = data, tokenizer
+        warn_of_unknown(tokenizer, [column(data.data.slice(0, 999), "input_ids")])
         self.lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy().astype(np.int64)
         """Length of every window in tokens, (N,)."""
         window_N, story_N, start_N, end_N = (

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jinja2 import TemplateError
 
-from data_modules.encoding.tokenizers import tokenizer_id
+from data_modules.encoding.tokenizers import tokenizer_id, warn_of_unknown
 from data_modules.encoding.windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts
 from data_modules.schema.groups import Group
 from data_modules.schema.questions import QAExample
@@ -179,7 +179,9 @@ class PromptTokens:
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of prompts, from `text`. Chat templates include all special tokens."""
         tail = self.tail if self.seq2seq and not self.chat else []
-        return [[*self.lead, *ids, *tail] for ids in self.ids(texts)]
+        every = self.ids(texts)
+        warn_of_unknown(self.tokenizer, every[:999])
+        return [[*self.lead, *ids, *tail] for ids in every]
 
     def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text after its prompt. Leading white space of a text counts."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from data_modules.encoding.windows import DECODERS
 from storage.errors import DataError, as_data_error
@@ -62,6 +66,18 @@ def usable(tokenizer: Any, what: str, architecture: str) -> Any:
         # Padding before a text would move the positions of all encoders but XLNet, whose are relative.
         tokenizer.padding_side = "left" if architecture == "xlnet" else "right"
     return tokenizer
+
+
+def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) -> None:
+    """Warn, once for a tokenizer, if it does not know the words of texts, from some rows of their ids."""
+    unknown_N = np.concatenate([*rows, []]) == tokenizer.unk_token_id
+    share = unknown_N.sum() / max(1, len(unknown_N))
+    if share > 0.1 and not getattr(tokenizer, "warned", False):
+        tokenizer.warned = True
+        logging.getLogger(__name__).warning(
+            "warning: %.0f %% of the text's tokens are unknown to the tokenizer; choose another model",
+            100 * share,
+        )
 
 
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:

@@ -35,7 +35,7 @@ from data_modules.schema.groups import (
 )
 from data_modules.schema.spans import Span
 from storage.errors import DataError
-from storage.json_files import check, load_json, stream_object
+from storage.json_files import check, stream_object
 
 logger = logging.getLogger(__name__)
 
@@ -77,29 +77,16 @@ class _Paragraph(TypedDict):
     qas: tuple[_Qa, _Qa]
 
 
-class _Article(TypedDict):
-    paragraphs: list[_Paragraph]
-
-
-class _Document(TypedDict):
-    data: list[_Article]
-
-
-def read_lei_file(path: str | Path) -> Iterator[ScoredGroup]:
-    """Yield the groups with the scores and targets (LEI spec 3.5) that all their questions have. DataError
-    names the file and the place."""
-    paragraphs = (
-        (f"{path}: data[{i}].paragraphs[{j}]", paragraph)
-        for i, article in enumerate(load_json(path, _Document)["data"])
-        for j, paragraph in enumerate(article["paragraphs"])
-    )
-    return pair_halves(paragraphs, _lei_half)
+def read_lei(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[ScoredGroup]:
+    """(place, paragraph) -> the groups with the scores and targets (LEI spec 3.5) that all their questions
+    have. DataError names the place."""
+    return pair_halves(((place, check(row, _Paragraph, place)) for place, row in rows), _lei_half)
 
 
 def pair_halves(records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only unpaired halves are in memory. The two
     may have different advice of one class: LEI draws it per record, or corrects a sentence in one order only
-    (spec 3.2, 3.6). DataError, as in `read_lei_file`, also for records that do not pair."""
+    (spec 3.2, 3.6). DataError, as in `read_lei`, also for records that do not pair."""
     waiting: dict[GroupKey, tuple[str, Half]] = {}
     done: set[int] = set()  # hashes: the keys themselves would double the memory for a large file
     for where, record in records:

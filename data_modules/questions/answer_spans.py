@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from data_modules.schema.questions import AnswerType
+from data_modules.schema.questions import AnswerType, QAExample
 from data_modules.schema.spans import Span
 
 NUMBER_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -48,6 +48,15 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
     if normal in NUMBER_WORDS:
         return "number", NUMBER_WORDS.index(normal) + 1
     return ("option", words.index(normal) + 1) if words and normal in words else ("span", 0)
+
+
+def answered(
+    name: str, context: str, question: str, answer: str, rationale: tuple[Span, ...], **more: Any
+) -> QAExample:
+    """Return the question with its free-form answer classified and located."""
+    kind, _ = answer_type(answer, question)
+    spans = answer_span(answer, kind, context, rationale)
+    return QAExample(name, context, question, spans, answer_type=kind, rationale=rationale, **more)
 
 
 def option_words(question: str) -> tuple[str, str] | None:

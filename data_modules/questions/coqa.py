@@ -1,4 +1,4 @@
-"""CoQA: the official JSON file, or rows in the Hub's layout -> QAExample (faithfulness spec 1.1).
+"""CoQA: stories of the official file or of the Hub -> QAExample (faithfulness spec 1.1).
 
 One example per turn. Offsets are trusted; `span_text`, which often differs in white space, and `bad_turn`
 are not read. The span of an answer is found by `answer_spans.answer_span`. The Hub's layout lacks the
@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.questions.answer_spans import answer_span, answer_type
+from data_modules.questions.answer_spans import answered
 from data_modules.questions.squad import Listed
 from data_modules.schema.questions import QAExample, Turn
 from data_modules.schema.spans import Span
 from storage.errors import DataError
-from storage.json_files import check, load_json
+from storage.json_files import check
 
 logger = logging.getLogger(__name__)
 
@@ -48,32 +47,25 @@ class _Story(TypedDict):
     additional_answers: NotRequired[dict[str, list[_Said]]]
 
 
-class _Document(TypedDict):
-    data: list[_Story]
-
-
-def read_file(path: str | Path) -> Iterator[QAExample]:
-    """Yield one example per turn of an official CoQA file, in the order of stories and turns.
+def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+    """(place, story) -> one example per turn, in the order of stories and turns.
 
     Its id is "STORY TURN", its domain the story's source, its history every earlier turn with the primary
     answer. The rationale is the primary answer's span without white space around it; none for -1, -1.
-    References are the primary answer and those of `additional_answers`, in the file's order.
+    References are the primary answer and those of `additional_answers`, in the file's order. A story of the
+    Hub, without an id, has the number of its row.
 
     Raises:
-        DataError: names file, story and turn for a rationale outside its story or reversed, a question
+        DataError: names place, story and turn for a rationale outside its story or reversed, a question
             without answer or the reverse.
     """
-    for index, story in enumerate(load_json(path, _Document)["data"]):
-        yield from _examples(story, f"{path}: data[{index}] (story {story['id']})")
-
-
-def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
-    """(place, row) in the Hub's layout (source, story, questions [Q], answers {input_text [Q], answer_start
-    [Q], answer_end [Q]}) -> examples. A story's id is the number of its row.
-    """
-    logger.warning("%s: CoQA from the Hub has one reference per question, which lowers scores", source)
-    for index, (where, value) in enumerate(rows):
-        yield from _examples(check({**value, "id": index}, _Story, where), where)
+    from_hub = False
+    for index, (place, value) in enumerate(rows):
+        from_hub |= "id" not in value
+        story = check({"id": index, **value}, _Story, place)
+        yield from _examples(story, f"{place} (story {story['id']})")
+    if from_hub:
+        logger.warning("%s: CoQA from the Hub has one reference per question, which lowers scores", source)
 
 
 def _numbered(turns: Iterable[Any], where: str) -> dict[int, Any]:
@@ -107,15 +99,13 @@ def _examples(told: _Story, where: str) -> Iterator[QAExample]:
         why = text[start:end].strip()
         start = text.find(why, start)
         rationale = (Span(start, start + len(why), why),) if why else ()
-        kind, _ = answer_type(answer, question)
-        yield QAExample(
+        yield answered(
             f"{told['id']} {number}",
             text,
             question,
-            answer_span(answer, kind, text, rationale),
-            answer_type=kind,
+            answer,
+            rationale,
             history=tuple(history),
-            rationale=rationale,
             references=(answer, *(other[number]["input_text"] for other in others if number in other)),
             dataset="coqa",
             domain=told["source"],

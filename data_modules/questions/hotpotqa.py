@@ -1,10 +1,10 @@
-"""HotpotQA, distractor setting: the official JSON file, or rows in the Hub's layout -> QAExample
-(faithfulness spec 1.5).
+"""HotpotQA, distractor setting, and files in its layout; MuSiQue -> QAExample (faithfulness spec 1.5).
 
 The context is the field `story` if a record has one, as in the faithfulness paper's own files; else only the
 gold paragraphs, without titles, in their order among all paragraphs. The authors' script for it is not
 published; this is the specification's reconstruction. Each supporting sentence is a rationale. Answers are
-located as in CoQA (see `coqa`), in any case: the authors' search misses capitals.
+located as in CoQA (see `coqa`), in any case: the authors' search misses capitals. HotpotQA's sentences begin
+with the space between them; sentences without any are joined by one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NotRequired
 
 from pydantic import AliasChoices, Field, StrictInt
 from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict
 
-from data_modules.questions.answer_spans import answer_span, answer_type
+from data_modules.questions.answer_spans import answered
 from data_modules.questions.squad import Listed
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span
@@ -45,9 +46,9 @@ class _Question:
     id: Annotated[str | StrictInt, Field(validation_alias=AliasChoices("_id", "id"))]
     question: str
     answer: str
-    type: str
     context: Listed[_Paragraph]
     supporting_facts: Listed[_Fact]
+    type: str = ""
     story: str | None = None
 
 
@@ -67,20 +68,55 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
         where = f"{place} (id {record.id})"
         story, rationale, missed = _story(record, where)
         left_out += missed
-        kind, _ = answer_type(record.answer, record.question)
-        yield QAExample(
+        yield answered(
             str(record.id),
             story,
             record.question,
-            answer_span(record.answer, kind, story, rationale),
-            answer_type=kind,
-            rationale=rationale,
+            record.answer,
+            rationale,
             references=(record.answer,),
             dataset="hotpotqa",
             domain=record.type,
         )
     if left_out:
         logger.warning("%s: left out %d supporting fact(s) without such a sentence", source, left_out)
+
+
+class _Evidence(TypedDict):
+    paragraph_text: str
+    is_supporting: bool
+
+
+class _Musique(TypedDict):
+    id: str
+    question: str
+    answer: str
+    answer_aliases: NotRequired[list[str]]
+    answerable: NotRequired[bool]
+    paragraphs: list[_Evidence]
+
+
+def read_musique(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+    """(place, record of MuSiQue) -> one example per question about all its paragraphs, of which the
+    supporting ones are the rationale. It is unknown, without references, unless it is `answerable`."""
+    for place, value in rows:
+        row = check(value, _Musique, place)
+        story, offsets = build_story([part["paragraph_text"]] for part in row["paragraphs"])
+        rationale = tuple(
+            Span(start, end, story[start:end])
+            for part, ((start, end),) in zip(row["paragraphs"], offsets, strict=True)
+            if part["is_supporting"]
+        )
+        example = answered(
+            row["id"],
+            story,
+            row["question"],
+            row["answer"],
+            rationale,
+            references=(row["answer"], *row.get("answer_aliases", ())),
+            dataset="musique",
+        )
+        yield example if row.get("answerable", True) else example.unanswered(references=())
 
 
 def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[tuple[int, int]]]]:
@@ -112,9 +148,11 @@ def _story(record: _Question, where: str) -> tuple[str, tuple[Span, ...], int]:
     facts, given = record.supporting_facts, record.story
     wanted = {title for title, _ in facts}
     gold: dict[str, list[str]] = {}
+    every = [sentence for _, sentences in record.context for sentence in sentences]
+    apart = " " * all(sentence == sentence.strip() for sentence in every)
     for title, sentences in record.context:
         if title in wanted:
-            gold.setdefault(title, sentences)
+            gold.setdefault(title, [apart + sentence for sentence in sentences])
     if missing := sorted(wanted - gold.keys()):
         raise DataError(f"{where}: the supporting fact's title {missing[0]!r} is not among the paragraphs")
     story, offsets = build_story(gold.values())

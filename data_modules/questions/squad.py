@@ -1,23 +1,27 @@
-"""SQuAD v1.1 and v2: the official JSON file, or rows in the Hub's layout -> QAExample.
+"""SQuAD v1.1 and v2, MRQA, CoConflictQA, and tables with a context, a question and its answers -> QAExample.
 
 Several references are kept, in order, without repeats; training uses the first. Text is unchanged, including
-stray spaces in SQuAD's questions.
+stray spaces in SQuAD's questions. An answer that is not at its offset is moved to its nearest occurrence, in
+which any white space counts as one space; one that does not occur is left out.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypeVar
+from typing import Annotated, Any, NotRequired, TypeVar
 
-from pydantic import BeforeValidator, StrictInt
+from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
+from data_modules.questions.conflicts import remembering
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span
 from storage.errors import DataError
-from storage.json_files import check, load_json
+from storage.json_files import check, parse_json
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -30,83 +34,98 @@ def _rows(value: Any) -> Any:
 Listed = Annotated[list[T], BeforeValidator(_rows)]
 """A list of T, or N of them as `{"name": [N], ...}`, as the Hub may store it."""
 
+_ANSWERS = ("detected_answers", "answers", "answer", "answer_text")
+"""Names of the answers, in the order of trial: MRQA's `answers` have no offsets."""
+_START = AliasChoices("answer_start", "start", AliasPath("char_spans", 0, 0))
+_ID = AliasChoices("id", "_id", "qid", "question_id")
+
+
+def _listed(value: Any) -> Any:
+    rows = _rows(value)
+    rows = rows if isinstance(rows, list) else [rows]
+    return [{"text": row} if isinstance(row, str) else row for row in rows]
+
 
 class _Answer(TypedDict):
     text: str
-    answer_start: StrictInt
-
-
-class _Qa(TypedDict):
-    id: str | StrictInt
-    question: str
-    answers: NotRequired[list[_Answer]]
-    is_impossible: NotRequired[bool | Literal["true", "false", "True", "False"]]  # LEI's files have text here
-
-
-class _Paragraph(TypedDict):
-    context: str
-    qas: list[_Qa]
-
-
-class _Article(TypedDict):
-    title: NotRequired[str]
-    paragraphs: list[_Paragraph]
-
-
-class _Document(TypedDict):
-    data: list[_Article]
+    answer_start: NotRequired[Annotated[int | None, Field(validation_alias=_START)]]
 
 
 class _Row(TypedDict):
-    id: str | StrictInt
+    id: NotRequired[Annotated[str | StrictInt | None, Field(validation_alias=_ID)]]
     context: str
     question: str
-    answers: Listed[_Answer]
-    title: NotRequired[str]
-
-
-def read_file(path: str | Path) -> Iterator[QAExample]:
-    """Yield one example per question of a SQuAD-format JSON file, in file order.
-
-    Raises:
-        DataError: names file, place and question id for an offset that does not match its answer, or an
-            `is_impossible` that contradicts the answers.
-    """
-    for i, article in enumerate(load_json(path, _Document)["data"]):
-        for j, paragraph in enumerate(article["paragraphs"]):
-            for k, qa in enumerate(paragraph["qas"]):
-                where = f"{path}: data[{i}].paragraphs[{j}].qas[{k}] (id {qa['id']})"
-                answers = qa.get("answers", [])
-                impossible = str(qa.get("is_impossible", not answers)).lower() == "true"
-                if impossible == bool(answers):
-                    raise DataError(
-                        f"{where}: is_impossible is {impossible}, but 'answers' holds {len(answers)}"
-                    )
-                title = article.get("title", str(i))
-                yield _example(qa["id"], paragraph["context"], qa["question"], answers, title, where)
+    answers: Annotated[list[_Answer], BeforeValidator(_listed)]
+    is_impossible: NotRequired[bool | None]
+    title: NotRequired[str | None]
+    parametric_answer: NotRequired[str]
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
-    """(place, row) in the Hub's layout (id, context, question, answers {text [A], answer_start [A]}) ->
-    examples; DataError as for files."""
-    for place, value in rows:
-        row = check(value, _Row, place)
-        yield _example(
-            row["id"],
-            row["context"],
-            row["question"],
-            row["answers"],
-            row.get("title", ""),
-            f"{place} (id {row['id']})",
-        )
+    """(place, question with its context) -> examples. The id is the question's number unless it has one. An
+    empty answer is none. Moved answers, those left out, and questions that thus have none are counted.
+
+    Raises:
+        DataError: names the place of a row of another shape, or an `is_impossible` that contradicts the
+            answers.
+    """
+    moved = lost = without = 0
+    asked = (pair for pair in rows if pair[1].keys() != {"header"})  # MRQA's first line
+    try:
+        for number, (place, value) in enumerate(asked):
+            row = check(_answered(value, place), _Row, place)
+            name = number if row.get("id") in (None, "") else row["id"]
+            answers = [answer for answer in row["answers"] if answer["text"].strip()]
+            impossible = row.get("is_impossible")
+            if impossible not in (None, not answers):
+                raise DataError(
+                    f"{place} (id {name}): is_impossible is {impossible}, but 'answers' holds {len(answers)}"
+                )
+            spans = dict[Span, None]()
+            for answer in answers:
+                start, text = answer.get("answer_start"), answer["text"]
+                if span := _nearest(text, start or 0, row["context"]):
+                    spans[span] = None
+                    moved += start is not None and (span.start, span.text) != (start, text)
+                else:
+                    lost += 1
+            if answers and not spans:
+                without += 1
+                continue
+            said = row["context"], row["question"], tuple(spans)
+            example = QAExample(str(name), *said, dataset="squad", article=row.get("title") or "")
+            if "parametric_answer" in row:
+                example = remembering(example, (x["text"] for x in answers), row["parametric_answer"])
+            yield example
+    except DataError:
+        moved = lost = 0
+        raise
+    finally:
+        if moved or lost:
+            logger.warning(
+                "%s: moved %d answers to the nearest occurrence, left out %d, and %d questions with no other",
+                source,
+                moved,
+                lost,
+                without,
+            )
 
 
-def _example(
-    name: str | int, context: str, question: str, answers: list[_Answer], article: str, where: str
-) -> QAExample:
-    places = dict.fromkeys((answer["answer_start"], answer["text"]) for answer in answers)
-    for start, text in places:
-        if not text or start < 0 or not context.startswith(text, start):
-            raise DataError(f"{where}: the context does not have answer {text!r} at answer_start {start}")
-    spans = tuple(Span(start, start + len(text), text) for start, text in places)
-    return QAExample(str(name), context, question, spans, dataset="squad", article=article)
+def _answered(row: dict[str, Any], place: str) -> dict[str, Any]:
+    """The row with its answers under the name `answers`; none if it says so."""
+    given = next((row[name] for name in _ANSWERS if name in row), None)
+    if isinstance(given, str) and given.startswith("{"):  # a cell of a table
+        given = parse_json(given.encode(), dict[str, Any], place)
+    elif isinstance(given, str):
+        given = {"text": given, "answer_start": row.get("answer_start") or None}
+    elif given is None and str(row.get("is_impossible")).lower() == "true":
+        given = []
+    return row if given is None else row | {"answers": given}
+
+
+def _nearest(text: str, start: int, context: str) -> Span | None:
+    if start >= 0 and context.startswith(text, start):
+        return Span(start, start + len(text), text)
+    matches = re.finditer(r"\s+".join(map(re.escape, text.split())), context)
+    match = min(matches, key=lambda match: abs(match.start() - start), default=None)
+    return match and Span(*match.span(), match[0])

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
 
 from data_modules.schema.questions import ChoiceQuestion
@@ -57,9 +58,13 @@ class BBQItem:
         return [(slot, Span(at, end, self.context[at:end])) for slot, at, end in found]
 
 
+_Item = Annotated[str | int, Field(validation_alias=AliasChoices("example_id", "instance_id"))]
+_Template = Annotated[str | int, Field(validation_alias=AliasChoices("question_index", "template_id"))]
+
+
 class _Row(TypedDict):
-    example_id: int
-    question_index: str | int
+    example_id: _Item
+    question_index: _Template
     context_condition: Condition
     category: str
     answer_info: dict[str, list[str]]
@@ -73,8 +78,8 @@ class _Row(TypedDict):
 
 class _Target(TypedDict):
     category: str
-    question_index: str | int
-    example_id: int
+    question_index: _Template
+    example_id: _Item
     target_loc: str
     label_type: str
 
@@ -92,8 +97,8 @@ def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tu
         DataError: a malformed row, not exactly one unknown choice, or a source whose items all lack a target.
     """
 
-    def key_of(row: _Row | _Target) -> tuple[str, str, int]:
-        return row["category"], str(row["question_index"]), row["example_id"]
+    def key_of(row: _Row | _Target) -> tuple[str, str, str]:
+        return row["category"], str(row["question_index"]), str(row["example_id"])
 
     listed = (check(value, _Target, where) for where, value in labelled_rows(str(metadata)))
     targets = {key_of(row): row for row in listed if row["target_loc"] in ("0", "1", "2")}

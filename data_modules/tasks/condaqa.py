@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
 from data_modules.schema.questions import QAExample, Turn
+from data_modules.sources import labelled_rows
 from data_modules.tasks.predicate_argument import YesNo
 from storage.errors import DataError
-from storage.json_files import check, json_lines
+from storage.json_files import check
 
 EDITS = {2: "scope", 3: "affirmative"}
 """CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit changes what the negation applies
@@ -82,11 +83,11 @@ class _EditRow(TypedDict):
 def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
     """Read the pairs of a file of pairs, or of CondaQA's file, with the number of CondaQA's edited passages
     without a pair. DataError names line and field, or says that there is no pair at all."""
-    _, first = next(json_lines(path, dict[str, Any], expected="the fields of a pair, or of CondaQA"))
-    if "PassageEditID" in first:
+    if "PassageEditID" in next(labelled_rows(str(path)))[1]:
         return read_condaqa(path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
-    for where, pair in json_lines(path, ContrastPair):
+    for where, row in labelled_rows(str(path)):
+        pair = check(row, ContrastPair, where)
         key = (pair.dataset, pair.id, pair.turn_id)  # CoQA's ids identify stories
         if pairs.setdefault(key, pair) is not pair:
             raise DataError(f"{where}: a second pair {pair.id} with the turn_id {pair.turn_id}")
@@ -98,7 +99,7 @@ def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
     original has the same question, and one label is yes and the other no."""
     rows = {
         (row["PassageID"], row["QuestionID"], row["sentence2"], row["PassageEditID"]): row
-        for _, row in json_lines(path, _EditRow)
+        for row in (check(row, _EditRow, where) for where, row in labelled_rows(str(path)))
     }
     edits = [(key, row) for key, row in rows.items() if key[-1] > 0]
     pairs = []

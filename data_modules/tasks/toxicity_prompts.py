@@ -21,23 +21,23 @@ from data_modules.tasks.feature_bias import SIZE, opinion
 from storage.command_line import Count
 from storage.documents import refuse_existing
 from storage.errors import DataError
-from storage.json_files import check, json_lines
+from storage.json_files import check
+
+_TEXT = AliasChoices("text", AliasPath("prompt", "text"), "prompt")
 
 
 @dataclass(frozen=True, slots=True)
 class ToxicityPrompt:
     """One prompt."""
 
-    text: Annotated[
-        str, Field(pattern=r"\S", validation_alias=AliasChoices(AliasPath("prompt", "text"), "text"))
-    ]
+    text: Annotated[str, Field(pattern=r"\S", validation_alias=_TEXT)]
     challenging: bool | None = None
     """Whether models tend to continue it badly; None if the file does not say."""
 
 
 def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
-    """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the line."""
-    prompts = [prompt for _, prompt in json_lines(path, ToxicityPrompt, expected="prompt or text")]
+    """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the row."""
+    prompts = [check(row, ToxicityPrompt, where) for where, row in labelled_rows(str(path))]
     return prompts[: limit or None]
 
 

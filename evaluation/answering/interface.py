@@ -121,7 +121,7 @@ def kind_of(path: str) -> Kind:
     its suffix. ValueError: there is no such checkpoint, or `hf:` stands before an encoder."""
     if path.startswith("openai:"):
         return "endpoint"
-    if path.endswith(".jsonl"):
+    if path.endswith((".jsonl", ".json")):
         return "file"
     from models.backbones import ARCHITECTURES
     from models.checkpoint import is_file, read_config, read_info

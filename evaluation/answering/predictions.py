@@ -7,7 +7,8 @@ JSON Lines, one answer per row:
     {"id": "3dr23u6we5exclen4th8uq9rb42tel_4", "variant": "ts_r", "answer": "the kitchen"}
 
 `id` is that of the question, `variant` that of its story (absent: `os`). For a negated pair, `variant` is
-`org` or `mod`; for a question about a colour, it is the wording `org`, `mod` or `new`.
+`org` or `mod`; for a question about a colour, it is the wording `org`, `mod` or `new`. Other layouts:
+{id: answer}, `prediction_text`, CoQA's `turn_id`, samples of lm-evaluation-harness, a JSON log of inspect.
 """
 
 from __future__ import annotations
@@ -15,25 +16,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NotRequired
 
+from pydantic import AliasChoices, AliasPath, Field
 from typing_extensions import TypedDict
 
 from data_modules.schema.questions import VARIANTS, QAExample
+from data_modules.sources import labelled_rows
 from evaluation.answering.asking import named_sources
 from evaluation.answering.interface import Answer, Answerer
 from storage.errors import DataError
 from storage.files import file_digest
-from storage.json_files import json_lines
+from storage.json_files import check
 
 AnswerFile = Annotated[str, "[NAME=]FILE"]
 """A file of answers on the command line."""
 MISSING = "not among the predictions"
+_ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")
+_CONTENT = AliasPath("output", "choices", 0, "message", "content")
+_TEXT = AliasChoices("answer", "prediction_text", AliasPath("resps", 0, 0), _CONTENT)
 
 
 class Row(TypedDict):
     """An answer, or a row of a report."""
 
-    id: str | int
-    answer: str
+    id: Annotated[str | int, Field(validation_alias=_ID)]
+    answer: Annotated[str, Field(validation_alias=_TEXT)]
+    turn_id: NotRequired[int]
     variant: NotRequired[str]
     prediction: NotRequired[Any]
 
@@ -45,14 +52,23 @@ class Predictions(Answerer):
     def __init__(self, path: str) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
-        for where, row in json_lines(path, Row, expected="id, variant and answer"):
-            name, variant = str(row["id"]), row.get("variant", "os")
+        for where, row in self.rows():
+            name = " ".join(str(row[part]) for part in ("id", "turn_id") if part in row)
+            variant = row.get("variant", "os")
             # The probes' questions have the wording in their ids.
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
             # In examples.jsonl, `answer` is the right answer, `prediction` the model's.
-            if key in self.text_of or "prediction" in row:
+            if "prediction" in row or self.text_of.setdefault(key, row["answer"]) != row["answer"]:
                 raise DataError(f"{where}: a second answer to {name!r} ({variant}); keep the model's")
-            self.text_of[key] = row["answer"]
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """(place, answer) for each row, or for each item of {id: answer}, which HotpotQA calls `answer`."""
+        for where, row in labelled_rows(self.path):
+            texts = row.get("answer", row)
+            if isinstance(texts, dict) and row.keys().isdisjoint({"id", "doc_id"}):
+                yield from ((where, check({"id": x, "answer": texts[x]}, Row, where)) for x in texts)
+            else:
+                yield where, check(row, Row, where)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -68,10 +84,10 @@ def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str]
     """Return models, then files of answers, by name.
 
     Raises:
-        ValueError: no source, two with one name, or predictions that are no .jsonl, as a model.
+        ValueError: no source, two with one name, or predictions that are no .jsonl or .json, as a model.
     """
     if not checkpoint and not predictions:
         raise ValueError("name a model with --checkpoint, or answers made elsewhere with --predictions")
-    if models := [path for path in predictions or [] if not path.endswith(".jsonl")]:
-        raise ValueError(f"--predictions {models[0]}: name a file of JSON Lines that ends in .jsonl")
+    if models := [path for path in predictions or [] if not path.endswith((".jsonl", ".json"))]:
+        raise ValueError(f"--predictions {models[0]}: name a file that ends in .jsonl or .json")
     return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")

@@ -40,7 +40,7 @@ MISTAKES = [
     ("bias", "--batch-size 0", "--batch-size"),
     ("bias", "--device cuda:99", "cuda:99"),
     ("faithfulness", "--data {given}/coqa.json --variants os", "bert.ckpt"),
-    ("faithfulness", "--predictions {given}/squad.json", "ends in .jsonl"),
+    ("faithfulness", "--predictions {given}/small_run.yaml", "ends in .jsonl"),
     ("ask", "--candidate Zed", "Zed"),
     ("export", "{out}/y", "{out}/y"),
     ("fit", "--trainer.max_step=3", "--trainer.max_step"),

@@ -19,9 +19,10 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
 
+from data_modules.sources import labelled_rows
 from metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
 from storage.errors import DataError
-from storage.json_files import json_lines
+from storage.json_files import check
 
 
 class _Row(TypedDict):
@@ -52,7 +53,8 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     cells_of: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else Path(path)
-        for where, row in json_lines(file, _Row, expected="domain, specification, prompt and text"):
+        for where, read in labelled_rows(str(file)):
+            row = check(read, _Row, where)
             if "continuation" not in row and "failure" not in row:
                 raise DataError(f"{where}: the field 'text' is missing: the continuation, without its prompt")
             system = (row.get("checkpoint", name), row.get("method", "given"))

@@ -72,7 +72,7 @@ def test_words_that_the_tokenizer_does_not_know_are_warned_of_once(
     (tmp_path / "latin.json").write_text(json.dumps(text))
     module("", train_qa=str(tmp_path / "latin.json")).make_train_set()
     (warning,) = caplog.messages
-    assert "latin.json: 45 % of its tokens are unknown" in warning
+    assert "45 % of the text's tokens are unknown" in warning
 
 
 def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.released import locate_pair, read_lei_file, read_unqover_file
+from data_modules.groups.released import locate_pair, read_unqover_file
 from data_modules.groups.unqover import write_source
 from data_modules.schema.spans import write_records
-from data_modules.sources import read_groups, read_questions
+from data_modules.sources import read_groups, read_questions, read_scored
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import name_expansion, place_expansion, tiny_expansion
 
@@ -46,8 +46,8 @@ def saved(folder: Path, content: Any) -> Path:
     return path
 
 
-def test_read_lei_file_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path: Path) -> None:
-    (record,) = read_lei_file(saved(tmp_path, document()))
+def test_lei_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path: Path) -> None:
+    (record,) = read_scored(saved(tmp_path, document()))
     group = record.group
     assert group.key == KEY
     assert (group.subjects, group.advice_class) == (("oro", "ulban"), "adversarial")
@@ -107,7 +107,7 @@ def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:
         ("noniid_dev", 400, 3, 15, (11, 10, 8)),
     ):
         path = shared / f"data/lei/underspecified/religion/addedbias_{name}_squad.json"
-        records = list(read_lei_file(path))
+        records = list(read_scored(path))
         groups = [record.group for record in records]
         ids = Counter(kind for kind, _ in {(g.advice_class, g.advice_id) for g in groups})
         classes = ("ethical", "adversarial", "irrelevant")

@@ -6,11 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from data_modules.schema.spans import Span
 from data_modules.sources import read_questions
-from storage.errors import DataError
 
 ROW = {
     "question": "Where is Ann?",
@@ -36,14 +33,6 @@ def test_references_and_what_is_remembered(tmp_path: Path) -> None:
     assert (one.dataset, one.domain) == ("coconflictqa", "remembered answer in the text")
     assert (two.id, two.domain) == ("1", "remembered answer not in the text")  # inside a longer word
     assert (three.remembered, [span.text for span in three.answers]) == ((), ["Rom"])
-
-
-@pytest.mark.parametrize(
-    ("change", "named"), [({"answers": ["Bonn"]}, "'Bonn' does not"), ({"answers": []}, "answers")]
-)
-def test_a_bad_row_is_named(tmp_path: Path, change: dict[str, Any], named: str) -> None:
-    with pytest.raises(DataError, match=f"rows.jsonl, line 2.*{named}"):
-        list(read_questions(saved(tmp_path, {}, change)))
 
 
 def test_real_files_are_read_whole(shared: Path) -> None:

@@ -79,7 +79,7 @@ def test_bad_turns_are_named(read: Read) -> None:
     content["data"][0]["answers"][1] |= {"span_start": 9, "span_end": 5}
     with pytest.raises(DataError, match=r"f.json: data\[0\] \(story s\): turn 2: .* 9"):
         read(content)
-    with pytest.raises(DataError, match="the id 's 1' occurs twice"):
+    with pytest.raises(DataError, match=r"questions 1 and 8 \(id s 1\) are the same"):
         read({"data": [told(STORY, TURNS)] * 2})
 
 
@@ -94,7 +94,7 @@ def test_the_hubs_rows_are_the_same_examples(
     assert [example.answers for example in examples] == [example.answers for example in read(document())]
     assert [example.id for example in examples] == [f"0 {n}" for n in range(1, 8)]
     assert "one reference" in caplog.text
-    with pytest.raises(DataError, match="hub: row 0: turn 7 has no question"):
+    with pytest.raises(DataError, match=r"hub: row 0 \(story 0\): turn 7 has no question"):
         list(read_rows([("hub: row 0", row | {"questions": row["questions"][1:]})], "hub"))
 
 

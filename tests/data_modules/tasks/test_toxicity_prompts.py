@@ -43,6 +43,9 @@ def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> No
     path = tmp_path / "prompts.jsonl"
     path.write_text('{"prompt": {"text": "The cat", "a": 0.3}, "challenging": true}\n{"text": "A “red"}\n')
     assert read_prompts(path) == [ToxicityPrompt("The cat", True), ToxicityPrompt("A “red", None)]
+    for other in ('[{"text": "A"}]', "text,label\nA,1\n", '{"prompt": "A"}'):
+        path.write_text(other)
+        assert read_prompts(path) == [ToxicityPrompt("A")]
     path.write_text('{"text": "A"}\n{"text": " "}')
     with pytest.raises(DataError, match="line 2: the field"):
         read_prompts(path, limit=1)  # all lines are checked

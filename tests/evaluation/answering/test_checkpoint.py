@@ -37,6 +37,18 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
             assert answer.text
 
 
+def test_words_that_the_tokenizer_does_not_know_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = opened(save_ckpt(tmp_path / "a.ckpt"))
+    list(model.answers(QUESTIONS))
+    assert not caplog.messages
+    for _ in range(2):
+        list(model.answers([QAExample("1", "Petrus Romam venit.", "Quo vadis?")]))
+    (warning,) = caplog.messages
+    assert "unknown to the tokenizer" in warning
+
+
 def mentions(example: QAExample) -> QAExample:
     """With two of its words as spans."""
     words = [match.span() for match in re.finditer(r"\w\w+", example.context)]

@@ -1,0 +1,219 @@
+"""Files of other teams: a small file of each layout and defect, with its questions, answers and unknowns
+counted by hand, and every offset checked against the text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_modules.sources import read_choices, read_questions
+from data_modules.tasks.bbq import read_bbq
+from evaluation.answering.predictions import MISSING, Predictions
+from storage.errors import DataError
+from tests.evaluation.bbq_files import save_bbq
+
+TEXT = "Én is in\u00a0Rome. Bo is in Oslo. Bo left Rome."
+ROW = {"id": "1", "context": TEXT, "question": "Where?", "answers": {"text": ["Oslo"], "answer_start": [24]}}
+OTHER = ROW | {"id": "2", "question": "And?"}
+Found = list[tuple[str, list[tuple[int, str]]]]
+
+
+def nested(*answers: Any, **more: Any) -> dict[str, Any]:
+    """An article with one question for each list of answers."""
+    qas = [{"id": i, "question": f"{found}", "answers": found} | more for i, found in enumerate(answers)]
+    return {"title": "t", "paragraphs": [{"context": TEXT, "qas": qas}]}
+
+
+def at(start: Any, text: str = "Rome") -> dict[str, Any]:
+    return {"text": text, "answer_start": start}
+
+
+def lines(*rows: Any) -> str:
+    return "\n".join(map(json.dumps, rows))
+
+
+def renamed(row: dict[str, Any], **names: str) -> dict[str, Any]:
+    """The row with other names of its fields; a field called "" is left out."""
+    return {names.get(k, k): value for k, value in row.items() if names.get(k, k)}
+
+
+ROME, LATE, OSLO = (9, "Rome"), (38, "Rome"), (24, "Oslo")
+HOTPOT: dict[str, Any] = {"_id": "h", "question": "Where?", "answer": "Oslo", "supporting_facts": [["A", 1]]}
+HOTPOT["context"] = [["A", ["Bo left.", "Bo is in Oslo."]]]
+MUSIQUE: dict[str, Any] = {"id": "m", "question": "Where?", "answer": "Rome", "answer_aliases": ["Roma"]}
+MUSIQUE["paragraphs"] = [{"title": "A", "paragraph_text": "Oslo is cold.", "is_supporting": False}]
+MUSIQUE["paragraphs"] += [{"title": "B", "paragraph_text": "Al is in  Rome.", "is_supporting": True}]
+MUSIQUES = lines(MUSIQUE | {"answerable": True}, MUSIQUE | {"id": "n", "answerable": False})
+MRQA: dict[str, Any] = {"qid": "m", "question": "Where?", "answers": ["Rome"]}
+MRQA["detected_answers"] = [{"text": "Rome", "char_spans": [[38, 41]]}]
+QUESTIONS: dict[str, tuple[Any, Found]] = {
+    "offsets as text": ({"data": [nested([at("9")], [at("38")])]}, [("0", [ROME]), ("1", [LATE])]),
+    "empty answers": ({"data": [nested([at(-1, "")], [at(9)])]}, [("0", []), ("1", [ROME])]),
+    "said to have none": ({"data": [nested([], is_impossible="true")]}, [("0", [])]),
+    "a list of articles": ([nested([at(9)]), nested([at(38)])], [("0", [ROME]), ("0_2", [LATE])]),
+    "lines of articles": (lines(nested([at(9), at(9)]), nested([])), [("0", [ROME]), ("0_2", [])]),
+    "rows in data": ({"version": 1, "data": [ROW]}, [("1", [OSLO])]),
+    "no ids": ([ROW | {"id": None}, renamed(OTHER, id="")], [("0", [OSLO]), ("1", [OSLO])]),
+    "another name": ([renamed(ROW, id="_id")], [("1", [OSLO])]),
+    "answer_type alone": ([ROW | {"answer_type": "PLACE"}], [("1", [OSLO])]),
+    "type and answer": ([{"context": TEXT, "question": "?", "answer": "Rome", "type": ""}], [("0", [ROME])]),
+    "texts without offsets": ([ROW | {"answers": ["Oslo", "Rome"]}], [("1", [OSLO, ROME])]),
+    "one answer as an object": ([ROW | {"answers": at(9)}], [("1", [ROME])]),
+    "csv": ('\ufeffcontext,question,answer\n"B, A",Q,A\n"B, A",P,\n', [("0", [(3, "A")]), ("1", [])]),
+    "csv with offsets": (f"id,question,context,answer,answer_start\na,?,{TEXT},Rome,38\n", [("a", [LATE])]),
+    "csv with json": ('context,question,answers\nA,?,"{""text"": [""A""]}"\n', [("0", [(0, "A")])]),
+    "mrqa": (lines({"header": {"dataset": "x"}}, {"context": TEXT, "qas": [MRQA]}), [("m", [LATE])]),
+    "musique": (MUSIQUES, [("m", [(23, "Rome")]), ("n", [])]),
+    "sentences without spaces": ([HOTPOT], [("h", [(18, "Oslo")])]),
+}
+
+
+def saved(folder: Path, content: Any) -> Path:
+    (folder / "mine").write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder / "mine"
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_questions(name: str, tmp_path: Path) -> None:
+    content, expected = QUESTIONS[name]
+    examples = list(read_questions(saved(tmp_path, content)))
+    assert [(x.id, [(span.start, span.text) for span in x.answers]) for x in examples] == expected
+    for example in examples:
+        assert all(example.context[span.start :].startswith(span.text) for span in example.answers)
+        assert (example.answer_type == "unknown") == (not example.answers)
+
+
+def test_evidence_of_other_layouts(tmp_path: Path) -> None:
+    known, unknown = read_questions(saved(tmp_path, MUSIQUES))
+    assert known.context == unknown.context == "Oslo is cold. Al is in Rome."
+    assert [span.text for span in known.rationale] == ["Al is in Rome."]
+    assert (known.gold, unknown.gold, unknown.rationale) == (("Rome", "Roma"), (), ())
+    (joined,) = read_questions(saved(tmp_path, [HOTPOT]))
+    assert (joined.context, joined.rationale[0].text) == ("Bo left. Bo is in Oslo.", "Bo is in Oslo.")
+
+
+def test_answers_are_moved_to_the_nearest_occurrence_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Off by a few, counted in bytes (É is two), with a stray space, a no-break space; one is nowhere."""
+    given = [at(8), at(35), at(25, "Oslo"), at(23, " Oslo "), at(6, "in Rome"), at(3, "Bonn")]
+    examples = list(read_questions(saved(tmp_path, {"data": [nested(*([one] for one in given))]})))
+    found = [(x.id, *((span.start, span.text) for span in x.answers)) for x in examples]
+    moved = [ROME, LATE, OSLO, OSLO, (6, "in\u00a0Rome")]
+    assert found == [(str(i), one) for i, one in enumerate(moved)]
+    (line,) = caplog.messages
+    assert "mine: moved 5 answers to the nearest occurrence, left out 1" in line
+    assert "1 questions" in line
+
+
+def test_one_id_of_several_questions_is_made_unique(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [ROW | {"id": name, "question": f"{i}?"} for i, name in enumerate(["7", "7_2", "7", "7"])]
+    ids = [example.id for example in read_questions(saved(tmp_path, rows))]
+    assert (ids[:2], len({*ids})) == (["7", "7_2"], 4)
+    assert "2 questions had the id of another" in caplog.text
+    with pytest.raises(DataError, match=r"mine: questions 1 and 3 \(id 7\) are the same"):
+        list(read_questions(saved(tmp_path, [rows[0], rows[1], rows[0]])))
+
+
+ARC = {"question": "Why?", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"}
+STEM = {"stem": "Why?", "choices": [{"text": "a", "label": "1"}, {"text": "b", "label": "2"}]}
+ENDINGS = {f"ending{i}": text for i, text in enumerate("abcd")}
+CHOICES: dict[str, tuple[Any, tuple[str, int, int]]] = {
+    "arc": ([ARC], ("Why?", 2, 1)),
+    "arc with numbers": ([{"id": "x", "question": STEM, "answerKey": "2"}], ("Why?", 2, 1)),
+    "openbookqa": (lines(renamed(ARC, question="question_stem")), ("Why?", 2, 1)),
+    "mmlu": (
+        [{"question": "Why?", "subject": "s", "choices": ["a", "b", "c", "d"], "answer": 2}],
+        ("Why?", 4, 2),
+    ),
+    "mmlu as csv": ("question,A,B,C,D,answer\nWhy?,a,b,c,d,C\n", ("Why?", 4, 2)),
+    "copa": (
+        lines({"premise": "It fell.", "choice1": "a", "choice2": "b", "question": "cause", "label": 1}),
+        ("It fell. What was the cause of this?", 2, 1),
+    ),
+    "swag": ([{"sent1": "He", "sent2": "ran.", "label": 3, "startphrase": "x"} | ENDINGS], ("He ran.", 4, 3)),
+    "race": (
+        [{"article": "It.", "question": "Why?", "options": ["a", "b"], "answer": "B"}],
+        ("It. Why?", 2, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices(name: str, tmp_path: Path) -> None:
+    content, expected = CHOICES[name]
+    (question,) = read_choices(saved(tmp_path, content))
+    assert (question.prompt, len(question.choices), question.label) == expected
+    assert question.choices == tuple("abcd"[: expected[1]])
+
+
+def test_relatives_of_bbq_name_their_ids_otherwise_or_begin_with_a_mark(tmp_path: Path) -> None:
+    names = {"example_id": "\ufeffinstance_id", "question_index": "template_id"}
+    save_bbq(tmp_path)
+    rows = map(json.loads, (tmp_path / "bbq.jsonl").read_text().splitlines())
+    other = saved(tmp_path, lines(*(renamed(row, **names) for row in rows)))
+    found = [read_bbq([str(path)], tmp_path / "metadata.csv") for path in (tmp_path / "bbq.jsonl", other)]
+    assert found[0] == found[1]
+
+
+def inspected(name: int, text: str) -> dict[str, Any]:
+    return {"id": name, "epoch": 1, "output": {"choices": [{"message": {"content": text}}]}}
+
+
+PREDICTIONS: dict[str, Any] = {
+    "official": {"1": "Oslo", "2": ""},
+    "hotpotqa": {"answer": {"1": "Oslo", "2": ""}, "sp": {"1": []}},
+    "prediction_text": [{"id": "1", "prediction_text": "Oslo"}, {"id": "2", "prediction_text": ""}],
+    "lm-evaluation-harness": lines(
+        {"doc_id": 0, "doc": {"id": "1"}, "resps": [["Oslo"]]}, {"doc_id": 2, "doc": {}, "resps": [[""]]}
+    ),
+    "inspect": {"version": 2, "samples": [inspected(1, "Oslo"), inspected(2, "")]},
+    "coqa": [
+        {"id": "1", "answer": "Oslo"},
+        {"id": "2", "answer": ""},
+        {"id": "s", "turn_id": 1, "answer": ""},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PREDICTIONS)
+def test_predictions(name: str, tmp_path: Path) -> None:
+    examples = list(read_questions(saved(tmp_path, [ROW | {"id": i, "question": f"{i}?"} for i in "123"])))
+    answers = Predictions(str(saved(tmp_path, PREDICTIONS[name]))).answers(examples)
+    assert [(x.text, x.failure) for x in answers] == [("Oslo", ""), ("", ""), ("", MISSING)]
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "other fields": (
+        [{"goal": "g", "sol1": "s"}],
+        r"unknown format; its fields: goal, sol1; .*lacks context",
+    ),
+    "empty": (" \n", "mine: is empty"),
+    "a web page": ("\ufeff\n<HTML>\n", "is a web page"),
+    "a pointer": ("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "is a Git LFS pointer"),
+    "a zip": ("PK\x03\x04 ...", "is a zip archive"),
+    "no answers": ([{"_id": "h", "question": "?", "context": [["A", ["b"]]]}], "'answers' is missing"),
+    "no answer": ([renamed(HOTPOT, answer="")], "'answer' is missing"),
+    "a contradiction": ([ROW | {"is_impossible": True}], r"\(id 1\): is_impossible is True"),
+    "a cell of python": ("context,question,answers\nAl.,Who?,{'text': 1}\n", "row 0: not JSON"),
+    "several lines": (
+        lines(ROW, 3, *[ROW | {"context": i} for i in range(6)]),
+        "line 2: .*line 6: .*; and 2 more$",
+    ),
+    "lines that are not JSON": (
+        f"{lines(ROW)}\n{{x\n{lines(ROW)}\n{{y\n",
+        "line 2: not JSON.*line 4: not JSON",
+    ),
+    "one article": ([nested(3, 4)], r"data\[0\].*qas\[0\].*qas\[1\]|\[0\].paragraphs.*qas\[0\].*qas\[1\]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_defects_are_named_together(name: str, tmp_path: Path) -> None:
+    content, message = BAD[name]
+    with pytest.raises(DataError, match=message) as caught:
+        list(read_questions(saved(tmp_path, content)))
+    assert len(str(caught.value)) < 2000
