@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Annotated
 
-from data_modules.interventions.variants import made_of, report_rejected, usual_variants, with_rationale
+from data_modules.interventions.variants import made_of, report_rejected, with_rationale
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import QAExample, Variant
 from evaluation.shown.failures import listed
 from storage.command_line import AtLeast
@@ -77,7 +78,7 @@ def read_stories(options: VariantOptions) -> Stories:
     if rows:
         usual: list[Variant] = ["os", *rows] if originals else [*rows]
     else:
-        usual = usual_variants(stories.dataset)
+        usual = [*traits(stories.dataset).variants]
     for variant in options.variants or usual:
         rejected = Counter[str]()
         if variant in rows:

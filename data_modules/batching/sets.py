@@ -35,6 +35,7 @@ from data_modules.encoding.windows import (
     token_span,
 )
 from data_modules.questions.answer_spans import answer_type
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import AnswerType, QAExample
 from storage.errors import DataError
 
@@ -89,8 +90,8 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     begin and end of sequence, without turns answered unknown; for other models they are concatenated.
     """
     query, turns = example.query, example.history
-    if not turns and example.dataset in ("", "squad", "stories", "coconflictqa"):
-        return query  # no conversation: nothing to mark
+    if not turns and not traits(example.dataset).conversation:
+        return query
     if encoding.architecture == "xlnet":
         known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
         bos, eos = tokenizer.bos_token, tokenizer.eos_token

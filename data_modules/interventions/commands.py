@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 from tqdm.auto import tqdm
 
-from data_modules.interventions.variants import made_of, report_rejected, usual_variants
+from data_modules.interventions.variants import made_of, report_rejected
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import ANSWER_TYPES, Variant
 from data_modules.schema.spans import write_records
 from data_modules.sources import read_questions
@@ -100,7 +101,7 @@ def count_questions(
         name = name or Path(source).stem
         originals = {example.id: example for example in read_questions(source)}
         dataset = next(iter(originals.values())).dataset
-        for variant in variants or usual_variants(dataset):
+        for variant in variants or traits(dataset).variants:
             bar = tqdm(originals.values(), f"counting {variant} in {source}", unit="q", disable=None)
             made, rejected = made_of(bar, variant)
             why = report_rejected(len(made), rejected, variant, source)

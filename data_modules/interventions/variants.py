@@ -26,6 +26,7 @@ from itertools import pairwise
 
 from data_modules.interventions.exchanges import EXCHANGES, Pool, pool_of
 from data_modules.questions.answer_spans import answer_span, occurs
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import EXCHANGED, REFORMATTED, QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
 from storage.errors import DataError
@@ -34,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 Piece = tuple[int, int]
 """A part of a story as character offsets, end-exclusive."""
-
-ANNOTATED = frozenset({"coqa", "hotpotqa", "stories"})
-"""Data sets with annotated rationales: in these, a question may have none."""
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -96,18 +94,13 @@ def with_rationale(example: QAExample) -> QAExample:
     """Return an example with its rationale: the annotated one or, in data sets without annotation, the
     sentence with the first answer (two, if the answer crosses a boundary). An example without an answer span
     is returned unchanged."""
-    annotated = example.rationale or example.dataset in ANNOTATED
+    annotated = example.rationale or traits(example.dataset).rationales
     if annotated or not example.answers or not example.answers[0].text.strip():
         return example
     first, last = trim(example.context, example.answers[0].start, example.answers[0].end)
     spans = [(start, end) for start, end in sentence_spans(example.context) if first < end and start < last]
     start, end = spans[0][0], spans[-1][1]
     return replace(example, rationale=(Span(start, end, example.context[start:end]),))
-
-
-def usual_variants(dataset: str) -> list[Variant]:
-    """Return the variants in the paper's Tables 4 and 5."""
-    return ["os", "os_r"] if dataset == "hotpotqa" else ["os", "ts", "ts_r"]
 
 
 def report_rejected(kept: int, rejected: Counter[str], variant: Variant, what: str) -> str:

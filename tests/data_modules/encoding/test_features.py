@@ -170,7 +170,8 @@ def test_history_is_written_as_each_paper_model_reads_it() -> None:
         "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben <s> What colour is it?"
     )
     assert written("roberta", history=()) == "|Q| What colour is it?"
-    assert written("roberta", history=(), dataset="squad") == "What colour is it?"
+    for dataset in ("squad", "boolq", ""):  # no conversations
+        assert written("roberta", history=(), dataset=dataset) == "What colour is it?"
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
