@@ -99,18 +99,21 @@ def count_questions(
     for argument in data:
         name, source = split_name(argument)
         name = name or Path(source).stem
-        originals = {example.id: example for example in read_questions(source)}
-        dataset = next(iter(originals.values())).dataset
-        for variant in variants or traits(dataset).variants:
-            bar = tqdm(originals.values(), f"counting {variant} in {source}", unit="q", disable=None)
+        originals = {example.id: example for example in read_questions(source) if example.variant == "os"}
+        if not originals:
+            raise DataError(
+                f"--data {source}: holds only variants; name the originals, of which they are made"
+            )
+        asked = [*originals.values()]
+        for variant in variants or traits(asked[0].dataset).variants:
+            bar = tqdm(asked, f"counting {variant} in {source}", unit="q", disable=None)
             made, rejected = made_of(bar, variant)
             why = report_rejected(len(made), rejected, variant, source)
             kept, total = [originals[one.id] for one in made], len(made)
             counts = Counter(one.answer_type for one in kept)
             numbers = {"stories": len({one.context for one in kept}), "questions": total}
             numbers |= {kind: counts[kind] for kind in ANSWER_TYPES}
-            asked = total + rejected.total()
-            table += [(name, variant, key, *[count] * 3, asked) for key, count in numbers.items()]
+            table += [(name, variant, key, *[count] * 3, len(asked)) for key, count in numbers.items()]
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
             left = f"{rejected.total()}{why}"
             lines.append([name, variant, f"{numbers['stories']}", f"{total}", *shares, left])
