@@ -99,7 +99,6 @@ class TextDataModule(pl.LightningDataModule):
     """Kinds of evaluation sets: `qa` for those in `data.val_qa`, for example."""
     encoding: Any
     """Options by which text becomes rows of tokens: a dataclass."""
-    warned = False
 
     def __init__(
         self,
@@ -125,6 +124,7 @@ class TextDataModule(pl.LightningDataModule):
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.sources: list[str] = []
         """Every source that the run may read."""
+        self.warned = set[str]()
         self.train_set: Any = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
@@ -143,15 +143,15 @@ class TextDataModule(pl.LightningDataModule):
         """Do the same for the sets of `val`, `test` or `predict`."""
 
     def warn_of_unknown(self, source: str, ids_N: np.ndarray) -> None:
-        """Warn, once, of a source whose words are unknown to the tokenizer."""
-        share = np.mean(ids_N == self.tokenizer.unk_token_id)
-        if share > 0.1 and not self.warned:
-            self.warned = True
-            logging.getLogger(__name__).warning(
-                "warning: %s: %.0f %% of its tokens are unknown to the tokenizer; choose another backbone",
-                source,
-                100 * share,
-            )
+        """Warn of a source whose words are unknown to the tokenizer."""
+        what = "its tokens are unknown to the tokenizer; choose another backbone"
+        self.warn_of_many(source, np.mean(ids_N == self.tokenizer.unk_token_id), what, limit=0.1)
+
+    def warn_of_many(self, source: str, share: float | np.floating, what: str, limit: float) -> None:
+        """Warn, once of each kind, if a share of a source is above a limit."""
+        if share > limit and what not in self.warned:
+            self.warned.add(what)
+            logging.getLogger(__name__).warning("warning: %s: %.0f %% of %s", source, 100 * share, what)
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from operator import attrgetter
 from typing import NamedTuple
+from unicodedata import category
 
 from torch import Tensor
 
@@ -42,7 +44,7 @@ class Answer(NamedTuple):
     guess: str = ""
     """The text of the best answer other than unknown, if there is an `unknown_score`."""
     failure: str = ""
-    """Reason why a decoder gave no answer: such a question is never scored."""
+    """Reason why there is no answer: such a question is never scored."""
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
@@ -58,6 +60,8 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
         text, at = "", -1
         if score[row] > float("-inf"):
             at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
+            # A mark that the tokenizer drops belongs to the letter before it.
+            last += sum(1 for _ in takewhile(lambda c: category(c) == "Mn", question.context[last:]))
             text = question.context[at:last]
         at = at + len(text) - len(text.lstrip()) if text else -1
         kind: AnswerType = "span" if text.strip() else "unknown"

@@ -42,6 +42,9 @@ from storage.errors import DataError
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options are spans."""
 
+HIDDEN = "no window shows the answer"
+"""Why a question is rejected: every window cuts its answer, or the text does not contain it."""
+
 TARGETS = ("start", "end", "answer_type", "number", "option")
 
 INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
@@ -51,7 +54,7 @@ ROWS = pa.schema(
     | dict.fromkeys(("cls", *TARGETS, "window", "story"), pa.int32())
     | {"rationale": MASK, "max_context": MASK}
     | dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string())
-    | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS)}
+    | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS), "hidden": pa.bool_()}
 )
 
 Tokens = list[tuple[int, int, int]]
@@ -123,20 +126,29 @@ def encode_questions(
     rejected: Mapping[str, int] | None = None,
     *,
     answers: bool = True,
+    hidden: bool = True,
 ) -> datasets.Dataset:
-    """Return windows of every example, with the first answer as target. The table's description has the
-    numbers of examples `rejected` before, by reason.
+    """Return windows of every example, with the first of its answers that they show as target. The table's
+    description has the numbers of examples `rejected` before, by reason; without `hidden`, those whose
+    answers no window shows are among them.
 
-    In a window without the answer, the target type is unknown and the span is the classification token
+    In a window without an answer, the target type is unknown and the span is the classification token
     (faithfulness spec 1.3). With `answers`, a decoder's rows include the target answer after the prompt, and
     an end token.
     """
+    rejected = Counter(rejected)
     parts, rows = list[pa.Table](), list[dict[str, Any]]()
     encoded = encode_examples(examples, tokenizer, encoding, answers=answers)
     for number, found in groupby(encoded, key=attrgetter("example")):
         example, windows, first = examples[number], list(found), len(rows)
+        targets = [_target(example, row) for row in windows]
+        unknown = all(WINDOW_TYPES[kind] == "unknown" for _, _, kind, *_ in targets)
+        lacking = unknown and example.answer_type != "unknown"
+        if lacking and not hidden:
+            rejected[HIDDEN] += 1
+            continue
         for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
-            pieces = [token_span(row.offsets_TE, piece) for piece in example.rationale]
+            pieces = [token_span(row, piece) for piece in example.rationale]
             rationale_T = np.zeros(len(row.offsets_TE), dtype=bool)
             if None not in pieces:  # the window contains each of them completely
                 for start, last in filter(None, pieces):
@@ -147,7 +159,7 @@ def encode_questions(
                     "token_type_ids": row.token_type_ids_T,
                     "offsets": row.offsets_TE.reshape(-1),
                     "cls": row.cls,
-                    **dict(zip(TARGETS, _target(example, row), strict=True)),
+                    **dict(zip(TARGETS, targets[window], strict=True)),
                     "rationale": rationale_T,
                     "max_context": best_T,
                     "window": window,
@@ -155,7 +167,8 @@ def encode_questions(
                 }
             )
         names = ("id", "context", "question", "dataset", "gold", "kept")
-        rows[first] |= {name: getattr(example, name) for name in names} | {"kind": example.answer_type}
+        rows[first] |= {name: getattr(example, name) for name in names}
+        rows[first] |= {"kind": example.answer_type, "hidden": lacking}
         if len(rows) >= CHUNK:
             parts, rows = [*parts, pa.Table.from_pylist(rows, ROWS)], []
     table = pa.concat_tables([*parts, pa.Table.from_pylist(rows, ROWS)])
@@ -171,8 +184,7 @@ def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
     if kind in ("number", "option"):
         found, place = answer_type(example.gold[0], example.question)
         number, option = (place, 0) if found == "number" else (0, place)
-    span = token_span(row.offsets_TE, example.answers[0]) if example.answers else None
-    if span is not None:
+    if span := next(filter(None, (token_span(row, answer) for answer in example.answers)), None):
         return (*span, WINDOW_TYPES.index("span"), number, option)
     kind = kind if kind in ("yes", "no") else "unknown"
     return (row.cls, row.cls, WINDOW_TYPES.index(kind), number, option)

@@ -6,7 +6,7 @@ stray spaces in SQuAD's questions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
@@ -31,6 +31,10 @@ Listed = Annotated[list[T], BeforeValidator(_rows)]
 """A list of T, or N of them as `{"name": [N], ...}`, as the Hub may store it."""
 
 
+_Boolean = bool | Literal["true", "false", "True", "False"]
+"""LEI's files have text."""
+
+
 class _Answer(TypedDict):
     text: str
     answer_start: StrictInt
@@ -40,7 +44,7 @@ class _Qa(TypedDict):
     id: str | StrictInt
     question: str
     answers: NotRequired[list[_Answer]]
-    is_impossible: NotRequired[bool | Literal["true", "false", "True", "False"]]  # LEI's files have text here
+    is_impossible: NotRequired[_Boolean]
 
 
 class _Paragraph(TypedDict):
@@ -62,6 +66,7 @@ class _Row(TypedDict):
     context: str
     question: str
     answers: Listed[_Answer]
+    is_impossible: NotRequired[_Boolean]
     title: NotRequired[str]
 
 
@@ -77,11 +82,7 @@ def read_file(path: str | Path) -> Iterator[QAExample]:
             for k, qa in enumerate(paragraph["qas"]):
                 where = f"{path}: data[{i}].paragraphs[{j}].qas[{k}] (id {qa['id']})"
                 answers = qa.get("answers", [])
-                impossible = str(qa.get("is_impossible", not answers)).lower() == "true"
-                if impossible == bool(answers):
-                    raise DataError(
-                        f"{where}: is_impossible is {impossible}, but 'answers' holds {len(answers)}"
-                    )
+                refuse_contradiction(qa.get("is_impossible", not answers), answers, where)
                 title = article.get("title", str(i))
                 yield _example(qa["id"], paragraph["context"], qa["question"], answers, title, where)
 
@@ -91,14 +92,23 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     examples; DataError as for files."""
     for place, value in rows:
         row = check(value, _Row, place)
+        answers = row["answers"]
+        refuse_contradiction(row.get("is_impossible", not answers), answers, f"{place} (id {row['id']})")
         yield _example(
             row["id"],
             row["context"],
             row["question"],
-            row["answers"],
+            answers,
             row.get("title", ""),
             f"{place} (id {row['id']})",
         )
+
+
+def refuse_contradiction(stated: bool | str, answers: Sequence[_Answer], where: str) -> None:
+    """DataError if a question is called impossible and has answers, or neither."""
+    impossible = str(stated).lower() == "true"
+    if impossible == bool(answers):
+        raise DataError(f"{where}: is_impossible is {impossible}, but 'answers' holds {len(answers)}")
 
 
 def _example(

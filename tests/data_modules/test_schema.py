@@ -47,13 +47,14 @@ def questions(draw: st.DrawFn) -> QAExample:
     offsets = st.integers(0, len(context))
     piece = st.tuples(offsets, offsets).map(sorted).map(tuple)
     spans = st.lists(piece.map(lambda ab: Span(*ab, context[slice(*ab)])), max_size=3).map(tuple)
+    kind = draw(st.sampled_from(ANSWER_TYPES))
     return QAExample(
         draw(TEXT),
         context,
         draw(TEXT),
-        answers=draw(spans),
+        answers=() if kind in ("yes", "no", "unknown") else draw(spans),
         advice=draw(TEXT),
-        answer_type=draw(st.sampled_from(ANSWER_TYPES)),
+        answer_type=kind,
         history=draw(st.lists(st.builds(Turn, TEXT, TEXT), max_size=3).map(tuple)),
         rationale=draw(spans),
         references=draw(st.lists(TEXT, max_size=3).map(tuple)),
@@ -72,6 +73,18 @@ def test_written_questions_are_read_back(
     path = tmp_path_factory.mktemp("records") / "questions.jsonl"
     assert write_records(written, path) == len(written)
     assert list(read_questions(path)) == written
+
+
+def test_a_question_is_unknown_only_if_it_has_no_answer() -> None:
+    kinds = [
+        QAExample("a", "Ida sat.", "Who?", references=("Ann",), answer_type=kind).answer_type
+        for kind in ANSWER_TYPES
+    ]
+    assert kinds == [*ANSWER_TYPES]  # the text lacks the answer, which is not unknown
+    assert QAExample("a", "Ida sat.", "Who?").answer_type == "unknown"
+    for kind in ("yes", "no", "unknown"):
+        with pytest.raises(DataError, match=f"question 'a': answer_type is {kind}"):
+            QAExample("a", "Ida sat.", "Who?", (Span(0, 3, "Ida"),), answer_type=kind)  # type: ignore[arg-type]
 
 
 ASKED = QAExample("a", "Ida sat.", "Who?")

@@ -59,11 +59,18 @@ def test_a_bad_question_is_named(tmp_path: Path, changes: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("texts", "named"),
-    [(["Rome"], r"place 7 \(id 1\): .*answer_start 1"), (["a", "b"], "place 7: .*shorter")],
+    ("texts", "more", "named"),
+    [
+        (["Rome"], {}, r"place 7 \(id 1\): .*answer_start 1"),
+        (["a", "b"], {}, "place 7: .*shorter"),
+        (["nn"], {"is_impossible": True}, r"place 7 \(id 1\): is_impossible is True, but"),
+        (["nn"], {"is_impossible": "True"}, "is_impossible is True, but"),
+        ([], {"is_impossible": False}, "is_impossible is False, but"),
+    ],
 )
-def test_a_bad_row_in_the_hubs_layout_is_named(texts: list[str], named: str) -> None:
-    row = {"id": "1", "context": CONTEXT, "question": "", "answers": {"text": texts, "answer_start": [1]}}
+def test_a_bad_row_in_the_hubs_layout_is_named(texts: list[str], more: dict[str, Any], named: str) -> None:
+    answers = {"text": texts, "answer_start": [1] * bool(texts)}
+    row = {"id": "1", "context": CONTEXT, "question": "", "answers": answers} | more
     with pytest.raises(DataError, match=named):
         list(read_rows([("place 7", row)], "hub"))
 
