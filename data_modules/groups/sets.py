@@ -6,6 +6,7 @@ not build the 672,000 groups of LEI's gender domain.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +17,10 @@ from typing import Annotated, Any, Literal, get_args
 from data_modules.groups.advice import Advice, read_advice
 from data_modules.groups.expansion import Expansion, repair_articles
 from data_modules.groups.unqover import listed, read_expansion, write_source
+from data_modules.interventions.variants import sentence_spans
 from data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
 from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import write_records
+from data_modules.schema.spans import Span, write_records
 from data_modules.sources import read_groups
 from storage.command_line import Count
 from storage.documents import refuse_existing
@@ -133,17 +135,31 @@ def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
 
 def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     """Turn groups whose contexts decide into questions with one right answer: two per group, its question in
-    both context orders (the sentence does not decide the negated one). Ids: key and order."""
+    both context orders (the sentence does not decide the negated one). Ids: key and order.
+
+    Sentences that both orders share, from the first that names the right subject, are the rationale; the
+    answer is there. Where a sentence of the template decides, the whole context is the rationale.
+    """
     for group in groups:
-        if (gold := group.gold) is not None:
-            for order, variant in enumerate(group.variants[::2]):
-                yield QAExample(
-                    f"{group.key}|{order}",
-                    variant.context,
-                    variant.question,
-                    (variant.candidates[gold],),
-                    variant.advice,
-                )
+        if (gold := group.gold) is None:
+            continue
+        contexts = [variant.context for variant in group.variants[::2]]
+        for order, variant in enumerate(group.variants[::2]):
+            context, other, answer = contexts[order], contexts[1 - order], variant.candidates[gold]
+            name = re.compile(rf"(?<!\w){re.escape(answer.text)}(?!\w)")
+            sentences = [Span(*ends, context[slice(*ends)]) for ends in sentence_spans(context)]
+            shared = [sentence for sentence in sentences if sentence.text in other]
+            named = [i for i, sentence in enumerate(shared) if name.search(sentence.text)]
+            rationale = shared[named[0] :] if named else [Span(0, len(context), context)]
+            at = name.search(context, rationale[0].start)
+            yield QAExample(
+                f"{group.key}|{order}",
+                context,
+                variant.question,
+                (Span(*at.span(), at[0]) if at else answer,),
+                variant.advice,
+                rationale=tuple(rationale),
+            )
 
 
 def read_decided(path: str | Path) -> Iterator[QAExample]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -63,7 +63,9 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
         return
     choices, stated, names = list[tuple[str, ...]](), list[int](), layout.choices
     of_choices: Any = dict.fromkeys(names, str if len(names) > 1 else list[str])
-    texts_of = TypedDict("texts_of", dict.fromkeys(layout.prompt, str) | of_choices)  # type: ignore[misc]
+    of_bbq = {"context_condition": NotRequired[Literal["ambig", "disambig"]]}
+    fields = dict.fromkeys(layout.prompt, str) | of_choices | of_bbq
+    texts_of = TypedDict("texts_of", fields)  # type: ignore[misc]
     for where, row in records:
         check(row, texts_of, where)
         listed = [row[name] for name in names]
@@ -83,6 +85,5 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
                 f"{lowest} to {lowest + len(texts) - 1}{hint}"
             )
         prompt = " ".join(row[part] for part in layout.prompt)
-        ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
-        target: ChoiceTarget = "unknown" if ambiguous else "label"
+        target: ChoiceTarget = "unknown" if row.get("context_condition") == "ambig" else "label"
         yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)
