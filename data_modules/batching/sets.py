@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -287,6 +287,11 @@ class QASet(Dataset):
         table = self.table[self.first_Q[np.asarray(index)]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
+    def windows(self) -> list[list[np.ndarray]]:
+        """Return the token ids of every question's windows."""
+        ids = np.split(column(self.table.data, "input_ids"), np.cumsum(self.lengths)[:-1])
+        return [ids[start:end] for start, end in pairwise([*self.first_Q, len(self)])]
+
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
         table = self.table[np.asarray(index)]
@@ -307,7 +312,7 @@ class QASet(Dataset):
 
 
 class PairBatch(NamedTuple):
-    """Original stories with a variant of each, in their first windows; P is over all rows."""
+    """Original stories with a variant of each, in one window; P is over all rows."""
 
     original: QABatch
     variant: QABatch
@@ -319,25 +324,32 @@ class PairBatch(NamedTuple):
 
 
 class PairSet(Dataset):
-    """Originals paired with one variant of some of them. DataError if two originals share an id."""
+    """Originals paired with one variant of some of them, in the first window that differs: the deletion may
+    be far from a story's beginning. Pairs without such a window are in no batch, unless a set is paired with
+    itself. DataError if two originals share an id."""
 
     family = "shift"  # in the keys of metrics
 
     def __init__(self, originals: QASet, variants: QASet, variant: str = "") -> None:
         self.originals, self.variants, self.variant = originals, variants, variant
-        ids = originals.column("id")
-        first = dict(zip(ids, originals.first_Q, strict=True))
-        if len(first) < len(ids):
+        ids, windows, made = originals.column("id"), originals.windows(), variants.windows()
+        place = {name: question for question, name in enumerate(ids)}
+        if len(place) < len(ids):
             name, count = Counter(ids).most_common(1)[0]
             raise DataError(f"{count} questions have the id {name!r}: stories and variants are paired by id")
-        self.original_N = np.array([first[name] for name in variants.column("id")])
+        at = [place[name] for name in variants.column("id")]
+        found = [first_difference(windows[q], own) for q, own in zip(at, made, strict=True)]
+        window_Q2 = np.array([pair or (0, 0) for pair in found])
+        self.original_Q = originals.first_Q[at] + window_Q2[:, 0]
+        self.variant_Q = variants.first_Q + window_Q2[:, 1]
+        self.differ = np.flatnonzero([originals is variants or pair is not None for pair in found])
         self._kept = variants.column("kept")
 
     def __len__(self) -> int:
-        return len(self.original_N)
+        return len(self.original_Q)
 
     def __getitem__(self, index: Sequence[int]) -> PairBatch:
-        one, two = self.original_N[index], self.variants.first_Q[index]
+        one, two = self.original_Q[index], self.variant_Q[index]
         original, variant = self.originals[one], self.variants[two]
         tokens = zip(self.originals.tokens(one), self.variants.tokens(two), strict=True)
         common = [common_tokens(*pair, self._kept[i]) for i, pair in zip(index, tokens, strict=True)]
@@ -347,8 +359,19 @@ class PairSet(Dataset):
         return PairBatch(original, variant, *shifted, row_P)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
-        """Return batches with every pair once, similar lengths together; a pair is two rows."""
-        return sorted_batches(self.originals.lengths[self.original_N], max(1, rows_per_batch // 2))
+        """Return batches with every pair that differs, similar lengths together; a pair is two rows."""
+        lengths = self.originals.lengths[self.original_Q[self.differ]]
+        batches = sorted_batches(lengths, max(1, rows_per_batch // 2))
+        return [self.differ[batch].tolist() for batch in batches]
+
+
+def first_difference(original: Sequence[np.ndarray], variant: Sequence[np.ndarray]) -> tuple[int, int] | None:
+    """Return the first windows of two stories that differ, their last ones standing for those after them."""
+    for window in range(max(len(original), len(variant))):
+        one, other = min(window, len(original) - 1), min(window, len(variant) - 1)
+        if not np.array_equal(original[one], variant[other]):
+            return one, other
+    return None
 
 
 def common_tokens(

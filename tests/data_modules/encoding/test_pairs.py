@@ -36,6 +36,24 @@ def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant:
         assert count == len(tok(kept, add_special_tokens=False)["input_ids"]), example
 
 
+@pytest.mark.parametrize("variant", ["ts", "ts_r", "os_r", "reworded", "spaced"])
+def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
+    """A deletion at the end of a long story is not in the first one; `ts` may cut nothing."""
+    tok, encoding = tokenizer("words_bert"), Encoding(max_length=40, doc_stride=10)
+    made = [result for ex in EXAMPLES if isinstance(result := perturb(ex, variant), QAExample)]
+    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
+    same = {(ex.context, ex.question) for ex in EXAMPLES}
+    changed = [
+        i for i, one in enumerate(made) if (one.context, one.question) not in same and variant != "spaced"
+    ]
+    assert sorted(i for batch in data.batches(8) for i in batch) == changed
+    batch = data[changed] if changed else None
+    for one, other in zip(*(half.inputs["input_ids"] for half in batch[:2]), strict=True) if batch else ():
+        assert one[one != 0].tolist() != other[other != 0].tolist()
+    later = data.variant_Q > data.variants.first_Q
+    assert later.any() == (variant in ("ts", "ts_r", "os_r"))
+
+
 def test_originals_of_one_id_cannot_be_told_apart() -> None:
     data = QASet(EXAMPLES[:1] * 2, tokenizer("words_bert"), Encoding())
     with pytest.raises(DataError, match="2 questions have the id"):
