@@ -31,7 +31,7 @@ from data_modules.batching.data_module import (
     length_bucketed,
     process_rank,
 )
-from data_modules.batching.sets import HIDDEN, WINDOW_TYPES, PairSet, QASet, column, encode_questions
+from data_modules.batching.sets import HIDDEN, NO_ANSWER, PairSet, QASet, column, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample, Variant
@@ -125,8 +125,8 @@ class QuestionsDataModule(TextDataModule):
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
         qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
         self.warn_of_unknown(self.train_qa, column(table.data.slice(0, 999), "input_ids"))
-        answerable_N = np.array([kind != "unknown" for kind in qa.column("kind")])[qa.question_N]
-        hidden_N = answerable_N & (column(table.data, "answer_type") == WINDOW_TYPES.index("unknown"))
+        answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
+        hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
         what = f"its training windows do not show the answer and are labelled unknown ({self.windows})"
         self.warn_of_many(self.train_qa, np.mean(hidden_N), what, limit=0.5)
         draw = partial(
@@ -170,7 +170,7 @@ class QuestionsDataModule(TextDataModule):
 
         tables: dict[Variant, datasets.Dataset] = {}
         digest, examples = source_digest(source) if self.cache else "", list[QAExample]()
-        counts = Counter[str]()
+        what = f"its questions are left out: {HIDDEN} ({self.windows})"
         for variant in dict.fromkeys(variants):
             path = Path(
                 self.cache,
@@ -198,10 +198,8 @@ class QuestionsDataModule(TextDataModule):
             left = len(table.data.column("id").drop_null())  # first windows have ids
             rejected = Counter(json.loads(table.info.description))
             report_rejected(left, rejected, variant, source)
-            counts += Counter(asked=left + rejected.total(), hidden=rejected[HIDDEN])
+            self.warn_of_many(source, rejected[HIDDEN] / (left + rejected.total()), what, limit=0.03)
             tables[variant] = table
-        what = f"its questions, in all variants, are left out: {HIDDEN} ({self.windows})"
-        self.warn_of_many(source, counts["hidden"] / counts["asked"], what, limit=0.03)
         return tables
 
 

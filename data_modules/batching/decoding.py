@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 from operator import attrgetter
 from typing import NamedTuple
 from unicodedata import category
@@ -61,7 +60,8 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
         if score[row] > float("-inf"):
             at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
             # A mark that the tokenizer drops belongs to the letter before it.
-            last += sum(1 for _ in takewhile(lambda c: category(c) == "Mn", question.context[last:]))
+            while category(question.context[last : last + 1] or " ") == "Mn":
+                last += 1
             text = question.context[at:last]
         at = at + len(text) - len(text.lstrip()) if text else -1
         kind: AnswerType = "span" if text.strip() else "unknown"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ from storage.errors import DataError
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options are spans."""
+
+NO_ANSWER = WINDOW_TYPES.index("unknown")
 
 HIDDEN = "no window shows the answer"
 """Why a question is rejected: every window cuts its answer, or the text does not contain it."""
@@ -142,8 +144,7 @@ def encode_questions(
     for number, found in groupby(encoded, key=attrgetter("example")):
         example, windows, first = examples[number], list(found), len(rows)
         targets = [_target(example, row) for row in windows]
-        unknown = all(WINDOW_TYPES[kind] == "unknown" for _, _, kind, *_ in targets)
-        lacking = unknown and example.answer_type != "unknown"
+        lacking = example.answer_type != "unknown" and {kind for _, _, kind, *_ in targets} == {NO_ANSWER}
         if lacking and not hidden:
             rejected[HIDDEN] += 1
             continue
@@ -256,6 +257,8 @@ class QASet(Dataset):
         """Index of every window's question."""
         self.first_Q = np.flatnonzero(first_N)
         """Index of every question's first window."""
+        self.windows_Q = np.split(np.arange(len(window_N)), self.first_Q[1:])
+        """The windows of every question."""
         self.may_abstain = "unknown" in self.column("kind") if may_abstain is None else may_abstain
 
     def __len__(self) -> int:
@@ -287,10 +290,9 @@ class QASet(Dataset):
         table = self.table[self.first_Q[np.asarray(index)]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
-    def windows(self) -> list[list[np.ndarray]]:
-        """Return the token ids of every question's windows."""
-        ids = np.split(column(self.table.data, "input_ids"), np.cumsum(self.lengths)[:-1])
-        return [ids[start:end] for start, end in pairwise([*self.first_Q, len(self)])]
+    def token_ids(self) -> list[np.ndarray]:
+        """Return the token ids of every window."""
+        return np.split(column(self.table.data, "input_ids"), np.cumsum(self.lengths)[:-1])
 
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
@@ -302,12 +304,11 @@ class QASet(Dataset):
         """Return batches with every window once, all windows of a question in one batch: `windows_per_batch`,
         or a few more for the last question."""
         longest_Q = np.maximum.reduceat(self.lengths, self.first_Q) if len(self) else self.first_Q
-        windows_Q = np.split(np.arange(len(self)), self.first_Q[1:])
         batches: list[list[int]] = []
         for question in np.argsort(-longest_Q, kind="stable"):
             if not batches or len(batches[-1]) >= windows_per_batch:
                 batches.append([])
-            batches[-1] += windows_Q[question].tolist()
+            batches[-1] += self.windows_Q[question].tolist()
         return batches
 
 
@@ -325,53 +326,50 @@ class PairBatch(NamedTuple):
 
 class PairSet(Dataset):
     """Originals paired with one variant of some of them, in the first window that differs: the deletion may
-    be far from a story's beginning. Pairs without such a window are in no batch, unless a set is paired with
+    be far from a story's beginning. A pair without such a window is left out, unless a set is paired with
     itself. DataError if two originals share an id."""
 
     family = "shift"  # in the keys of metrics
 
     def __init__(self, originals: QASet, variants: QASet, variant: str = "") -> None:
         self.originals, self.variants, self.variant = originals, variants, variant
-        ids, windows, made = originals.column("id"), originals.windows(), variants.windows()
-        place = {name: question for question, name in enumerate(ids)}
-        if len(place) < len(ids):
+        ids, windows, pairs = originals.column("id"), originals.windows_Q, list[tuple[int, int, int]]()
+        own = dict(zip(ids, windows, strict=True))
+        if len(own) < len(ids):
             name, count = Counter(ids).most_common(1)[0]
             raise DataError(f"{count} questions have the id {name!r}: stories and variants are paired by id")
-        at = [place[name] for name in variants.column("id")]
-        found = [first_difference(windows[q], own) for q, own in zip(at, made, strict=True)]
-        window_Q2 = np.array([pair or (0, 0) for pair in found])
-        self.original_Q = originals.first_Q[at] + window_Q2[:, 0]
-        self.variant_Q = variants.first_Q + window_Q2[:, 1]
-        self.differ = np.flatnonzero([originals is variants or pair is not None for pair in found])
+        tokens, made = originals.token_ids(), variants.token_ids()
+        for question, name in enumerate(variants.column("id")):
+            sides = own.get(name, ()), variants.windows_Q[question]
+            for window in range(max(map(len, sides)) if name in own else 0):
+                # The last window stands for those after it.
+                one, other = (side[min(window, len(side) - 1)] for side in sides)
+                if originals is variants or not np.array_equal(tokens[one], made[other]):
+                    pairs.append((question, one, other))
+                    break
+        self.question_N, self.original_N, self.variant_N = np.array(pairs, np.int64).reshape(-1, 3).T
+        """The index of each pair's question among the variants, and its window in either set."""
         self._kept = variants.column("kept")
 
     def __len__(self) -> int:
-        return len(self.original_Q)
+        return len(self.question_N)
 
     def __getitem__(self, index: Sequence[int]) -> PairBatch:
-        one, two = self.original_Q[index], self.variant_Q[index]
+        one, two = self.original_N[index], self.variant_N[index]
         original, variant = self.originals[one], self.variants[two]
         tokens = zip(self.originals.tokens(one), self.variants.tokens(two), strict=True)
-        common = [common_tokens(*pair, self._kept[i]) for i, pair in zip(index, tokens, strict=True)]
+        common = [
+            common_tokens(*pair, self._kept[q])
+            for q, pair in zip(self.question_N[index], tokens, strict=True)
+        ]
         row_P = torch.arange(len(common)).repeat_interleave(torch.tensor([len(found) for found in common]))
         original_P, variant_P = torch.tensor(list(chain(*common)), dtype=torch.int64).view(-1, 2).T
         shifted = original_P + original.shift_B[row_P], variant_P + variant.shift_B[row_P]
         return PairBatch(original, variant, *shifted, row_P)
 
     def batches(self, rows_per_batch: int) -> list[list[int]]:
-        """Return batches with every pair that differs, similar lengths together; a pair is two rows."""
-        lengths = self.originals.lengths[self.original_Q[self.differ]]
-        batches = sorted_batches(lengths, max(1, rows_per_batch // 2))
-        return [self.differ[batch].tolist() for batch in batches]
-
-
-def first_difference(original: Sequence[np.ndarray], variant: Sequence[np.ndarray]) -> tuple[int, int] | None:
-    """Return the first windows of two stories that differ, their last ones standing for those after them."""
-    for window in range(max(len(original), len(variant))):
-        one, other = min(window, len(original) - 1), min(window, len(variant) - 1)
-        if not np.array_equal(original[one], variant[other]):
-            return one, other
-    return None
+        """Return batches with every pair once, similar lengths together; a pair is two rows."""
+        return sorted_batches(self.originals.lengths[self.original_N], max(1, rows_per_batch // 2))
 
 
 def common_tokens(

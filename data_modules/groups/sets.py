@@ -137,28 +137,25 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     """Turn groups whose contexts decide into questions with one right answer: two per group, its question in
     both context orders (the sentence does not decide the negated one). Ids: key and order.
 
-    Sentences that both orders share, from the first that names the right subject, are the rationale; the
-    answer is there. Where a sentence of the template decides, the whole context is the rationale.
+    The rationale begins with the first sentence that names the right subject in both orders alike, and the
+    answer is there; without such a sentence, it is the whole context.
     """
     for group in groups:
-        if (gold := group.gold) is None:
-            continue
-        contexts = [variant.context for variant in group.variants[::2]]
-        for order, variant in enumerate(group.variants[::2]):
-            context, other, answer = contexts[order], contexts[1 - order], variant.candidates[gold]
-            name = re.compile(rf"(?<!\w){re.escape(answer.text)}(?!\w)")
-            sentences = [Span(*ends, context[slice(*ends)]) for ends in sentence_spans(context)]
-            shared = [sentence for sentence in sentences if sentence.text in other]
-            named = [i for i, sentence in enumerate(shared) if name.search(sentence.text)]
-            rationale = shared[named[0] :] if named else [Span(0, len(context), context)]
-            at = name.search(context, rationale[0].start)
+        gold, orders = group.gold, group.variants[::2]
+        for order, variant in enumerate(orders if gold is not None else ()):
+            context, other = variant.context, orders[1 - order].context
+            name = re.compile(rf"(?<!\w){re.escape(variant.candidates[gold or 0].text)}(?!\w)")
+            starts = [
+                a for a, b in sentence_spans(context) if context[a:b] in other and name.search(context, a, b)
+            ]
+            at = next(name.finditer(context, start := min(starts, default=0)))
             yield QAExample(
                 f"{group.key}|{order}",
                 context,
                 variant.question,
-                (Span(*at.span(), at[0]) if at else answer,),
+                (Span(*at.span(), at[0]),),
                 variant.advice,
-                rationale=tuple(rationale),
+                rationale=(Span(start, len(context), context[start:]),),
             )
 
 

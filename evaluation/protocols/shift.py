@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 NOTE = (
     "Cosine similarity of the last hidden states of a story and of its variant, in the first window that "
-    "differs: of the classification token (cls), and of all tokens of the story that both have (common). `ts` "
-    "cuts the story after the evidence, so little should move. `ts_r` and `os_r` delete the evidence: a low "
-    "cosine suggests that the model notices."
+    "differs: of the classification token (cls), and of all tokens of the story that both have (common). "
+    "`ts` cuts the story after the evidence, so little should move. `ts_r` and `os_r` delete the evidence: a "
+    "low cosine suggests that the model notices."
 )
 BETWEEN_NOTE = (
     "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear CKA is 1 if "
@@ -138,9 +138,8 @@ def evaluate(
         for variant, both in pairs.items():
             found = measured(model, both, model, [*every, -1], f"{name}: {variant}")
             if left := sum(not rows for rows in found):
-                long = sum(not all(map(model.fits, pair)) for pair in both)
-                what = f"{long} are longer than the model's context, {left - long} the same for the model"
-                notes.append(f"{name}, {variant}: {left} of {len(both)} stories are left out; {what}.")
+                what = f"{left} of {len(both)} stories are too long, or the same for the model"
+                notes.append(f"{name}, {variant}: {what}, and left out.")
             for (_, made), own in zip(both, found, strict=True):
                 for row in own:
                     yield {"variant": variant, **row, "question": made.question, "story": made.context}
@@ -258,7 +257,7 @@ def measured(
             cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common, batch.row_P)
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
-        for b, at in enumerate(index):
+        for b, at in enumerate(data.question_N[index]):
             pair, single = readable[at], windows[at] == 1
             place = {"id": pairs[pair][0].id, "stories": "single window" if single else ""}
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
