@@ -10,11 +10,14 @@ domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,7 +35,16 @@ if TYPE_CHECKING:
     from data_modules.schema.groups import Group
     from data_modules.schema.questions import ChoiceQuestion, QAExample
 
+logger = logging.getLogger(__name__)
+
 Kind = Literal["questions", "groups", "choices"]
+
+ENGLISH = re.compile(
+    r"\b(?:the|what|who|whose|whom|which|how|when|where|why|did|does|were|are|has|can|could|would|with|from|"
+    r"this|that|there|his|their|you|they)\b",
+    re.IGNORECASE,
+)
+"""Words that most English questions have, and that are rare in other languages."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +77,28 @@ KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
-    """Read questions about a text. DataError for a missing file, an unknown format, another or no kind of
-    data, a bad record, or an id that occurs twice in a variant."""
+    """Read questions about a text, with one warning if they do not look English. DataError for a missing
+    file, an unknown format, another or no kind of data, a bad record, or an id that occurs twice in a
+    variant."""
     seen: set[int] = set()  # hashes: the ids themselves would take several times the memory
-    for example in _read(str(source), "questions"):
+    questions = _read(str(source), "questions")
+    begun = [*islice(questions, 100)]
+    if 2 * sum(ENGLISH.search(example.question) is not None for example in begun) < len(begun):
+        warn_of_language(str(source))
+    for example in chain(begun, questions):
         key = hash((example.dataset, example.id, example.variant))
         if key in seen:
             raise DataError(f"{source}: the id {example.id!r} occurs twice; each needs its own")
         seen.add(key)
         yield example
+
+
+@cache
+def warn_of_language(source: str) -> None:
+    """Warn, once, of a source whose questions are not English."""
+    logger.warning(
+        "warning: %s: few questions have English words, and variants are made by English rules", source
+    )
 
 
 def read_groups(*sources: str | Path) -> Iterator[Group]:
