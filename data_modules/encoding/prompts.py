@@ -69,7 +69,7 @@ def question_prompts(examples: Iterable[QAExample], prompts: Prompts, *, answers
             prompts.turn.format(question=turn.question, answer=turn.answer)
             for turn in example.history[-HISTORY_TURNS:]
         )
-        target = example.answer_type
+        target: str = example.answer_type
         if target not in ("yes", "no", UNKNOWN):
             target = example.answers[0].text if example.answers else example.gold[0]
         yield fill(
