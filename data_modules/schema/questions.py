@@ -96,12 +96,7 @@ class QAExample:
         for span in (*self.answers, *self.rationale):
             if self.context[span.start : span.end] != span.text or span.start < 0:
                 raise DataError(f"question {self.id!r}: offset {span.start} cuts no {span.text!r}")
-        in_text = self.answer_type in ("span", "number", "option")
-        if self.answers and not in_text:
-            raise DataError(
-                f"question {self.id!r}: answer_type is {self.answer_type}, so it has no 'answers'"
-            )
-        if in_text and not self.gold:
+        if self.answer_type in ("span", "number", "option") and not self.gold:
             object.__setattr__(self, "answer_type", "unknown")
 
     @property
@@ -152,4 +147,8 @@ class ChoiceQuestion:
 
 def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
     """(place, row) of a file of questions -> questions; DataError names the place and the field."""
-    yield from (check(row, QAExample, where) for where, row in rows)
+    for where, row in rows:
+        example = check(row, QAExample, where)
+        if example.answers and example.answer_type in ("yes", "no", "unknown"):
+            raise DataError(f"{where}: answer_type is {example.answer_type}, so there can be no 'answers'")
+        yield example

@@ -138,7 +138,9 @@ def evaluate(
         for variant, both in pairs.items():
             found = measured(model, both, model, [*every, -1], f"{name}: {variant}")
             if left := sum(not rows for rows in found):
-                what = f"{left} of {len(both)} stories are too long, or the same for the model"
+                what = (
+                    f"{left} of {len(both)} stories are longer than the model's context, or the same for it"
+                )
                 notes.append(f"{name}, {variant}: {what}, and left out.")
             for (_, made), own in zip(both, found, strict=True):
                 for row in own:

@@ -106,7 +106,7 @@ def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
     rows = [row for row in examples_of(tmp_path / "out") if row["embedding"] == "common"]
     single = [row for row in rows if row["stories"]]
     assert (
-        f"{12 - len(rows)} of 12 stories are too long, or the same"
+        f"{12 - len(rows)} of 12 stories are longer than the model's context, or the same"
         in (tmp_path / "out/report.md").read_text()
     )
     assert 0 < len(single) < len(rows)
