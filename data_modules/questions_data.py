@@ -31,7 +31,8 @@ from data_modules.batching.data_module import (
     length_bucketed,
     process_rank,
 )
-from data_modules.batching.sets import HIDDEN, NO_ANSWER, PairSet, QASet, column, encode_questions
+from data_modules.batching.pair_set import PairSet
+from data_modules.batching.sets import HIDDEN, NO_ANSWER, QASet, column, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample, Variant

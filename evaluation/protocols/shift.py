@@ -31,7 +31,7 @@ from storage.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from data_modules.batching.sets import PairBatch
+    from data_modules.batching.pair_set import PairBatch
     from evaluation.answering.checkpoint import QuestionCheckpoint
     from metrics.cka import LinearCKA
 
@@ -234,7 +234,7 @@ def measured(
     import torch
     from tqdm.auto import tqdm
 
-    from data_modules.batching.sets import PairSet
+    from data_modules.batching.pair_set import PairSet
     from metrics.shift import pair_cosines
 
     found: list[list[dict[str, Any]]] = [[] for _ in pairs]

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from data_modules.batching.data_module import MAIN, EvalSet
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import PairSet, QASet
+from data_modules.batching.pair_set import PairSet
+from data_modules.batching.sets import QASet
 from data_modules.schema.datasets import traits
 from data_modules.schema.groups import ADVICE_CLASSES
 from data_modules.schema.questions import ANSWER_TYPES

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.batching.sets import PairSet, QASet
+from data_modules.batching.pair_set import PairSet
+from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.interventions.variants import perturb
 from data_modules.schema.questions import QAExample, Variant

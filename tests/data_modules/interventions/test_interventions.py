@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.batching.sets import PairSet
+from data_modules.batching.pair_set import PairSet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups_data import GroupsDataModule
 from data_modules.questions_data import Interventions
