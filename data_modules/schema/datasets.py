@@ -1,11 +1,13 @@
-"""What is particular to a data set: one row for each name in `QAExample.dataset` that has a trait."""
+"""What is particular to a data set: a row of datasets.yaml for each `QAExample.dataset` with a trait."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from data_modules.schema.questions import Variant
+from storage.documents import load_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +28,7 @@ class Traits:
     variants: tuple[Variant, ...] = ("os", "ts", "ts_r")
 
 
-DATASETS = {
-    "coqa": Traits(scoring="leave_one_out", conversation=True, rationales=True),
-    "hotpotqa": Traits(scoring="hotpotqa", conversation=True, rationales=True, variants=("os", "os_r")),
-    "stories": Traits(rationales=True),
-    # Probes of models that were trained on conversations.
-    "condaqa": Traits(conversation=True),
-    "predicate-argument": Traits(conversation=True),
-}
+DATASETS = load_yaml(Path(__file__).with_suffix(".yaml"), dict[str, Traits])
 
 
 def traits(dataset: str) -> Traits:
