@@ -31,7 +31,8 @@ from data_modules.batching.data_module import (
     length_bucketed,
     process_rank,
 )
-from data_modules.batching.sets import PairSet, QASet, encode_questions
+from data_modules.batching.pair_set import PairSet
+from data_modules.batching.sets import HIDDEN, NO_ANSWER, QASet, column, encode_questions
 from data_modules.encoding.tokenizers import tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.questions import QAExample, Variant
@@ -111,6 +112,7 @@ class QuestionsDataModule(TextDataModule):
         self.qa_batches = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
         self.cache = cache
+        self.windows = f"encoding.max_length={encoding.max_length}, encoding.doc_stride={encoding.doc_stride}"
         self.code = [tokenizer_files(self.tokenizer), code_digest()] if cache else []
 
     encoding: Encoding
@@ -123,6 +125,10 @@ class QuestionsDataModule(TextDataModule):
         tables = [found[variant] for variant in self.interventions.train]
         table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
         qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
+        answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
+        hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
+        what = f"its training windows do not show the answer and are labelled unknown ({self.windows})"
+        self.warn_of_many(self.train_qa, np.mean(hidden_N), what, limit=0.5)
         draw = partial(
             question_batches,
             lengths_N=qa.lengths,
@@ -138,7 +144,8 @@ class QuestionsDataModule(TextDataModule):
         shift = self.interventions.shift if stage != "predict" else []  # pairs have no predictions to write
         sets: list[EvalSet] = []
         for name, source in self.qa_sources[stage].items():
-            tables = self.question_tables(source, limit, [*watch, *(["os", *shift] if shift else [])])
+            variants = [*watch, *(["os", *shift] if shift else [])]
+            tables = self.question_tables(source, limit, variants, hidden=stage == "predict")
             made = {v: QASet(table, self.tokenizer, self.encoding) for v, table in tables.items()}
             abstain = any(made[variant].may_abstain for variant in watch)  # or numbers are not comparable
             for variant in watch:
@@ -153,15 +160,17 @@ class QuestionsDataModule(TextDataModule):
         return sets
 
     def question_tables(
-        self, source: str, limit: int, variants: Sequence[Variant]
+        self, source: str, limit: int, variants: Sequence[Variant], *, hidden: bool = False
     ) -> dict[Variant, datasets.Dataset]:
         """Return variants of the first `limit` questions of a source (0: all), mapped from the cache, whose
         keys are digests of all inputs. One process per machine makes a table while the others wait; the
-        source is read once, and only if a table is missing. DataError if no question is left."""
+        source is read once, and only if a table is missing. Without `hidden`, questions whose answers no
+        window shows are left out, with a warning if they are many. DataError if no question is left."""
         from data_modules.interventions.variants import made_of, report_rejected
 
         tables: dict[Variant, datasets.Dataset] = {}
         digest, examples = source_digest(source) if self.cache else "", list[QAExample]()
+        what = f"its questions are left out: {HIDDEN} ({self.windows})"
         for variant in dict.fromkeys(variants):
             path = Path(
                 self.cache,
@@ -171,6 +180,7 @@ class QuestionsDataModule(TextDataModule):
                     limit=limit,
                     encoding=asdict(self.encoding),
                     variant=variant,
+                    hidden=hidden,
                     code=self.code,
                 )[:32],
             )
@@ -178,7 +188,7 @@ class QuestionsDataModule(TextDataModule):
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))
                     made, rejected = made_of(examples, variant)
-                    table = encode_questions(made, self.tokenizer, self.encoding, rejected)
+                    table = encode_questions(made, self.tokenizer, self.encoding, rejected, hidden=hidden)
                     if self.cache:
                         datasets.disable_progress_bars()
                         table.save_to_disk(f"{path}.part", num_shards=1)
@@ -186,7 +196,9 @@ class QuestionsDataModule(TextDataModule):
             if self.cache:
                 table = datasets.load_from_disk(path).with_format("arrow")
             left = len(table.data.column("id").drop_null())  # first windows have ids
-            report_rejected(left, Counter(json.loads(table.info.description)), variant, source)
+            rejected = Counter(json.loads(table.info.description))
+            report_rejected(left, rejected, variant, source)
+            self.warn_of_many(source, rejected[HIDDEN] / (left + rejected.total()), what, limit=0.03)
             tables[variant] = table
         return tables
 

@@ -18,8 +18,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import count, starmap
+from functools import cache, partial
+from itertools import chain, count, islice, starmap
 from operator import itemgetter
 from pathlib import Path
 from pkgutil import resolve_name
@@ -43,6 +43,13 @@ MARK = "\ufeff"
 """A byte order mark."""
 
 Kind = Literal["questions", "groups", "choices"]
+
+ENGLISH = re.compile(
+    r"\b(?:the|what|who|whose|whom|which|how|when|where|why|did|does|were|are|has|can|could|would|with|from|"
+    r"this|that|there|his|their|you|they)\b",
+    re.IGNORECASE,
+)
+"""Words that most English questions have, and that are rare in other languages."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +81,18 @@ KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
-    """Read questions about a text. Of questions with one id, all but the first get another: `732_2`.
-    DataError for a missing file, an unknown format, another or no kind of data, bad records, or a question
-    that occurs twice in a variant."""
+    """Read questions about a text, with one warning if they do not look English. Of questions with one id,
+    all but the first get another: `732_2`. DataError for a missing file, an unknown format, another or no
+    kind of data, bad records, or a question that occurs twice in a variant."""
+    questions = _read(str(source), "questions")
+    begun = [*islice(questions, 100)]
+    if 2 * sum(ENGLISH.search(example.question) is not None for example in begun) < len(begun):
+        warn_of_language(str(source))
     # Hashes: the texts and ids themselves would take several times the memory.
     number_of: dict[int, int] = {}
     uses_of: dict[int, Iterator[int]] = defaultdict(partial(count, 1))
     renamed, repeated = 0, list[str]()
-    for number, example in enumerate(_read(str(source), "questions"), 1):
+    for number, example in enumerate(chain(begun, questions), 1):
         of, name = (example.dataset, example.variant), example.id
         asked = hash((*of, name, example.context, example.query, example.history))
         if (first := number_of.setdefault(asked, number)) < number:
@@ -94,6 +105,14 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
     refuse(repeated)
     if renamed:
         logger.warning("%s: %d questions had the id of another, and got a number after it", source, renamed)
+
+
+@cache
+def warn_of_language(source: str) -> None:
+    """Warn, once, of a source whose questions are not English."""
+    logger.warning(
+        "warning: %s: few questions have English words, and variants are made by English rules", source
+    )
 
 
 def read_groups(*sources: str | Path) -> Iterator[Group]:

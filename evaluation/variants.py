@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Annotated
 
-from data_modules.interventions.variants import made_of, report_rejected, usual_variants, with_rationale
+from data_modules.interventions.variants import made_of, report_rejected, with_rationale
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import QAExample, Variant
 from evaluation.shown.failures import listed
 from storage.command_line import AtLeast
@@ -27,6 +28,7 @@ class VariantOptions:
             that justifies the answer (if the answer is gone, it is appended); os_r: without the
             rationale; _aug: the answer in a sentence instead of a bare phrase; reworded, quoted, spaced:
             same meaning; swap: another answer; misplaced: another paragraph; near_miss: a changed question.
+            All are made by English rules.
         limit: use only the first N questions and their variants; 0: all.
     """
 
@@ -77,7 +79,7 @@ def read_stories(options: VariantOptions) -> Stories:
     if rows:
         usual: list[Variant] = ["os", *rows] if originals else [*rows]
     else:
-        usual = usual_variants(stories.dataset)
+        usual = [*traits(stories.dataset).variants]
     for variant in options.variants or usual:
         rejected = Counter[str]()
         if variant in rows:

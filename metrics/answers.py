@@ -22,13 +22,6 @@ from metrics.sum_metric import SumMetric
 Scoring = Literal["max", "leave_one_out", "hotpotqa"]
 """How a question's references give one score, see `score_answer`."""
 
-DATASET_SCORING: dict[str, Scoring] = {
-    "squad": "max",
-    "coqa": "leave_one_out",
-    "hotpotqa": "hotpotqa",
-    "stories": "max",
-}
-
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 UNKNOWN = "unknown"
@@ -45,15 +38,6 @@ def normalise_answer(text: str) -> str:
     'eiffeltower landmark'
     """
     return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
-
-
-def scoring_of(dataset: str) -> Scoring:
-    """Return the scoring rule of a data set; the best reference for an unknown one.
-
-    >>> scoring_of("coqa"), scoring_of("")
-    ('leave_one_out', 'max')
-    """
-    return DATASET_SCORING.get(dataset, "max")
 
 
 SINGLE_REFERENCE = (
@@ -124,7 +108,7 @@ def score_answer(prediction: str, references: Sequence[str], scoring: Scoring) -
     Args:
         prediction: the text of a model; "" for no answer.
         references: human answers as written, in any order, with repeats.
-        scoring: the rule, see `scoring_of`.
+        scoring: the rule.
 
     Example:
         >>> score_answer("red", ["red bike", "red", "bike"], "max")

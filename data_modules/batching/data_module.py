@@ -7,6 +7,7 @@ batches r, r + W, ...
 
 from __future__ import annotations
 
+import logging
 import signal
 from abc import abstractmethod
 from collections import Counter
@@ -123,6 +124,7 @@ class TextDataModule(pl.LightningDataModule):
         self.tokenizer = load_tokenizer(tokenizer, architecture)
         self.sources: list[str] = []
         """Every source that the run may read."""
+        self.warned = set[str]()
         self.train_set: Any = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
@@ -139,6 +141,12 @@ class TextDataModule(pl.LightningDataModule):
     @abstractmethod
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Do the same for the sets of `val`, `test` or `predict`."""
+
+    def warn_of_many(self, source: str, share: float | np.floating, what: str, limit: float) -> None:
+        """Warn, once of each kind, if a share of a source is above a limit."""
+        if share > limit and what not in self.warned:
+            self.warned.add(what)
+            logging.getLogger(__name__).warning("warning: %s: %.0f %% of %s", source, 100 * share, what)
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
+from unicodedata import category
 
 from torch import Tensor
 
@@ -42,7 +43,7 @@ class Answer(NamedTuple):
     guess: str = ""
     """The text of the best answer other than unknown, if there is an `unknown_score`."""
     failure: str = ""
-    """Reason why a decoder gave no answer: such a question is never scored."""
+    """Reason why there is no answer: such a question is never scored."""
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
@@ -58,6 +59,9 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
         text, at = "", -1
         if score[row] > float("-inf"):
             at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
+            # A mark that the tokenizer drops belongs to the letter before it.
+            while category(question.context[last : last + 1] or " ") == "Mn":
+                last += 1
             text = question.context[at:last]
         at = at + len(text) - len(text.lstrip()) if text else -1
         kind: AnswerType = "span" if text.strip() else "unknown"

@@ -140,11 +140,11 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
             raise DataError(f"{key}: does not fit into {encoding.max_length} tokens (encoding.max_length)")
         spans = []
         for span in variant.candidates:
-            found = token_span(row.offsets_TE, span)
+            found = token_span(row, span)
             covered = (
                 variant.context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]] if found else ""
             )
-            if found is None or covered.strip() != span.text.strip():
+            if found is None or covered.strip() not in span.text:
                 raise DataError(
                     f"{key}: no tokens cover just the subject {span.text!r} of {variant.context!r}"
                 )

@@ -1,7 +1,7 @@
 """Questions, tokenised into windows: a row has a window's tokens and targets, and each question's first row
-also has the question; their batches, and batches of pairs of stories.
+also has the question; their batches.
 
-Shape letters: B batch, T tokens, C characters, P common tokens, W windows of a question, N windows of a set,
+Shape letters: B batch, T tokens, C characters, W windows of a question, N windows of a set,
 Q questions.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -32,15 +32,19 @@ from data_modules.encoding.windows import (
     Inputs,
     encode_texts,
     padded,
-    sorted_batches,
     token_span,
 )
 from data_modules.questions.answer_spans import answer_type
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import AnswerType, QAExample
-from storage.errors import DataError
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options are spans."""
+
+NO_ANSWER = WINDOW_TYPES.index("unknown")
+
+HIDDEN = "no window shows the answer"
+"""Why a question is rejected: every window cuts its answer, or the text does not contain it."""
 
 TARGETS = ("start", "end", "answer_type", "number", "option")
 
@@ -51,7 +55,7 @@ ROWS = pa.schema(
     | dict.fromkeys(("cls", *TARGETS, "window", "story"), pa.int32())
     | {"rationale": MASK, "max_context": MASK}
     | dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string())
-    | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS)}
+    | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS), "hidden": pa.bool_()}
 )
 
 Tokens = list[tuple[int, int, int]]
@@ -90,8 +94,8 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     begin and end of sequence, without turns answered unknown; for other models they are concatenated.
     """
     query, turns = example.query, example.history
-    if not turns and example.dataset in ("", "squad", "stories", "coconflictqa"):
-        return query  # no conversation: nothing to mark
+    if not turns and not traits(example.dataset).conversation:
+        return query
     if encoding.architecture == "xlnet":
         known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
         bos, eos = tokenizer.bos_token, tokenizer.eos_token
@@ -123,20 +127,28 @@ def encode_questions(
     rejected: Mapping[str, int] | None = None,
     *,
     answers: bool = True,
+    hidden: bool = True,
 ) -> datasets.Dataset:
-    """Return windows of every example, with the first answer as target. The table's description has the
-    numbers of examples `rejected` before, by reason.
+    """Return windows of every example, with the first of its answers that they show as target. The table's
+    description has the numbers of examples `rejected` before, by reason; without `hidden`, those whose
+    answers no window shows are among them.
 
-    In a window without the answer, the target type is unknown and the span is the classification token
+    In a window without an answer, the target type is unknown and the span is the classification token
     (faithfulness spec 1.3). With `answers`, a decoder's rows include the target answer after the prompt, and
     an end token.
     """
+    rejected = Counter(rejected)
     parts, rows = list[pa.Table](), list[dict[str, Any]]()
     encoded = encode_examples(examples, tokenizer, encoding, answers=answers)
     for number, found in groupby(encoded, key=attrgetter("example")):
         example, windows, first = examples[number], list(found), len(rows)
+        targets = [_target(example, row) for row in windows]
+        lacking = example.answer_type != "unknown" and {kind for _, _, kind, *_ in targets} == {NO_ANSWER}
+        if lacking and not hidden:
+            rejected[HIDDEN] += 1
+            continue
         for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
-            pieces = [token_span(row.offsets_TE, piece) for piece in example.rationale]
+            pieces = [token_span(row, piece) for piece in example.rationale]
             rationale_T = np.zeros(len(row.offsets_TE), dtype=bool)
             if None not in pieces:  # the window contains each of them completely
                 for start, last in filter(None, pieces):
@@ -147,7 +159,7 @@ def encode_questions(
                     "token_type_ids": row.token_type_ids_T,
                     "offsets": row.offsets_TE.reshape(-1),
                     "cls": row.cls,
-                    **dict(zip(TARGETS, _target(example, row), strict=True)),
+                    **dict(zip(TARGETS, targets[window], strict=True)),
                     "rationale": rationale_T,
                     "max_context": best_T,
                     "window": window,
@@ -155,7 +167,8 @@ def encode_questions(
                 }
             )
         names = ("id", "context", "question", "dataset", "gold", "kept")
-        rows[first] |= {name: getattr(example, name) for name in names} | {"kind": example.answer_type}
+        rows[first] |= {name: getattr(example, name) for name in names}
+        rows[first] |= {"kind": example.answer_type, "hidden": lacking}
         if len(rows) >= CHUNK:
             parts, rows = [*parts, pa.Table.from_pylist(rows, ROWS)], []
     table = pa.concat_tables([*parts, pa.Table.from_pylist(rows, ROWS)])
@@ -171,8 +184,7 @@ def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
     if kind in ("number", "option"):
         found, place = answer_type(example.gold[0], example.question)
         number, option = (place, 0) if found == "number" else (0, place)
-    span = token_span(row.offsets_TE, example.answers[0]) if example.answers else None
-    if span is not None:
+    if span := next(filter(None, (token_span(row, answer) for answer in example.answers)), None):
         return (*span, WINDOW_TYPES.index("span"), number, option)
     kind = kind if kind in ("yes", "no") else "unknown"
     return (row.cls, row.cls, WINDOW_TYPES.index(kind), number, option)
@@ -247,6 +259,10 @@ class QASet(Dataset):
         """Index of every question's first window."""
         self.may_abstain = "unknown" in self.column("kind") if may_abstain is None else may_abstain
 
+    def windows(self) -> list[np.ndarray]:
+        """Return the windows of every question."""
+        return np.split(np.arange(len(self)), self.first_Q[1:])
+
     def __len__(self) -> int:
         """Return the number of windows."""
         return len(self.lengths)
@@ -276,6 +292,10 @@ class QASet(Dataset):
         table = self.table[self.first_Q[np.asarray(index)]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
+    def token_ids(self) -> list[np.ndarray]:
+        """Return the token ids of every window."""
+        return np.split(column(self.table.data, "input_ids"), np.cumsum(self.lengths)[:-1])
+
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
         table = self.table[np.asarray(index)]
@@ -286,77 +306,9 @@ class QASet(Dataset):
         """Return batches with every window once, all windows of a question in one batch: `windows_per_batch`,
         or a few more for the last question."""
         longest_Q = np.maximum.reduceat(self.lengths, self.first_Q) if len(self) else self.first_Q
-        windows_Q = np.split(np.arange(len(self)), self.first_Q[1:])
-        batches: list[list[int]] = []
+        windows_Q, batches = self.windows(), list[list[int]]()
         for question in np.argsort(-longest_Q, kind="stable"):
             if not batches or len(batches[-1]) >= windows_per_batch:
                 batches.append([])
             batches[-1] += windows_Q[question].tolist()
         return batches
-
-
-class PairBatch(NamedTuple):
-    """Original stories with a variant of each, in their first windows; P is over all rows."""
-
-    original: QABatch
-    variant: QABatch
-    original_P: Tensor
-    variant_P: Tensor
-    """Index of every common token in its row of the originals or variants."""
-    row_P: Tensor
-    """The row of every common token."""
-
-
-class PairSet(Dataset):
-    """Originals paired with one variant of some of them. DataError if two originals share an id."""
-
-    family = "shift"  # in the keys of metrics
-
-    def __init__(self, originals: QASet, variants: QASet, variant: str = "") -> None:
-        self.originals, self.variants, self.variant = originals, variants, variant
-        ids = originals.column("id")
-        first = dict(zip(ids, originals.first_Q, strict=True))
-        if len(first) < len(ids):
-            name, count = Counter(ids).most_common(1)[0]
-            raise DataError(f"{count} questions have the id {name!r}: stories and variants are paired by id")
-        self.original_N = np.array([first[name] for name in variants.column("id")])
-        self._kept = variants.column("kept")
-
-    def __len__(self) -> int:
-        return len(self.original_N)
-
-    def __getitem__(self, index: Sequence[int]) -> PairBatch:
-        one, two = self.original_N[index], self.variants.first_Q[index]
-        original, variant = self.originals[one], self.variants[two]
-        tokens = zip(self.originals.tokens(one), self.variants.tokens(two), strict=True)
-        common = [common_tokens(*pair, self._kept[i]) for i, pair in zip(index, tokens, strict=True)]
-        row_P = torch.arange(len(common)).repeat_interleave(torch.tensor([len(found) for found in common]))
-        original_P, variant_P = torch.tensor(list(chain(*common)), dtype=torch.int64).view(-1, 2).T
-        shifted = original_P + original.shift_B[row_P], variant_P + variant.shift_B[row_P]
-        return PairBatch(original, variant, *shifted, row_P)
-
-    def batches(self, rows_per_batch: int) -> list[list[int]]:
-        """Return batches with every pair once, similar lengths together; a pair is two rows."""
-        return sorted_batches(self.originals.lengths[self.original_N], max(1, rows_per_batch // 2))
-
-
-def common_tokens(
-    original: Tokens, variant: Tokens, kept: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Return the indices, in the original and in the variant, of each token that two stories share: the same
-    token of the same characters (faithfulness spec 4.2). The variant begins with `kept` pieces of the
-    original."""
-    place = {token: t for t, token in enumerate(original) if token[0] >= 0}
-    moved = ((*in_original(start, end, kept), token) for start, end, token in variant)
-    return [(place[token], t) for t, token in enumerate(moved) if token in place]
-
-
-def in_original(start: int, end: int, kept: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Map characters start .. end - 1 of a variant to the original; (-1, -1) if they are not in one piece."""
-    before = 0
-    for first, last in kept:
-        length = last - first
-        if before <= start and end <= before + length:
-            return start - before + first, end - before + first
-        before += length
-    return -1, -1

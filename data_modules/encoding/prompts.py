@@ -69,12 +69,13 @@ def question_prompts(examples: Iterable[QAExample], prompts: Prompts, *, answers
             prompts.turn.format(question=turn.question, answer=turn.answer)
             for turn in example.history[-HISTORY_TURNS:]
         )
-        in_text = example.answer_type not in ("yes", "no", UNKNOWN)
-        answer = [example.answers[0].text if in_text else example.answer_type] if answers else []
+        target: str = example.answer_type
+        if target not in ("yes", "no", UNKNOWN):
+            target = example.answers[0].text if example.answers else example.gold[0]
         yield fill(
             prompts.prompt,
             example.id,
-            answer,
+            [target] if answers else [],
             advice=example.advice,
             context=example.context,
             question=example.question,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import inf
 from string import Formatter
 from typing import Any, Literal, NamedTuple
 
@@ -89,7 +90,7 @@ class Encoding:
         order: `question_first`, as in most QA checkpoints, or `context_first`, as in LEI. `auto` is context
             first for XLNet, whose classification token comes last. Advice always precedes the question.
         max_length: Tokens in a row, with special tokens; longer contexts are cut into windows.
-        doc_stride: Tokens between the starts of two windows.
+        doc_stride: Tokens between the starts of two windows; half a window if they would not overlap.
         max_query: Maximum length of the question with its history and advice, in tokens; the last ones are
             kept. 0: no limit; `auto`: the faithfulness paper's 64, for XLNet 128.
         prompts: What a decoder reads instead; of the above only `max_length` applies.
@@ -141,6 +142,8 @@ class EncodedRow(NamedTuple):
     """Index of the question in the encoded sequence."""
     spans: tuple[tuple[int, int], ...] = ()
     """For a decoder: first and last token of each text after the prompt."""
+    reach: tuple[float, float] = (-inf, inf)
+    """The characters of the context between the tokens before and after this window."""
 
 
 def encode_texts(
@@ -172,21 +175,24 @@ def encode_texts(
                     f"{name}: the question with its advice takes {len(query_T)} tokens, which leaves no room "
                     f"for the context in {encoding.max_length} tokens; raise encoding.max_length"
                 )
-            step = min(encoding.doc_stride, room)
+            step = encoding.doc_stride if encoding.doc_stride < room else -(-room // 2)
             for start in range(0, max(1, len(context_T) - room + step), step):
                 at_T = np.sort(np.concatenate([others_T, context_T[start : start + room]]))
                 cls = int(np.flatnonzero(is_cls_T[at_T])[which_cls])
-                yield EncodedRow(ids_T[at_T], types_T[at_T], offsets_TE[at_T], cls, example)
+                before, after = offsets_TE[context_T[:start], 1], offsets_TE[context_T[start + room :], 0]
+                reach = before.max(initial=-1), after.min(initial=len(contexts[example - at_text]))
+                yield EncodedRow(ids_T[at_T], types_T[at_T], offsets_TE[at_T], cls, example, reach=reach)
 
 
-def token_span(offsets_TE: np.ndarray, span: Span) -> tuple[int, int] | None:
-    """Return first and last token of a span; None if the window does not contain all of it. White space at
-    the span's ends is ignored: it may belong to no token."""
+def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
+    """Return first and last token of a span; None if the window does not contain all of it. Characters at the
+    span's ends that belong to no token (white space, marks that the tokenizer drops) are ignored."""
     start = span.start + len(span.text) - len(span.text.lstrip())
     end = start + len(span.text.strip())
-    start_T, end_T = offsets_TE.T
+    start_T, end_T = row.offsets_TE.T
     inside = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T))
-    if not len(inside) or start_T[inside[0]] > start or end_T[inside[-1]] < end:
+    first, last = row.reach
+    if not len(inside) or start < min(first, start_T[inside[0]]) or end > max(last, end_T[inside[-1]]):
         return None
     return int(inside[0]), int(inside[-1])
 

@@ -6,6 +6,7 @@ not build the 672,000 groups of LEI's gender domain.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +17,10 @@ from typing import Annotated, Any, Literal, get_args
 from data_modules.groups.advice import Advice, read_advice
 from data_modules.groups.expansion import Expansion, repair_articles
 from data_modules.groups.unqover import listed, read_expansion, write_source
+from data_modules.interventions.variants import sentence_spans
 from data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
 from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import write_records
+from data_modules.schema.spans import Span, write_records
 from data_modules.sources import read_groups
 from storage.command_line import Count
 from storage.documents import refuse_existing
@@ -133,17 +135,28 @@ def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
 
 def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     """Turn groups whose contexts decide into questions with one right answer: two per group, its question in
-    both context orders (the sentence does not decide the negated one). Ids: key and order."""
+    both context orders (the sentence does not decide the negated one). Ids: key and order.
+
+    The rationale begins with the first sentence that names the right subject in both orders alike, and the
+    answer is there; without such a sentence, it is the whole context.
+    """
     for group in groups:
-        if (gold := group.gold) is not None:
-            for order, variant in enumerate(group.variants[::2]):
-                yield QAExample(
-                    f"{group.key}|{order}",
-                    variant.context,
-                    variant.question,
-                    (variant.candidates[gold],),
-                    variant.advice,
-                )
+        gold, orders = group.gold, group.variants[::2]
+        for order, variant in enumerate(orders if gold is not None else ()):
+            context, other = variant.context, orders[1 - order].context
+            name = re.compile(rf"(?<!\w){re.escape(variant.candidates[gold or 0].text)}(?!\w)")
+            starts = [
+                a for a, b in sentence_spans(context) if context[a:b] in other and name.search(context, a, b)
+            ]
+            at = next(name.finditer(context, start := min(starts, default=0)))
+            yield QAExample(
+                f"{group.key}|{order}",
+                context,
+                variant.question,
+                (Span(*at.span(), at[0]),),
+                variant.advice,
+                rationale=(Span(start, len(context), context[start:]),),
+            )
 
 
 def read_decided(path: str | Path) -> Iterator[QAExample]:

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 from tqdm.auto import tqdm
 
-from data_modules.interventions.variants import made_of, report_rejected, usual_variants
+from data_modules.interventions.variants import made_of, report_rejected
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import ANSWER_TYPES, Variant
 from data_modules.schema.spans import write_records
 from data_modules.sources import read_questions
@@ -37,12 +38,13 @@ def perturb_file(
 
     Args:
         input: a file, a folder, hub:NAME:SPLIT or stories:SPLIT. The rationale is the sentence that justifies
-            the answer; in data without rationales (SQuAD) it is the sentence that contains the answer.
+            the answer; in data without rationales (SQuAD), the sentences with the annotators' answers.
         variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: without the
             rationale; _aug: the answer in a sentence instead of a bare phrase; reworded, quoted, spaced:
             another question word, other quotation marks, doubled spaces; swap: another answer from the same
             input in the story; misplaced: another paragraph of the article (SQuAD);
-            near_miss: one name, number or word of the question changed.
+            near_miss: one name, number or word of the question changed. Sentences and edits are by English
+            rules.
         output: file to write.
         sentences: for _aug: JSON with a sentence for each question's id (default: built-in templates).
         overwrite: replace the file if it exists.
@@ -98,18 +100,21 @@ def count_questions(
     for argument in data:
         name, source = split_name(argument)
         name = name or Path(source).stem
-        originals = {example.id: example for example in read_questions(source)}
-        dataset = next(iter(originals.values())).dataset
-        for variant in variants or usual_variants(dataset):
-            bar = tqdm(originals.values(), f"counting {variant} in {source}", unit="q", disable=None)
+        originals = {example.id: example for example in read_questions(source) if example.variant == "os"}
+        if not originals:
+            raise DataError(
+                f"--data {source}: holds only variants; name the originals, of which they are made"
+            )
+        asked = [*originals.values()]
+        for variant in variants or traits(asked[0].dataset).variants:
+            bar = tqdm(asked, f"counting {variant} in {source}", unit="q", disable=None)
             made, rejected = made_of(bar, variant)
             why = report_rejected(len(made), rejected, variant, source)
             kept, total = [originals[one.id] for one in made], len(made)
             counts = Counter(one.answer_type for one in kept)
             numbers = {"stories": len({one.context for one in kept}), "questions": total}
             numbers |= {kind: counts[kind] for kind in ANSWER_TYPES}
-            asked = total + rejected.total()
-            table += [(name, variant, key, *[count] * 3, asked) for key, count in numbers.items()]
+            table += [(name, variant, key, *[count] * 3, len(asked)) for key, count in numbers.items()]
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
             left = f"{rejected.total()}{why}"
             lines.append([name, variant, f"{numbers['stories']}", f"{total}", *shares, left])

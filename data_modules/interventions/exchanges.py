@@ -4,8 +4,8 @@
   gives the new answer; a model that remembers gives the old one.
 - `misplaced`: the question is combined with the paragraph of its article that shares most words with it and
   does not contain an answer. A faithful model says unknown.
-- `near_miss`: one name, number or word of the question is changed, so that the story does not answer it. A
-  faithful model says unknown.
+- `near_miss`: one name, number or word of the question is changed, by English rules, so that the story does
+  not answer it. A faithful model says unknown.
 
 Everything is deterministic: draws depend on the question's id.
 """
@@ -36,7 +36,10 @@ _MONTH = re.compile(
 )
 _YEAR = re.compile(r"(?:\w+ )?(?:1\d|20)\d\ds?")
 _QUANTITY = re.compile(r"[-−+~$£€]?\s?\d[\d.,]*(?:\W|$)")
-_MENTION = re.compile(r"(?<!^)\b[A-Z][\w'’-]*(?: (?:of |the |de |la |von )?[A-Z][\w'’-]*)*|\b\d[\d,.]*\b")
+_ASKING = r"(?!(?:Who|Whom|Whose|What|Which|When|Where|Why|How)\b)"
+_MENTION = re.compile(
+    rf"(?<!^)\b{_ASKING}[A-Z][\w'’-]*(?: (?:of |the |de |la |von )?[A-Z][\w'’-]*)*|\b\d[\d,.]*\b"
+)
 _NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|would)\b")
 _PAIRS = """first last, most least, more less, more fewer, before after, early late, earliest latest,
 earlier later, largest smallest, larger smaller, large small, highest lowest, higher lower, high low,
@@ -160,7 +163,8 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
     question, random = example.question, Random(f"near_miss/0/{example.id}")
     asked, old = normalised(question), [*filter(None, map(normalised, example.gold))]
     exchanged, opposite, negated = list[str](), list[str](), list[str]()
-    for match in _MENTION.finditer(question):
+    body = re.sub(r"^\W+", "", question)  # its first word is no name
+    for match in _MENTION.finditer(body):
         others = [
             text
             for text, words in pool.mentions.get((example.article, shape(match[0])), {}).items()
@@ -168,7 +172,7 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
             and len(text.split()) <= len(match[0].split()) + 2
         ]
         if others := [text for text in others if text in example.context] or others:
-            exchanged.append(_instead(question, match, random.choice(others)))
+            exchanged.append(question.removesuffix(body) + _instead(body, match, random.choice(others)))
     for match in re.finditer(r"\w+", question):
         if other := OPPOSITES.get(match[0]):
             opposite.append(_instead(question, match, other))

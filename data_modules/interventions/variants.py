@@ -26,6 +26,7 @@ from itertools import pairwise
 
 from data_modules.interventions.exchanges import EXCHANGES, Pool, pool_of
 from data_modules.questions.answer_spans import answer_span, occurs
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import EXCHANGED, REFORMATTED, QAExample, Rejected, Variant
 from data_modules.schema.spans import Span
 from storage.errors import DataError
@@ -34,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 Piece = tuple[int, int]
 """A part of a story as character offsets, end-exclusive."""
-
-ANNOTATED = frozenset({"coqa", "hotpotqa", "stories"})
-"""Data sets with annotated rationales: in these, a question may have none."""
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -68,7 +66,9 @@ def perturb(
         return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
     if example.variant != "os":
         raise DataError(f"question {example.id!r}: is a variant already ({example.variant}); name originals")
-    example = replace(example, references=example.gold)
+    # White space justifies no answer.
+    rationale = tuple(span for span in example.rationale if span.text.strip())
+    example = replace(example, references=example.gold, rationale=rationale)
     if variant in REFORMATTED:
         from data_modules.interventions.reformatting import reformat
 
@@ -94,20 +94,17 @@ def made_of(
 
 def with_rationale(example: QAExample) -> QAExample:
     """Return an example with its rationale: the annotated one or, in data sets without annotation, the
-    sentence with the first answer (two, if the answer crosses a boundary). An example without an answer span
-    is returned unchanged."""
-    annotated = example.rationale or example.dataset in ANNOTATED
-    if annotated or not example.answers or not example.answers[0].text.strip():
+    sentence with each answer (two, if the answer crosses a boundary): deleting that of the first alone would
+    leave the others' evidence. An example without an answer span is returned unchanged."""
+    context, places = example.context, set[Piece]()
+    if example.rationale or traits(example.dataset).rationales:
         return example
-    first, last = trim(example.context, example.answers[0].start, example.answers[0].end)
-    spans = [(start, end) for start, end in sentence_spans(example.context) if first < end and start < last]
-    start, end = spans[0][0], spans[-1][1]
-    return replace(example, rationale=(Span(start, end, example.context[start:end]),))
-
-
-def usual_variants(dataset: str) -> list[Variant]:
-    """Return the variants in the paper's Tables 4 and 5."""
-    return ["os", "os_r"] if dataset == "hotpotqa" else ["os", "ts", "ts_r"]
+    for answer in [answer for answer in example.answers if answer.text.strip()]:
+        first, last = trim(context, answer.start, answer.end)
+        crossed = [(start, end) for start, end in sentence_spans(context) if first < end and start < last]
+        places.add((crossed[0][0], crossed[-1][1]))
+    spans = (Span(start, end, context[start:end]) for start, end in sorted(places))
+    return replace(example, rationale=tuple(spans)) if places else example
 
 
 def report_rejected(kept: int, rejected: Counter[str], variant: Variant, what: str) -> str:
@@ -164,6 +161,10 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
         if variant.startswith("ts"):
             return Rejected("rationale begins in the first sentence")
         return Rejected("nothing left beside the rationale")
+    if not traits(example.dataset).rationales and any(
+        start <= answer.start and answer.end <= end for answer in example.answers for start, end in pieces
+    ):
+        return Rejected("an annotated answer is left")
     if any(occurs(text, kept) for text in deleted):
         return Rejected("rationale occurs again in the kept text")
     appended = example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -39,6 +39,11 @@ class Layout:
 
 
 LAYOUTS = load_yaml(Path(__file__).with_suffix(".yaml"), list[Layout])
+
+
+class _Condition(TypedDict):
+    context_condition: NotRequired[Literal["ambig", "disambig"]]
+    """Of BBQ."""
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
@@ -74,6 +79,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
             continue
         values = {name: text for name in layout.fields.split() if (text := _at(row, name)) is not None}
         check(values, texts_of, where)
+        check(row, _Condition, where)
         prompt = " ".join(layout.words.get(values[name], values[name]) for name in layout.prompt)
         texts = values[layout.choices[0]] if listed else [values[name] for name in layout.choices]
         stated, names = str(_at(row, label)), _at(row, layout.names) or [*"ABCDEFGHIJ"]

@@ -67,7 +67,8 @@ class QAExample:
     advice: str = ""
     """The sentence of advice as written before the question (with any lead-in), or empty."""
     answer_type: AnswerType = "span"
-    """A span question without a span is unanswerable: its type automatically becomes unknown."""
+    """A span question without an answer is unanswerable: its type automatically becomes unknown. One with
+    references alone has an answer that is not in the text."""
     history: tuple[Turn, ...] = ()
     """All earlier turns of the conversation, oldest first; the encoding uses the last few."""
     rationale: tuple[Span, ...] = ()
@@ -95,7 +96,7 @@ class QAExample:
         for span in (*self.answers, *self.rationale):
             if self.context[span.start : span.end] != span.text or span.start < 0:
                 raise DataError(f"question {self.id!r}: offset {span.start} cuts no {span.text!r}")
-        if self.answer_type in ("span", "number", "option") and not self.answers:
+        if self.answer_type in ("span", "number", "option") and not self.gold:
             object.__setattr__(self, "answer_type", "unknown")
 
     @property
@@ -146,4 +147,8 @@ class ChoiceQuestion:
 
 def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
     """(place, row) of a file of questions -> questions; DataError names the place and the field."""
-    yield from (check(row, QAExample, where) for where, row in rows)
+    for where, row in rows:
+        example = check(row, QAExample, where)
+        if example.answers and example.answer_type in ("yes", "no", "unknown"):
+            raise DataError(f"{where}: answer_type is {example.answer_type}, so there can be no 'answers'")
+        yield example

@@ -155,7 +155,7 @@ class QuestionCheckpoint(Checkpoint):
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
         for i, span in enumerate(spans(self, examples, may_abstain=abstain, what=what)):
-            yield Answer(i, span.text, unknown_score=span.unknown_score, guess=span.guess)
+            yield Answer(i, span.text, span.failure, unknown_score=span.unknown_score, guess=span.guess)
 
     def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
         from evaluation.answering.questions import span_scores

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from data_modules.batching.decoding import Answer as Span
 from data_modules.batching.decoding import decode_answers, decode_typed_answers
-from data_modules.batching.sets import encode_examples
+from data_modules.batching.sets import HIDDEN, encode_examples
 from data_modules.encoding.windows import pad_rows, sorted_batches, token_span
 from data_modules.schema.questions import QAExample
 from evaluation.answering.sharing import shared
@@ -32,7 +32,8 @@ def spans(
     may_abstain: bool | None = None,
     what: str = "answering",
 ) -> list[Span]:
-    """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads: 16)."""
+    """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads: 16). Where no
+    window shows the right answer, the question fails."""
     data = model.question_set(examples, may_abstain)
     found: list[Span] = []
     for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
@@ -49,7 +50,9 @@ def spans(
                 answer = model.model.predict_answers(inputs, context_BT, may_start_BT, cls_B)
                 model.require_finite(answer.score_B, answer.type_BC.abs())
                 found += decode_typed_answers(data, batch, *answer)
-    return sorted(found, key=lambda span: span.example)
+    hidden = data.column("hidden")
+    failed = (span._replace(failure=HIDDEN * hidden[span.example]) for span in found)
+    return sorted(failed, key=lambda span: span.example)
 
 
 @shared
@@ -70,7 +73,7 @@ def span_scores(
     for index in tqdm(batches, desc=what, unit="batch", disable=None):
         part = [rows[i] for i in index]
         inputs, context_BT, shift_B = pad_rows(part, model.tokenizer)
-        spans = [[token_span(r.offsets_TE, s) for s in examples[r.example].answers] for r in part]
+        spans = [[token_span(r, s) for s in examples[r.example].answers] for r in part]
         candidates = []
         for row, found, shift in zip(part, spans, shift_B.tolist(), strict=True):
             none = row.cls if unknown is None else unknown - shift

@@ -144,7 +144,7 @@ def noun_states(hidden_LTD: Tensor, window: EncodedRow, text: str, nouns: Sequen
     found = []
     for noun in nouns:
         start = text.index(noun)
-        span = token_span(window.offsets_TE, Span(start, start + len(noun), noun))
+        span = token_span(window, Span(start, start + len(noun), noun))
         assert span is not None
         found.append(hidden_LTD[:, span[0] : span[1] + 1].double().mean(1))
     return torch.stack(found)

@@ -31,15 +31,15 @@ from storage.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from data_modules.batching.sets import PairBatch
+    from data_modules.batching.pair_set import PairBatch
     from evaluation.answering.checkpoint import QuestionCheckpoint
     from metrics.cka import LinearCKA
 
 NOTE = (
-    "Cosine similarity of the last hidden states of a story and of its variant, in the first window: of the "
-    "classification token (cls), and of all tokens of the story that both have (common). `ts` cuts the story "
-    "after the evidence, so little should move. `ts_r` and `os_r` delete the evidence: a low cosine suggests "
-    "that the model notices."
+    "Cosine similarity of the last hidden states of a story and of its variant, in the first window that "
+    "differs: of the classification token (cls), and of all tokens of the story that both have (common). "
+    "`ts` cuts the story after the evidence, so little should move. `ts_r` and `os_r` delete the evidence: a "
+    "low cosine suggests that the model notices."
 )
 BETWEEN_NOTE = (
     "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear CKA is 1 if "
@@ -138,8 +138,10 @@ def evaluate(
         for variant, both in pairs.items():
             found = measured(model, both, model, [*every, -1], f"{name}: {variant}")
             if left := sum(not rows for rows in found):
-                what = f"{left} of {len(both)} stories are longer than the model's context"
-                notes.append(f"{name}, {variant}: {what} and left out.")
+                what = (
+                    f"{left} of {len(both)} stories are longer than the model's context, or the same for it"
+                )
+                notes.append(f"{name}, {variant}: {what}, and left out.")
             for (_, made), own in zip(both, found, strict=True):
                 for row in own:
                     yield {"variant": variant, **row, "question": made.question, "story": made.context}
@@ -227,21 +229,22 @@ def measured(
     """Return for each pair, in the tokens of `model`, a row for CLS, and one for its common tokens if there
     are any; values by layer are lists, and -1 is called `last`.
 
-    `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ, or
-    for a story that is longer than the model's context.
+    `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ,
+    for a story that is longer than the model's context, or for equal tokens.
     If the variants are the originals, both models' states are added to `cka` for CLS and for common tokens.
     """
     import torch
     from tqdm.auto import tqdm
 
-    from data_modules.batching.sets import PairSet
+    from data_modules.batching.pair_set import PairSet
     from metrics.shift import pair_cosines
 
     found: list[list[dict[str, Any]]] = [[] for _ in pairs]
     readable = [i for i, pair in enumerate(pairs) if all(map(model.fits, pair))]
     if not readable:
         return found
-    originals, variants = (model.question_set([pairs[i][half] for i in readable]) for half in (0, 1))
+    originals = model.question_set([pairs[i][0] for i in readable])
+    variants = model.question_set([pairs[i][1] for i in readable]) if cka is None else originals
     data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
     for index in tqdm(data.batches(model.batch_size), what, unit="batch", disable=None):
@@ -258,7 +261,7 @@ def measured(
             cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common, batch.row_P)
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
-        for b, at in enumerate(index):
+        for b, at in enumerate(data.question_N[index]):
             pair, single = readable[at], windows[at] == 1
             place = {"id": pairs[pair][0].id, "stories": "single window" if single else ""}
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):

@@ -12,10 +12,13 @@ from evaluation.shown.views import markdown_text
 
 log = logging.getLogger(__name__)
 
+MANY = 0.03
+"""Failures per answer above which a warning lists those of a checkpoint."""
+
 
 def failure_note(rows: Iterable[Row], counted: str) -> str:
-    """Describe unanswered questions in a paragraph, empty if there are none; log checkpoints without any
-    answer. ValueError: no checkpoint answered anything.
+    """Describe unanswered questions in a paragraph, empty if there are none; log those of checkpoints
+    with many. ValueError: no checkpoint answered anything.
 
     Args:
         rows: of all examples.
@@ -24,13 +27,14 @@ def failure_note(rows: Iterable[Row], counted: str) -> str:
     reasons: dict[str, Counter[str]] = {}
     for row in rows:
         reasons.setdefault(row["checkpoint"], Counter())[row.get("failure", "")] += 1
-    answered = {name for name, counts in reasons.items() if counts.pop("", 0)}
+    answered = {name: counts.pop("", 0) for name, counts in reasons.items()}
     texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
     parts = "; ".join(texts.values())
-    if texts and not answered:
+    if texts and not any(answered.values()):
         raise ValueError(f"there is not one answer, so no report was written; {parts}")
-    for name in texts.keys() - answered:
-        log.warning("%s gave no answer, so the report has no numbers for it; %s", name, texts[name])
+    for name, text in texts.items():
+        if reasons[name].total() > MANY * answered[name]:
+            log.warning("%s without an answer are part of no share; %s", counted, text)
     return f"Some {counted} have no answer and are part of no share: {markdown_text(parts)}." if parts else ""
 
 

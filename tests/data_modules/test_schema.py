@@ -47,13 +47,14 @@ def questions(draw: st.DrawFn) -> QAExample:
     offsets = st.integers(0, len(context))
     piece = st.tuples(offsets, offsets).map(sorted).map(tuple)
     spans = st.lists(piece.map(lambda ab: Span(*ab, context[slice(*ab)])), max_size=3).map(tuple)
+    kind = draw(st.sampled_from(ANSWER_TYPES))
     return QAExample(
         draw(TEXT),
         context,
         draw(TEXT),
-        answers=draw(spans),
+        answers=() if kind in ("yes", "no", "unknown") else draw(spans),
         advice=draw(TEXT),
-        answer_type=draw(st.sampled_from(ANSWER_TYPES)),
+        answer_type=kind,
         history=draw(st.lists(st.builds(Turn, TEXT, TEXT), max_size=3).map(tuple)),
         rationale=draw(spans),
         references=draw(st.lists(TEXT, max_size=3).map(tuple)),
@@ -74,7 +75,17 @@ def test_written_questions_are_read_back(
     assert list(read_questions(path)) == written
 
 
+def test_a_question_is_unknown_only_if_it_has_no_answer() -> None:
+    kinds = [
+        QAExample("a", "Ida sat.", "Who?", references=("Ann",), answer_type=kind).answer_type
+        for kind in ANSWER_TYPES
+    ]
+    assert kinds == [*ANSWER_TYPES]  # the text lacks the answer, which is not unknown
+    assert QAExample("a", "Ida sat.", "Who?").answer_type == "unknown"
+
+
 ASKED = QAExample("a", "Ida sat.", "Who?")
+IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +94,7 @@ ASKED = QAExample("a", "Ida sat.", "Who?")
         (read_questions, ASKED, {"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "cuts no 'Bob'"),
         (read_questions, ASKED, {"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "'b': offset -4"),
         (read_questions, ASKED, {"context": 5}, "'context'"),
+        *((read_questions, ASKED, IDA | {"answer_type": kind}, f"is {kind}") for kind in ("yes", "unknown")),
         (read_groups, make_group(), {"category": None}, "the field 'category'"),
     ],
 )

@@ -56,6 +56,23 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("questions", "warned"),
+    [
+        (["¿Dónde vive Ana?", "¿Quién es?", "Wo wohnt Ann?", "安住在哪里?", "Where is the house?"], 1),
+        (["Where?", "Did she?", "is it true that he left", "¿Quién?", "How many?"], 0),
+    ],
+)
+def test_questions_that_are_not_english_are_warned_of_once(
+    questions: list[str], warned: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_records([replace(EXAMPLE, id=q, question=q) for q in questions], tmp_path / "rows.jsonl")
+    for limit in (2, None, None):
+        assert len([*islice(read_questions(tmp_path / "rows.jsonl"), limit)]) == (limit or len(questions))
+    assert len(caplog.messages) == warned
+    assert all("rows.jsonl: few questions have English words" in message for message in caplog.messages)
+
+
 def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
     (choice,) = read_choices(files / "c")
     assert choice.benchmark == "piqa"

@@ -22,10 +22,12 @@ from torch import Tensor
 
 from data_modules.batching.data_module import MAIN, EvalSet
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import PairSet, QASet
+from data_modules.batching.pair_set import PairSet
+from data_modules.batching.sets import QASet
+from data_modules.schema.datasets import traits
 from data_modules.schema.groups import ADVICE_CLASSES
 from data_modules.schema.questions import ANSWER_TYPES
-from metrics.answers import AnswerScores, reference_note, scoring_of
+from metrics.answers import AnswerScores, reference_note
 from metrics.bias.group_bias import GroupBias
 
 QA_NAMES = ("em", "f1", "unknown", "n")
@@ -65,7 +67,7 @@ class SetMetric:
                 [None if answer.failure else answer.text for answer in answers],
                 [question.gold for question in questions],
                 [ANSWER_TYPES.index(question.kind) for question in questions],
-                [scoring_of(question.dataset) for question in questions],
+                [traits(question.dataset).scoring for question in questions],
             )
         elif isinstance(self.data, GroupSet):
             classes = batch.advice_class_B, batch.subject_BS, batch.attribute_B

@@ -17,7 +17,8 @@ import pytorch_lightning as pl
 import torch.distributed as dist
 
 from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import PairSet, QASet
+from data_modules.batching.pair_set import PairSet
+from data_modules.batching.sets import QASet
 from data_modules.schema.groups import ScoredGroup
 from data_modules.schema.spans import write_records
 from storage.documents import write_text

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from data_modules.batching.data_module import TrainBatch
 from data_modules.batching.group_set import GroupBatch, GroupSet
-from data_modules.batching.sets import PairBatch, QABatch, QASet
+from data_modules.batching.pair_set import PairBatch
+from data_modules.batching.sets import QABatch, QASet
 from losses.answers import span_cross_entropy, written_answer_loss
 from models.backbones import Backbone
 from models.checkpoint import heads_class

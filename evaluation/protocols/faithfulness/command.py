@@ -8,6 +8,7 @@ from itertools import pairwise
 from math import isnan
 from typing import Any
 
+from data_modules.schema.datasets import traits
 from data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from evaluation.answering.asking import Asking
 from evaluation.answering.interface import Ability, Answer, Answerer
@@ -160,14 +161,14 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the original;
     for texts that contradict what a model may remember, whether it is that."""
     from data_modules.interventions.reformatting import straight_quotes
-    from metrics.answers import is_unknown, same_answer, score_answer, scoring_of
+    from metrics.answers import is_unknown, same_answer, score_answer
 
     gold, more = example.gold, dict[str, Any]()
     if example.variant in REFORMATTED:
         prediction, gold = straight_quotes(prediction), tuple(map(straight_quotes, gold))
         if answer_to_original is not None:
             more = {"consistency": same_answer(prediction, straight_quotes(answer_to_original))}
-    em, f1 = score_answer(prediction, gold, scoring_of(example.dataset))
+    em, f1 = score_answer(prediction, gold, traits(example.dataset).scoring)
     if example.remembered and example.variant not in DELETED:
         remembers, _ = score_answer(prediction, example.remembered, "max")
         more |= {"remembered": [*example.remembered], "remembers": remembers}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.batching.group_set import encode_groups
-from data_modules.batching.sets import WINDOW_TYPES, full_query, max_context
+from data_modules.batching.sets import HIDDEN, WINDOW_TYPES, QASet, encode_questions, full_query, max_context
 from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
 from data_modules.schema.questions import QAExample, Turn
 from data_modules.schema.spans import Span
@@ -38,24 +39,16 @@ def context_of(row: EncodedRow) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(context=CONTEXTS, data=st.data())
-def test_token_span_is_the_shortest_that_covers_its_characters(
+def test_token_span_is_the_shortest_that_covers_its_characters_with_tokens(
     kind: str, context: str, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, len(context) - 1))
     end = data.draw(st.integers(start + 1, len(context)))
     (row,) = rows_of(context, kind)
     start_T, end_T = row.offsets_TE.T
-
-    def covered(position: int) -> bool:
-        return bool(((start_T <= position) & (end_T > position)).any())
-
-    found = token_span(row.offsets_TE, Span(start, end, "x" * (end - start)))
-    assert (found is not None) == (covered(start) and covered(end - 1))
-    if found is not None:
-        first, last = found
-        assert start_T[first] <= start < end_T[first]
-        assert start_T[last] < end <= end_T[last]
-        assert first == 0 or end_T[first - 1] <= start
+    found = token_span(row, Span(start, end, "x" * (end - start)))
+    touched = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T)).tolist()
+    assert found == ((touched[0], touched[-1]) if touched else None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,6 +110,52 @@ def test_white_space_around_an_answer_costs_nothing(kind: str) -> None:
     assert features[0].start != features[0].row.cls
 
 
+MARKS = ("\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("answer", ["{}met tol", "met tol{}", "{}met tol{}"])
+def test_a_character_without_a_token_costs_nothing_at_an_answers_edge(mark: str, answer: str) -> None:
+    """In none of the windows, which cut the answer or not."""
+    words, small = tokenizer("wordpiece"), Encoding(max_length=12, doc_stride=3)
+    targets = []
+    for written in (mark, ""):
+        text = answer.replace("{}", written)
+        context = f"a tol kess {text} who was rude a kess tol"
+        span = (Span.locate(text, context, ""),)
+        windows = windows_of([QAExample("1", context, "who?", span, rationale=span)], words, small)
+        targets.append([(w.start, w.end, w.answer_type, w.rationale_T.tolist()) for w in windows])
+    assert targets[0] == targets[1]
+    assert {WINDOW_TYPES[kind] for _, _, kind, _ in targets[0]} == {"span", "unknown"}
+
+
+def test_a_question_whose_answer_no_window_shows_is_rejected_and_counted() -> None:
+    small, long = Encoding(max_length=12, doc_stride=4), "a tol met kess who was rude a tol met"
+    both = Span(0, len(long), long), Span.locate("rude", long, "")
+    examples = [
+        QAExample("cut", long, "who?", both[:1]),
+        QAExample("elsewhere", long, "who?", references=("somebody",)),
+        QAExample("seen by another annotator", long, "who?", both),
+        QAExample("unanswerable", long, "who?"),
+        QAExample("yes", long, "who?", answer_type="yes"),
+    ]
+    table = encode_questions(examples, BERT, small, {"no rationale": 1}, hidden=False)
+    assert json.loads(table.info.description) == {"no rationale": 1, HIDDEN: 2}
+    left = QASet(table, BERT, small)
+    assert left.column("id") == [example.id for example in examples[2:]]
+    assert QASet(examples, BERT, small).column("hidden") == [True, True, False, False, False]
+    kinds = {WINDOW_TYPES[kind] for kind in left[left.question_N == 0].answer_type_B.tolist()}
+    assert "span" in kinds
+
+
+@pytest.mark.parametrize("stride", [9, 128])
+def test_windows_overlap_whatever_the_stride(stride: int) -> None:
+    rows = rows_of("a tol met kess " * 8, "words_bert", max_length=13, doc_stride=stride)
+    shown = [{*map(tuple, context_of(row).tolist())} for row in rows]
+    assert len(shown) > 2
+    assert all(len(one & other) >= len(one) // 2 for one, other in pairwise(shown))
+
+
 def test_a_query_without_room_for_its_context_is_named() -> None:
     examples = [QAExample("short", "a tol", "who?"), QAExample("too long", "a tol", "who " * 60)]
     with pytest.raises(DataError, match=r"^too long: .*no room.*32 tokens; raise encoding\.max_length"):
@@ -170,7 +209,8 @@ def test_history_is_written_as_each_paper_model_reads_it() -> None:
         "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben <s> What colour is it?"
     )
     assert written("roberta", history=()) == "|Q| What colour is it?"
-    assert written("roberta", history=(), dataset="squad") == "What colour is it?"
+    for dataset in ("squad", "boolq", ""):  # no conversations
+        assert written("roberta", history=(), dataset=dataset) == "What colour is it?"
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])

@@ -48,7 +48,7 @@ def test_what_is_written_ends_with_an_end_token() -> None:
     words = build_tokenizer("gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"])
     examples = [
         QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("somebody",)),
-        QAExample("2", "Anna sits", "Who?", references=("somebody",), variant="ts_r"),
+        QAExample("2", "Anna sits", "Who?", references=("somebody",), answer_type="unknown"),
         QAExample("3", "Anna sits", "Who?", answer_type="yes", history=(Turn("Anna?", "Yes"),)),
     ]
     batch = QASet(examples, words, Encoding().resolved("gpt2"))[[0, 1, 2]]

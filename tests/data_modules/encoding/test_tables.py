@@ -71,7 +71,8 @@ def test_words_that_the_tokenizer_does_not_know_are_warned_of_once(
     text = {"data": [{"paragraphs": [{"context": "Petrus Romam venit.", "qas": [asked]}]}]}
     (tmp_path / "latin.json").write_text(json.dumps(text))
     module("", train_qa=str(tmp_path / "latin.json")).make_train_set()
-    (warning,) = caplog.messages
+    language, warning = caplog.messages
+    assert "latin.json: few questions have English words" in language
     assert "45 % of the text's tokens are unknown" in warning
 
 

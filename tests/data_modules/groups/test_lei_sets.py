@@ -14,6 +14,8 @@ from data_modules.groups.advice import Advice, read_advice, with_advice
 from data_modules.groups.expansion import Expansion
 from data_modules.groups.sets import Split, advised_pools, gold_examples, part, restrict, sample, specify
 from data_modules.groups.unqover import read_expansion
+from data_modules.interventions.variants import perturb
+from data_modules.schema.questions import QAExample
 from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
@@ -151,6 +153,17 @@ def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path
     assert [example.context[:-12] for example in found] == ["Oro met Ulban.", "Ulban met Oro."]
     asked = {(example.question, example.advice, example.answers[0].text) for example in found}
     assert asked == {("Who was loud?", "Note that, be fair.", "Oro")}
+    # The answer is where the context decides, and goes with it.
+    for sentence in (
+        "It was [subj].",
+        "[subj] lit the oven. The bread was good.",
+        "[subj] ran. [subj] fell.",
+    ):
+        for example in gold_examples([specify(group, sentence, 1) for group in place_expansion(tmp_path)]):
+            assert example.answers[0].start > example.context.index(".")
+            deleted = perturb(example, "os_r")
+            assert isinstance(deleted, QAExample)
+            assert deleted.context == example.context[: example.context.index(".") + 1]
     # By default either is the right one, whatever the advice.
     groups = list(name_expansion(tmp_path))
     golds = [specify(group, "[subj] lit the oven.").gold for group in groups]

@@ -78,6 +78,22 @@ def test_mistakes_write_and_replace_nothing(
     assert run(tmp_path / "os.jsonl", "ts", tmp_path / "os.jsonl", "--overwrite") == 2
 
 
+def test_statistics_count_the_originals_of_a_file_with_variants(
+    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variant in ("os", "ts_r"):
+        assert run(coqa, variant, tmp_path / variant) == 0
+    (tmp_path / "both").write_text((tmp_path / "os").read_text() + (tmp_path / "ts_r").read_text())
+    counts = []
+    for source in (coqa, tmp_path / "both"):
+        capsys.readouterr()
+        assert main(["statistics", "--data", f"dev={source}", "--variants", "os", "ts_r"]) == 0
+        counts.append(capsys.readouterr().out)
+    assert counts[0] == counts[1]
+    assert main(["statistics", "--data", str(tmp_path / "ts_r"), "--variants", "os"]) == 2
+    assert "holds only variants" in capsys.readouterr().err
+
+
 def test_statistics_count_stories_questions_and_types_of_answers(
     coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

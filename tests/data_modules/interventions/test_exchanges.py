@@ -135,6 +135,17 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
     assert (found.answer_type, found.rationale, found.variant) == ("unknown", (), "near_miss")
 
 
+@pytest.mark.parametrize(
+    "question", ["Who saw {}?", "Cay saw {}?", "It was 1998. Who saw {}?", "Cay, Where is {}?"]
+)
+@pytest.mark.parametrize("lead", ["", " ", "\t", "¿", '"', "- ", "(¡", "...", "\u2014 "])
+def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
+    original = asked("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
+    found = perturb(original, "near_miss", pool=pool_of([original, asked("Oslo", "Oslo", article="A")]))
+    assert isinstance(found, QAExample)
+    assert found.question == lead + question.format("Oslo")
+
+
 def test_questions_without_names_and_opposites_are_negated_or_rejected() -> None:
     found = perturb(asked("Ann is here.", "Ann", "Who is here?"), "near_miss")
     assert isinstance(found, QAExample)

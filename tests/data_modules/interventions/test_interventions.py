@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_modules.batching.sets import PairSet
+from data_modules.batching.pair_set import PairSet
 from data_modules.encoding.windows import Encoding
 from data_modules.groups_data import GroupsDataModule
 from data_modules.questions_data import Interventions
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span, write_records
 from data_modules.sources import read_questions
 from storage.errors import DataError
 
@@ -51,6 +54,39 @@ def test_sets_that_would_share_a_name_are_refused() -> None:
     both = {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:dev"}}
     with pytest.raises(DataError, match="are called 'main'"):
         module(**both).setup("predict")
+
+
+def test_what_windows_hide_is_left_out_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Predictions are complete. Most windows of a long document do not show its answer."""
+    long = "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + "Clara is in the garden. " * 20
+    answers = [
+        Span.locate(text, long, "") for text in ("red", "ball", "red ball. " + "Clara is in the garden. " * 9)
+    ]
+    asked = [QAExample(f"{i}", long, "What is it?", (span,)) for i, span in enumerate(answers)]
+    write_records(asked, source := tmp_path / "long.jsonl")
+    data = module(
+        train_qa=str(source),
+        val_qa={"main": str(source)},
+        predict_qa={"main": str(source)},
+        encoding=Encoding(max_length=32, doc_stride=8),
+        interventions=Interventions(train=["os", "reworded"], watch=["os", "reworded"]),
+        cache="",
+    )
+    for stage in ("fit", "predict"):
+        data.setup(stage)
+    assert [len(made.data.first_Q) for made in data.eval_sets["val"] + data.eval_sets["predict"]] == [
+        2,
+        2,
+        3,
+        3,
+    ]
+    left_out, mostly = [message for message in caplog.messages if "its" in message]
+    assert left_out.startswith(f"warning: {source}: 33 % of its questions")
+    assert "training windows" in mostly
+    for message in (left_out, mostly):
+        assert "encoding.max_length=32, encoding.doc_stride=8" in message
 
 
 def test_all_variants_of_a_set_may_abstain_or_none() -> None:

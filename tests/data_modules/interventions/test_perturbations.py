@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_modules.interventions.variants import perturb, with_rationale
-from data_modules.schema.questions import AnswerType, QAExample, Turn, Variant
+from data_modules.schema.questions import AnswerType, QAExample, Rejected, Turn, Variant
 from data_modules.schema.spans import Span
 from data_modules.sources import read_questions
 
@@ -93,7 +93,27 @@ def test_what_is_appended(asked: QAExample, appended: str) -> None:
     assert result.context.endswith(appended or ".")
 
 
-def test_the_rationale_of_extractive_data_is_the_sentence_of_its_first_answer() -> None:
+@pytest.mark.parametrize(("story", "start"), [(STORY + " \n", len(STORY)), (STORY, 3), (STORY, 69)])
+def test_a_rationale_of_white_space_is_none(story: str, start: int) -> None:
+    asked = example("", "blue", story=story, dataset="coqa")
+    asked = replace(asked, rationale=(Span(start, start + 1, story[start : start + 1]),))
+    assert {perturb(asked, variant) for variant in ("ts", "ts_r", "os_r")} == {Rejected("no rationale")}
+
+
+def test_no_answer_that_anyone_annotated_outlives_its_deletion() -> None:
+    asked = example("", "blue")
+    asked = replace(
+        asked, answers=(*asked.answers, Span.locate("ten", STORY, ""), Span.locate("snow", STORY, ""))
+    )
+    with_all = with_rationale(asked)
+    assert [span.text for span in with_all.rationale] == [BELL, "They left at ten.", "It snowed."]
+    assert made(with_all, "ts_r").context == "Ida sat by the well. blue"
+    assert made(with_all, "os_r").context == "Ida sat by the well.\n\nNobody came back. blue"
+    annotated = replace(asked, rationale=with_all.rationale[:1])
+    assert perturb(annotated, "os_r") == Rejected("an annotated answer is left")
+
+
+def test_the_rationale_of_extractive_data_is_the_sentence_of_its_answer() -> None:
     asked = example("", "blue")
     assert [span.text for span in with_rationale(asked).rationale] == [BELL]
     across = example("", "bell. They")

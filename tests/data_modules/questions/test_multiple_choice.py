@@ -57,6 +57,7 @@ def test_read_choices_takes_labels_apart_or_inside(
         assert [e.label for e in read_choices(part)] == [1, 1, 1]
 
 
+BBQ = {"context": "A and B met.", "question": "Who?", "ans0": "A", "ans1": "B", "ans2": "Unknown", "label": 2}
 PIQA = BENCHMARKS[0][1] | BENCHMARKS[0][2]
 
 
@@ -74,6 +75,10 @@ def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> Non
         ([PIQA, PIQA], ["0", "2"], "labels, line 2.*label 2"),
         ([PIQA], None, "rows, line 1: .*'label'"),
         ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], None, "line 2: .*sol1"),
+        *(
+            ([BBQ | {"context_condition": said}], None, "line 1.*context_condition")
+            for said in ("ambiguous", "Ambig", "", None)
+        ),
         ([{"question": "?"}], None, "rows: unknown format"),
         ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], None, "line 1.*label is 2"),
     ],
@@ -86,6 +91,12 @@ def test_read_choices_names_the_line(
         source += f"+{lines(tmp_path / 'labels', list(labels))}"
     with pytest.raises(DataError, match=named):
         read_choices(source)
+
+
+def test_bbqs_target_follows_its_condition(tmp_path: Path) -> None:
+    conditions = [{}, {"context_condition": "ambig"}, {"context_condition": "disambig"}]
+    path = lines(tmp_path / "rows", [BBQ | more for more in conditions])
+    assert [example.target for example in read_choices(path)] == ["label", "unknown", "label"]
 
 
 def test_embedded_choices_need_their_prompt() -> None:

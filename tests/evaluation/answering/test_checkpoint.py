@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from data_modules.batching.sets import HIDDEN
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span
 from evaluation.answering.asking import Asking
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.questions import spans
+from evaluation.shown.failures import failure_note
 from tests.evaluation.checkpoints import GROUPS, QUESTIONS, Naive, save_ckpt, save_folder
 
 
@@ -47,6 +49,24 @@ def test_words_that_the_tokenizer_does_not_know_are_warned_of(
         list(model.answers([QAExample("1", "Petrus Romam venit.", "Quo vadis?")]))
     (warning,) = caplog.messages
     assert "unknown to the tokenizer" in warning
+
+
+def test_a_question_whose_answer_no_window_shows_fails_with_its_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = opened(save_ckpt(tmp_path / "a.ckpt", max_length=32, doc_stride=8))
+    story = " ".join(question.context for question in QUESTIONS)
+    spans = Span(0, 4, story[:4]), Span(0, 300, story[:300])
+    asked = [QAExample(f"{i}", story, "Where is Anna?", (span,)) for i, span in enumerate(spans)]
+    asked.append(QAExample("2", story, "Where is Anna?", references=("elsewhere",)))
+    failures = [answer.failure for answer in sorted(model.answers(asked))]
+    assert failures == ["", HIDDEN, HIDDEN]
+    rows = [{"checkpoint": "a", "failure": one} if one else {"checkpoint": "a"} for one in failures]
+    assert f"a: 2 {HIDDEN}" in failure_note(rows, "questions")
+    assert f"2 {HIDDEN}" in caplog.text
+    caplog.clear()
+    failure_note([*rows[:2], *rows[:1] * 50], "questions")
+    assert not caplog.messages  # few are not warned of
 
 
 def mentions(example: QAExample) -> QAExample:

@@ -1,0 +1,40 @@
+"""What is particular to a data set: a row of datasets.yaml for each `QAExample.dataset` with a trait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from data_modules.schema.questions import Variant
+from storage.documents import load_yaml
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """The traits of a data set; the defaults are those of a name without a row.
+
+    Args:
+        scoring: how a question's references give one score (metrics.answers.score_answer).
+        conversation: whether a question is marked as a turn, even the first one (faithfulness spec 1.1.7).
+        rationales: whether people marked the rationales. Then a question may have none, and the place of its
+            answer was searched for.
+        variants: those in the paper's Tables 4 and 5.
+    """
+
+    scoring: Literal["max", "leave_one_out", "hotpotqa"] = "max"
+    conversation: bool = False
+    rationales: bool = False
+    variants: tuple[Variant, ...] = ("os", "ts", "ts_r")
+
+
+DATASETS = load_yaml(Path(__file__).with_suffix(".yaml"), dict[str, Traits])
+
+
+def traits(dataset: str) -> Traits:
+    """Return the traits of a data set.
+
+    >>> traits("coqa").scoring, traits("mine").scoring
+    ('leave_one_out', 'max')
+    """
+    return DATASETS.get(dataset, Traits())
