@@ -11,7 +11,7 @@ import pytest
 from data_modules.groups.unqover import write_source
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span, write_records
-from data_modules.sources import read_choices, read_groups, read_questions, split_labels
+from data_modules.sources import labelled_rows, read_choices, read_groups, read_questions, split_labels
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
@@ -54,6 +54,25 @@ def files(tmp_path: Path) -> Path:
     write_records([replace(EXAMPLE, dataset="coqa", variant="ts")], tmp_path / "data.json")
     (tmp_path / "c").write_text('{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}\n')
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            'id\ttext\n1\t"two\nlines\tand ""quotes"""\n2\tb\n',
+            [("1", 'two\nlines\tand "quotes"'), ("2", "b")],
+        ),
+        ('id\ttext\n1\t"Go," she said.\n2\tb"\n', [("1", '"Go," she said.'), ("2", 'b"')]),
+        ('id\ttext\n1\t"open\n2\tb\n', [("1", '"open'), ("2", "b")]),
+    ],
+)
+def test_fields_between_tabs_are_quoted_if_the_whole_file_is(
+    text: str, rows: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "table.tsv").write_text(text)
+    found = [(row["id"], row["text"]) for _, row in labelled_rows(str(tmp_path / "table.tsv"))]
+    assert found == rows
 
 
 def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
