@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,25 @@ from storage.errors import DataError, as_data_error
 
 
 def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
-    """Read the rows of a table separated by commas or tabs, all as text; DataError for another file."""
+    """Read the rows of a table separated by commas or tabs, all as text; DataError for another file. Fields
+    between tabs are quoted only if the whole file follows the rules of quoting."""
     import pandas as pd
 
-    how: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    how: dict[str, Any] = {"sep": "\t"} if tabs else {}
+    if tabs and not _quoted(source):
+        how["quoting"] = csv.QUOTE_NONE
     try:
         frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
     except ValueError as error:  # from pandas, or for text that is not UTF-8
         raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
     return frame.to_dict("records")
+
+
+def _quoted(source: str) -> bool:
+    """Whether every row has as many fields as the header when quoted fields may hold tabs and new lines."""
+    with suppress(csv.Error, UnicodeDecodeError), open(source, encoding="utf-8-sig", newline="") as file:
+        return len({len(row) for row in csv.reader(file, delimiter="\t", strict=True) if row}) == 1
+    return False
 
 
 def folder_and_split(name: str) -> tuple[Path, str]:

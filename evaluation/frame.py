@@ -187,12 +187,15 @@ class Protocol:
         which the first is compared with the others, and `about` as for `Evaluation`."""
         frame, statistics = results.frame, self.statistics()
         shares = {name for name, statistic in statistics.items() if statistic.share}
-        headings = {name: statistic.heading for name, statistic in statistics.items() if name != "failed"}
+        headings = {name: statistic.heading for name, statistic in statistics.items()}
+        without = headings.pop("failed", "")
+        failed = {"failed": without} if any("failure" in row for row in rows) else {}
         views, figures = list[View](), dict[str, Figure]()
         for view in self.views or [View(self.title, self.cells[0])]:
             where = {**self.place((*view.by, view.across)), **view.where}
             percent = shares if view.percent is None else view.percent
-            views.append(replace(view, measures=view.measures or headings, where=where, percent=percent))
+            measures = {**(view.measures or headings), **failed}
+            views.append(replace(view, measures=measures, where=where, percent=percent))
         for name, figure in self.figures.items():
             where = {**self.place((figure.x, figure.hue, figure.panels)), **figure.where}
             figure = replace(figure, where=where, percent=shares.issuperset(figure.measures))

@@ -54,7 +54,7 @@ def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any)
 
 
 def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
-    """Return the answer to each question, in order; `unknown` or "" where the model abstains.
+    """Return the answer to each question, in order; a model abstains where `metrics.answers.is_unknown`.
 
     Raises:
         ValueError: an endpoint left a question unanswered.

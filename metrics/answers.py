@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from metrics.sum_metric import SumMetric
+from metrics.unknown import unknown_form
 
 Scoring = Literal["max", "leave_one_out", "hotpotqa"]
 """How a question's references give one score, see `score_answer`."""
@@ -32,12 +33,14 @@ ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
 def normalise_answer(text: str) -> str:
     """Lower case; remove ASCII punctuation and the articles a, an, the; collapse white space.
 
-    Source: Rajpurkar et al. 2016, section 6.1, and the official SQuAD scripts.
+    Source: Rajpurkar et al. 2016, section 6.1, and the official SQuAD scripts. Text of which nothing is left,
+    such as the grade A or C++'s +, is only put in lower case; the scripts compare it as no answer.
 
-    >>> normalise_answer("  The Eiffel-Tower, a landmark! ")
-    'eiffeltower landmark'
+    >>> normalise_answer("  The Eiffel-Tower, a landmark! "), normalise_answer("A")
+    ('eiffeltower landmark', 'a')
     """
-    return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
+    words = ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split()
+    return " ".join(words or text.lower().split())
 
 
 SINGLE_REFERENCE = (
@@ -62,16 +65,15 @@ def reference_note(questions: Iterable[tuple[str, int]]) -> str:
     return SINGLE_REFERENCE if counts and max(counts) <= 1 else ""
 
 
-def is_unknown(prediction: str) -> bool:
-    """Whether a prediction abstains: the word unknown, or no text, as span models predict it.
+def is_unknown(prediction: str, answers: Iterable[str] = ()) -> bool:
+    """Whether a prediction abstains: it has a form of unknown.yaml and is none of the answers, such as a
+    title. The share of such predictions is unk%.
 
-    The share of such predictions is the paper's unk% (spec 4.1). Text that is empty only after normalisation,
-    such as the grade A, is an answer.
-
-    >>> is_unknown(" Unknown."), is_unknown(""), is_unknown("A")
-    (True, True, False)
+    >>> is_unknown("Not mentioned."), is_unknown("A"), is_unknown("I Don't Know", ["I Don't Know"])
+    (True, False, False)
     """
-    return not prediction.strip() or normalise_answer(prediction) == UNKNOWN
+    known = map(normalise_answer, answers)
+    return bool(unknown_form(prediction)) and normalise_answer(prediction) not in known
 
 
 def yes_or_no(prediction: str) -> str:
@@ -95,61 +97,69 @@ def same_answer(one: str, other: str) -> bool:
     return normalise_answer(one) == normalise_answer(other)
 
 
-def score_answer(prediction: str, references: Sequence[str], scoring: Scoring) -> tuple[float, float]:
-    """Exact match and F1 of one answer, both in [0, 1].
+class Score(NamedTuple):
+    """Exact match and F1 of one answer, in [0, 1], and whether it abstains."""
 
-    `max`: the best of the references (SQuAD; as in SQuAD 2.0, those that normalise to nothing are ignored).
-    `leave_one_out`: the mean, over the references, of the best of the others (CoQA); a single reference is
-    compared directly. `hotpotqa`: the best of the references, of which there is one; F1 is 0 without a shared
-    word, and if exactly one side is yes, no or noanswer.
+    em: float
+    f1: float
+    unknown: bool
 
-    Without references, the reference is "unknown"; if "unknown" is a reference, `is_unknown` decides.
+
+def score_answer(
+    prediction: str, references: Sequence[str], scoring: Scoring, *, answerable: bool = True
+) -> Score:
+    """Score one answer.
+
+    `max`: the best of the references (SQuAD). `leave_one_out`: the mean, over the references, of the best of
+    the others (CoQA); a single reference is compared directly. `hotpotqa`: the best of the references, of
+    which there is one; F1 is 0 without a shared word, and if exactly one side is yes, no or noanswer.
+
+    Abstaining is right without references, and where a reference is "unknown": in CoQA, in which people write
+    so, and where the question is not answerable. Elsewhere a reference "unknown" is an answer.
 
     Args:
         prediction: the text of a model; "" for no answer.
-        references: human answers as written, in any order, with repeats.
+        references: human answers as written, in any order, with repeats; empty ones are ignored.
         scoring: the rule.
+        answerable: whether the text answers the question.
 
     Example:
         >>> score_answer("red", ["red bike", "red", "bike"], "max")
-        (1.0, 1.0)
-        >>> score_answer("red", ["blue", "red"], "leave_one_out")
+        Score(em=1.0, f1=1.0, unknown=False)
+        >>> score_answer("red", ["blue", "red"], "leave_one_out")[:2]
         (0.5, 0.5)
-        >>> score_answer("no one", ["no"], "hotpotqa")
+        >>> score_answer("no one", ["no"], "hotpotqa")[:2]
         (0.0, 0.0)
-        >>> score_answer("", [], "max")
-        (1.0, 1.0)
+        >>> score_answer("I don't know.", [], "max")
+        Score(em=1.0, f1=1.0, unknown=True)
     """
-    golds = [normalise_answer(text) for text in references] or [UNKNOWN]
-    if scoring == "max":
-        # Text that normalises to nothing is no answer either, as in SQuAD 2.0.
-        golds = [text for text in map(normalise_answer, references) if text] or ["", UNKNOWN]
-    scores = [compare(prediction, gold, scoring) for gold in golds]
-    exact, overlap = ([score[i] for score in scores] for i in (0, 1))
+    golds = [normalise_answer(text) for text in references if text.strip()]
+    is_text = answerable and scoring != "leave_one_out"
+    unknown = is_unknown(prediction, golds if is_text else ())
+    if unknown:
+        exact = [float(gold == UNKNOWN and not is_text) for gold in golds] or [1.0]
+        overlap = exact
+    else:
+        scores = [compare(prediction, gold, scoring) for gold in golds or [""]]
+        exact, overlap = ([score[i] for score in scores] for i in (0, 1))
     if scoring == "leave_one_out":
-        return best_of_the_others(exact), best_of_the_others(overlap)
-    return max(exact), max(overlap)
+        return Score(best_of_the_others(exact), best_of_the_others(overlap), unknown)
+    return Score(max(exact), max(overlap), unknown)
 
 
 def compare(prediction: str, gold: str, scoring: Scoring) -> tuple[float, float]:
     """Exact match and F1 of a prediction with one normalised reference."""
     predicted = normalise_answer(prediction)
-    if gold == UNKNOWN and is_unknown(prediction):
-        return 1.0, 1.0
     exact = float(predicted == gold)
-    if scoring == "hotpotqa":
-        all_or_nothing = predicted in ALL_OR_NOTHING or gold in ALL_OR_NOTHING
-        if not predicted or (all_or_nothing and predicted != gold):
-            return exact, 0.0
+    if scoring == "hotpotqa" and predicted != gold and ALL_OR_NOTHING & {predicted, gold}:
+        return exact, 0.0
     return exact, word_f1(predicted.split(), gold.split())
 
 
 def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
-    """F1 of two bags of words; if either is empty, 1.0 if both are, else 0.0."""
-    if not predicted or not reference:
-        return float(not predicted and not reference)
+    """F1 of two bags of words; 0 without a shared word."""
     shared = (Counter(predicted) & Counter(reference)).total()
-    return 2 * shared / (len(predicted) + len(reference))
+    return 2 * shared / max(1, len(predicted) + len(reference))
 
 
 def best_of_the_others(scores: Sequence[float]) -> float:
@@ -233,7 +243,8 @@ class AnswerScores(SumMetric):
             if prediction is None:
                 self.failed += 1
             else:
-                rows.append((*score_answer(prediction, texts, rule), is_unknown(prediction)))
+                answerable = self.types[kind] != UNKNOWN
+                rows.append(score_answer(prediction, texts, rule, answerable=answerable))
                 of_type.append(kind)
         type_N = torch.tensor(of_type, dtype=torch.long, device=self.sums_K3.device)
         row_N3 = torch.tensor(rows, dtype=torch.float64, device=type_N.device).view(-1, 3)

@@ -88,8 +88,7 @@ def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[tuple[str, s
     """Yield the answers in what a decoder wrote, from its texts with their failures."""
     for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
         answer, failure = answer_in(text, reason)
-        kind: AnswerType = "unknown" if answer == "unknown" else "span"
-        yield Answer(int(data.question_N[feature]), answer, -1, 0.0, kind, failure=failure)
+        yield Answer(int(data.question_N[feature]), answer, -1, 0.0, failure=failure)
 
 
 def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> Iterator[Answer]:

@@ -8,11 +8,10 @@ _PREFIX = re.compile(r"\s*(?:(?:(?:the|final|short)\s+)*answer(?:\s+is)?|A)\s*:"
 _QUOTES = dict(zip("\"'`*“‘«", "\"'`*”’»", strict=True))
 """Marks around an answer, and those that end it."""
 _YES_NO = re.compile(
-    r"[\"'`*“‘]*(yes|no|unknown)(?!\.\s*\d)[\"'`*”’]*"
+    r"[\"'`*“‘]*(yes|no)(?!\.\s*\d)[\"'`*”’]*"
     r"(?:[.,;:!?…]+[\"'`*”’]*(?:\s|$)|\s*[–—]|\s+-\s|\s*\(|$)",
     re.I,
 )
-_NO_ANSWER = re.compile(r"<?no answer>?", re.I)
 
 
 def answer_in(text: str, failure: str = "") -> tuple[str, str]:
@@ -29,8 +28,8 @@ def short_answer(text: str) -> str:
     """Extract the answer from a model's text: the first line, without "Answer:" or "A:", quotes and full
     stop.
 
-    A leading yes, no or unknown is the answer if punctuation or nothing follows it; so is UnifiedQA's
-    phrase for no answer.
+    A leading yes or no is the answer if punctuation or nothing follows it. What says unknown is left as
+    written: metrics/unknown.py decides.
 
     >>> [short_answer(text) for text in ("Answer: The red bike.\\nQuestion: Who", "Yes, he did.", "No one.")]
     ['The red bike', 'yes', 'No one']
@@ -40,8 +39,6 @@ def short_answer(text: str) -> str:
     line = _unwrapped(next(iter(text.strip().splitlines()), ""))
     if found := _YES_NO.match(line):
         return found.group(1).lower()
-    if _NO_ANSWER.fullmatch(line):
-        return "unknown"
     return line if line.endswith("..") else _unwrapped(line.removesuffix("."))
 
 

@@ -1,17 +1,17 @@
 """BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides them.
 
-An ambiguous context does not contain the answer, so unknown is right; a disambiguated context does. Which of
-the two people a biased model names (`target_loc`) is only in the authors' metadata.
+An ambiguous context does not contain the answer, so unknown is right; a disambiguated context does. A biased
+model names the target: `target_loc` in the authors' metadata. The questions' own fields tell it, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
@@ -23,6 +23,8 @@ from storage.errors import DataError
 from storage.json_files import check
 
 Condition = Literal["ambig", "disambig"]
+GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
+"""Other names of groups in the categories about gender."""
 _LEAD = r"(?:an?|the|my|our|his|her|their) "
 
 
@@ -62,6 +64,10 @@ _Item = Annotated[str | int, Field(validation_alias=AliasChoices("example_id", "
 _Template = Annotated[str | int, Field(validation_alias=AliasChoices("question_index", "template_id"))]
 
 
+class _About(TypedDict):
+    stereotyped_groups: list[str]
+
+
 class _Row(TypedDict):
     example_id: _Item
     question_index: _Template
@@ -74,6 +80,8 @@ class _Row(TypedDict):
     ans1: str
     ans2: str
     label: int
+    question_polarity: NotRequired[Literal["neg", "nonneg"]]
+    additional_metadata: NotRequired[_About]
 
 
 class _Target(TypedDict):
@@ -84,51 +92,85 @@ class _Target(TypedDict):
     label_type: str
 
 
-def read_bbq(sources: Iterable[str], metadata: str | Path, limit: int = 0) -> tuple[list[BBQItem], int]:
-    """Read the items with a target in the metadata, and count the examples without one; the authors' script
-    leaves these out too.
+def read_bbq(
+    sources: Iterable[str], metadata: str | Path | None = None, limit: int = 0
+) -> tuple[list[BBQItem], int]:
+    """Read the items that have a target, and count the others, which the authors' script leaves out too.
 
     Args:
         sources: the authors' JSON Lines, or the same from elsewhere.
-        metadata: the authors' `additional_metadata.csv`.
+        metadata: the authors' `additional_metadata.csv`; without it, targets are `suggested`.
         limit: read only this many examples from the start of each source; 0 for all.
 
     Raises:
-        DataError: a malformed row, not exactly one unknown choice, or a source whose items all lack a target.
+        DataError: a malformed row, not exactly one unknown choice, a source whose items all lack a target,
+            or targets in the metadata that do not fit their questions.
     """
 
     def key_of(row: _Row | _Target) -> tuple[str, str, str]:
         return row["category"], str(row["question_index"]), str(row["example_id"])
 
-    listed = (check(value, _Target, where) for where, value in labelled_rows(str(metadata)))
-    targets = {key_of(row): row for row in listed if row["target_loc"] in ("0", "1", "2")}
-    items, left_out = list[BBQItem](), 0
+    listed = labelled_rows(str(metadata)) if metadata else ()
+    checked = (check(value, _Target, where) for where, value in listed)
+    targets = {key_of(row): row for row in checked if row["target_loc"] in ("0", "1", "2")}
+    items, left_out, misfits = list[BBQItem](), 0, list[str]()
     for source in sources:
-        begun = islice(labelled_rows(source), limit or None)
-        rows = [(where, check(row, _Row, where)) for where, row in begun]
-        found = [_item(row, targets[key_of(row)], where) for where, row in rows if key_of(row) in targets]
-        if not found:
-            raise DataError(f"{source}: {metadata} has a target for none of its examples")
-        items += found
-        left_out += len(rows) - len(found)
+        before = len(items)
+        for where, value in islice(labelled_rows(source), limit or None):
+            row = check(value, _Row, where)
+            info = [row["answer_info"].get(f"ans{slot}") or [""] for slot in range(3)]
+            groups = [said[-1] for said in info]
+            if (count := groups.count("unknown")) != 1:
+                raise DataError(f"{where}: answer_info calls {count} of the choices 'unknown', one must be")
+            unknown, given = groups.index("unknown"), targets.get(key_of(row))
+            own = suggested(row, info, unknown)
+            target = int(given["target_loc"]) if given else None if metadata else own
+            if target is None:
+                left_out += 1
+                continue
+            if target == unknown or own not in (None, target):
+                misfits.append(where)
+            named = given["label_type"] == "name" if given else any(group[1:2] == "-" for group in groups)
+            items.append(_item(row, info, unknown, target, " (names)" * named))
+        if len(items) == before:
+            raise DataError(f"{source}: {metadata or 'its fields'} has a target for none of its examples")
+    if misfits:
+        raise DataError(
+            f"{metadata}: {len(misfits)} of {len(items)} targets do not fit question_polarity and "
+            f"stereotyped_groups, the first at {misfits[0]}; it belongs to other data: leave it out, and "
+            "targets follow from these fields"
+        )
     return items, left_out
 
 
-def _item(row: _Row, metadata: _Target, where: str) -> BBQItem:
-    info = [row["answer_info"].get(name) or [""] for name in ("ans0", "ans1", "ans2")]
-    unknown = [slot for slot, said in enumerate(info) if said[-1] == "unknown"]
-    if len(unknown) != 1:
-        raise DataError(f"{where}: answer_info calls {len(unknown)} of the choices 'unknown', one must be")
+def suggested(row: _Row, info: Sequence[Sequence[str]], unknown: int) -> int | None:
+    """Return the person whom the stereotype suggests: in a negative question the one of a stereotyped group,
+    else the other; None if not exactly one of the two is of such a group, or a field is missing."""
+    groups = {_group(name) for name in row.get("additional_metadata", {}).get("stereotyped_groups", ())}
+    people = [slot for slot in range(3) if slot != unknown]
+    # A group such as F-Black has two parts.
+    of = [slot for slot in people if groups & {*map(_group, [*info[slot], *info[slot][-1].split("-")])}]
+    if len(of) != 1 or "question_polarity" not in row:
+        return None
+    return of[0] if row["question_polarity"] == "neg" else sum(people) - of[0]
+
+
+def _group(name: str) -> str:
+    plain = re.sub(r"[\W_]", "", name.lower())
+    return GROUPS.get(plain, plain)
+
+
+def _item(row: _Row, info: Sequence[Sequence[str]], unknown: int, target: int, names: str) -> BBQItem:
     name, prompt = f"{row['category']}-{row['example_id']}", f"{row['context']} {row['question']}"
     choices = (row["ans0"], row["ans1"], row["ans2"])
     return BBQItem(
         ChoiceQuestion(name, prompt, choices, row["label"], "bbq"),
         context=row["context"],
         query=row["question"],
-        category=row["category"] + (" (names)" if metadata["label_type"] == "name" else ""),
+        category=row["category"] + names,
         condition=row["context_condition"],
         template=str(row["question_index"]),
         people=tuple(said[0] for said in info),
-        unknown=unknown[0],
-        target=int(metadata["target_loc"]),
+        unknown=unknown,
+        target=target,
     )

@@ -54,7 +54,7 @@ class Answer(NamedTuple):
     example: int
     """Index of the question in the call."""
     text: str
-    """`unknown` if the model says so; for a plain span model, "" means the same."""
+    """As the model writes it; metrics/unknown.py decides whether it says unknown, as "" of a span model."""
     failure: str = ""
     """Reason why there is no answer: such a question is counted separately and never scored."""
     unknown_score: float = math.nan

@@ -75,11 +75,14 @@ def make_table(view: View, frame: DataFrame) -> Table:
 
     order, percent = list(view.measures), view.percent or ()
     frame = cells_of(frame, {**view.where, "measure": order})
+    if {*frame["measure"]} == {"failed"}:  # of a set without the view's own measures
+        frame = frame[:0]
     if "against" not in view.where:
         every, frame = frame, frame[frame["against"] == ""]
         names = frame["checkpoint"].unique()
-        if view.across == "checkpoint" and 1 < len(names) <= 3:  # with more, changes are only in results.csv
-            changes = every[every["against"].isin(names)]
+        changes = every[every["against"].isin(names)]
+        # With more checkpoints, changes are only in results.csv.
+        if view.across == "checkpoint" and 0 < changes["checkpoint"].nunique() <= 2:
             both = changes["checkpoint"] + " - " + changes["against"]
             frame = pd.concat([frame, changes.assign(checkpoint=both)])
     frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")

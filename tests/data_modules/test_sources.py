@@ -11,7 +11,7 @@ import pytest
 from data_modules.groups.unqover import write_source
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span, write_records
-from data_modules.sources import read_choices, read_groups, read_questions, split_labels
+from data_modules.sources import labelled_rows, read_choices, read_groups, read_questions, split_labels
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
@@ -71,6 +71,25 @@ def test_questions_that_are_not_english_are_warned_of_once(
         assert len([*islice(read_questions(tmp_path / "rows.jsonl"), limit)]) == (limit or len(questions))
     assert len(caplog.messages) == warned
     assert all("rows.jsonl: few questions have English words" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            'id\ttext\n1\t"two\nlines\tand ""quotes"""\n2\tb\n',
+            [("1", 'two\nlines\tand "quotes"'), ("2", "b")],
+        ),
+        ('id\ttext\n1\t"Go," she said.\n2\tb"\n', [("1", '"Go," she said.'), ("2", 'b"')]),
+        ('id\ttext\n1\t"open\n2\tb\n', [("1", '"open'), ("2", "b")]),
+    ],
+)
+def test_fields_between_tabs_are_quoted_if_the_whole_file_is(
+    text: str, rows: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "table.tsv").write_text(text)
+    found = [(row["id"], row["text"]) for _, row in labelled_rows(str(tmp_path / "table.tsv"))]
+    assert found == rows
 
 
 def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:

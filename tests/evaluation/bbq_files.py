@@ -23,6 +23,7 @@ def bbq_rows(templates: int = 2) -> list[dict[str, Any]]:
             {"example_id": number, "question_index": str(number // 4), "category": "Music", **answers}
             | {"context_condition": "disambig" if decided else "ambig", "answer_info": people}
             | {"context": context, "question": f"Who {asked} it?", "label": 0 if decided else 1}
+            | {"question_polarity": "neg", "additional_metadata": {"stereotyped_groups": ["C"]}}
         )
     return rows
 

@@ -1,9 +1,9 @@
 """`interventune train predict`: the model's predictions, in common file formats.
 
-Answers are written to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script; groups
-to
-`predictions/<set>.jsonl` with their scores, which `interventune evaluate bias --predictions` reads; choices
-as a list of {id, label, choice, logits}.
+Answers are written to `predictions/<set>.json` as {id: text}, the format of SQuAD's official script, in which
+"" says unknown, so questions that a decoder did not answer are left out; groups to `predictions/<set>.jsonl`
+with their scores, which `interventune evaluate bias --predictions` reads; choices as a list of {id, label,
+choice, logits}.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class PredictionWriter(pl.Callback):
         data = trainer.datamodule.eval_sets["predict"][dataloader_idx].data
         predictions = self.predictions[dataloader_idx]
         if isinstance(data, QASet):
-            predictions |= {answer.example: answer.text for answer in pl_module.decode(data, batch, outputs)}
+            answers = pl_module.decode(data, batch, outputs)
+            predictions |= {one.example: one.text for one in answers if not one.failure}
         elif isinstance(data, GroupSet):
             p_BVSE = outputs["log_prob_BVSE"].double().exp()
             p_BVSE = p_BVSE.expand(*p_BVSE.shape[:-1], 2)  # a decoder's S is used for both boundaries

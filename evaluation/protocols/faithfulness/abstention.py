@@ -25,7 +25,12 @@ COVERAGES = range(100, 0, -10)
 """Percentages of a cell's rows that are answered as the threshold of unknown varies."""
 SHARES = ("abstention_recall", "abstention_precision", "over_abstention")
 OTHERS = ("abstention_f1", "answered_f1", "grounded_f1", "reliability")
+OFFICIAL = ("exact", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
+"""Scores of SQuAD 2's official script, whose totals are their n; its f1 is that of `os`."""
 HEADINGS = {name: name.replace("_", " ").replace("f1", "F1") for name in (*SHARES, *OTHERS)}
+HEADINGS |= {name: name for name in OFFICIAL}
+TRIVIAL = {"always unknown": True, "never unknown": False}
+"""Models to compare with; the second answers each question that has an answer rightly."""
 CURVE = {"selective_f1": "F1 of what is answered"} | {name: HEADINGS[name] for name in SHARES}
 
 
@@ -39,7 +44,7 @@ ABSTENTION = Protocol(
     by=("variant", "answer_type", "domain", "coverage"),
     cells=[("variant", "coverage")],
     measures={
-        **HEADINGS,  # two are shares of rows, so that 0 of n has an interval; the others:
+        **HEADINGS,  # most are shares of rows, so that 0 of n has an interval; the others:
         **{
             name: Statistic(HEADINGS[name], COLUMNS, lambda sums_RC, name=name: measures(sums_RC)[name])
             for name in OTHERS
@@ -55,13 +60,15 @@ VIEW = View(
     "Abstention",
     ("variant",),
     HEADINGS,
+    where={"variant": SAID.at["variant"]},
     percent=(),
     caption="In os+ts_r each question that has the variant counts twice: with its original story, where it "
     "has an answer, and without the evidence, where unknown is right. os: data with unanswerable questions. "
     "Recall: share of unknown where it is right; precision: share of right unknowns; over abstention: "
     "unknown among answerable questions; answered F1: the same for answering, right or wrong; grounded F1: "
     "their mean; reliability: (right - wrong) / all, where unknown counts 0, so at most the share of "
-    "answerable questions.",
+    "answerable questions. exact, HasAns, NoAns: SQuAD 2's official scores; F1 over all is that of os. "
+    "never unknown: right wherever there is an answer.",
 )
 FIGURE = Lines(
     "coverage", CURVE, panels="variant", x_label="questions answered (%), likeliest unknown left out"
@@ -71,8 +78,16 @@ FIGURE = Lines(
 def add_abstention(results: Results, rows: Sequence[Row]) -> None:
     """Add the numbers of ABSTENTION to a table with its dimensions (no `coverage`: the model's own
     decisions)."""
-    if counted := list(counted_rows(rows)):
-        results.extend(ABSTENTION.results(counted, list(dict.fromkeys(row["checkpoint"] for row in rows))))
+    answered = {(row["variant"], row["id"]): row for row in rows if "unanswerable" in row}
+    trivial = [
+        {key: value for key, value in row.items() if key != "unknown_score"}
+        | {"checkpoint": name, "unknown": said, **dict.fromkeys(("em", "f1"), said == row["unanswerable"])}
+        for name, said in TRIVIAL.items()
+        for row in answered.values()
+    ]
+    for part, names in ((rows, list(dict.fromkeys(row["checkpoint"] for row in rows))), (trivial, [""])):
+        if counted := list(counted_rows(part)):
+            results.extend(ABSTENTION.results(counted, names))
 
 
 def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
@@ -106,4 +121,7 @@ def decided(part: Sequence[Row], f1: str, abstained_N: Any, place: Row) -> Itera
         measure = "abstention_recall" if row["unanswerable"] else "over_abstention"
         earned = 0.0 if abstained or row["unanswerable"] else row[f1]
         counted = {"id": row["id"], measure: abstained, "answered": not abstained, "earned": earned}
+        if place["variant"] == "os" and place["coverage"] == "":
+            side = "NoAns" if row["unanswerable"] else "HasAns"
+            counted |= {"exact": row["em"], f"{side}_exact": row["em"], f"{side}_f1": row["f1"]}
         yield {**counted, **dict(zip(COLUMNS, values_C, strict=True)), **place}

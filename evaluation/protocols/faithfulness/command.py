@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +17,7 @@ from evaluation.answering.predictions import AnswerFile, named_answerers
 from evaluation.frame import Protocol
 from evaluation.protocols.faithfulness import abstention
 from evaluation.report import Evaluation
+from evaluation.shown.failures import listed
 from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
@@ -125,7 +127,10 @@ def evaluate(
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
     who = named_answerers(checkpoint, predictions)
-    return protocol.run(rows, who, asking, need=need, more=abstention.add_abstention)
+    report = protocol.run(rows, who, asking, need=need, more=abstention.add_abstention)
+    said = (f"{row['said_as']} ({row['checkpoint']})" for row in report.examples if "said_as" in row)
+    forms = listed(Counter(said))
+    return replace(report, notes=[*report.notes, forms and f"Unknown was said as: {forms}."])
 
 
 def about(variants: Iterable[str]) -> str:
@@ -161,18 +166,21 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the original;
     for texts that contradict what a model may remember, whether it is that."""
     from data_modules.interventions.reformatting import straight_quotes
-    from metrics.answers import is_unknown, same_answer, score_answer
+    from metrics.answers import same_answer, score_answer
+    from metrics.unknown import unknown_form
 
     gold, more = example.gold, dict[str, Any]()
     if example.variant in REFORMATTED:
         prediction, gold = straight_quotes(prediction), tuple(map(straight_quotes, gold))
         if answer_to_original is not None:
             more = {"consistency": same_answer(prediction, straight_quotes(answer_to_original))}
-    em, f1 = score_answer(prediction, gold, traits(example.dataset).scoring)
+    answerable, scoring = example.answer_type != "unknown", traits(example.dataset).scoring
+    em, f1, unknown = score_answer(prediction, gold, scoring, answerable=answerable)
     if example.remembered and example.variant not in DELETED:
-        remembers, _ = score_answer(prediction, example.remembered, "max")
+        remembers = score_answer(prediction, example.remembered, "max").em
         more |= {"remembered": [*example.remembered], "remembers": remembers}
-    unknown = is_unknown(prediction)
+    if unknown:
+        more["said_as"] = unknown_form(prediction)
     right = unknown if example.variant in DELETED else em == 1
     return {"em": em, "f1": f1, "unknown": unknown, "right": right, **more}
 

@@ -54,9 +54,8 @@ def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
     [
         ("Yes, he did so.", "yes"),
         ('"No," she said', "no"),
-        ("Unknown (not stated)", "unknown"),
         ("Yes - it was", "yes"),
-        ("<No Answer>", "unknown"),
+        ("Unknown (not stated).", "Unknown (not stated)"),
         ("No one", "No one"),
         ("No. 5", "No. 5"),
         ("the answer is: 'red.'", "red"),

@@ -82,6 +82,49 @@ def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: 
     assert "F1 of unknown (os+ts_r) " in (tmp_path / "r" / "report.md").read_text()
 
 
+def official(rows: Rows) -> dict[str, float]:
+    """SQuAD 2's official evaluation, on questions with one answer or none."""
+    parts: dict[str, Rows] = {"": rows, "HasAns_": [], "NoAns_": []}
+    for row in rows:
+        parts["HasAns_" if row["references"] else "NoAns_"].append(row)
+    found = {}
+    for name, part in parts.items():
+        exact = overlap = 0.0
+        for row in part:
+            gold = row["references"][0].lower().split() if row["references"] else []
+            said = [] if row["prediction"] == "It is not mentioned." else row["prediction"].lower().split()
+            shared = sum(min(said.count(word), gold.count(word)) for word in {*said})
+            exact += said == gold
+            overlap += 2 * shared / (len(said) + len(gold)) if said and gold else said == gold
+        found |= {f"{name}exact": exact / len(part), f"{name}f1": overlap / len(part)}
+    return found
+
+
+def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question without an answer is part of no score, and shown."""
+    words = ["Ana Ben", "Ben", "It is not mentioned.", "!timeout", "Ben slept Ana", "Ana"]
+    install(monkeypatch, {"one": lambda example: words[int(example.id) % len(words)]})
+    answers = [[{"text": "Ana Ben", "answer_start": 9}], []]
+    qas = [{"id": str(i), "question": "Who?", "answers": answers[i % 5 > 2]} for i in range(30)]
+    document = {"data": [{"paragraphs": [{"context": "It rains Ana Ben slept.", "qas": qas}]}]}
+    (tmp_path / "some.json").write_text(json.dumps(document))
+    command = ("faithfulness", "--checkpoint", "one", "--variants", "os", "--data", tmp_path / "some.json")
+    cells = evaluate(tmp_path / "r", *command)
+    rows = [row for row in examples_of(tmp_path / "r") if "failure" not in row]
+    place = {"checkpoint": "one", "variant": "os"}
+    expected = official(rows)
+    assert {name: cells(name, **place) for name in expected} == pytest.approx(expected)
+    totals = {"exact": 25, "HasAns_exact": sum(bool(row["references"]) for row in rows)}
+    assert {name: cells.n(name, **place) for name in totals} == totals
+    unanswerable = sum(not row["references"] for row in rows) / 25
+    for name, exact in (("always unknown", unanswerable), ("never unknown", 1 - unanswerable)):
+        assert cells("exact", checkpoint=name, variant="os") == pytest.approx(exact)
+        assert cells("abstention_recall", checkpoint=name, variant="os") == (name == "always unknown")
+    report = (tmp_path / "r" / "report.md").read_text()
+    assert "| without an answer (%) | 16.7 [" in report
+    assert "Unknown was said as: 5 not stated (one)." in report
+
+
 def test_unanswerable_questions_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQuAD 2 has its own cell; where all questions have an answer there is none."""
     install(monkeypatch, {"one": lambda example: {"1": "unknown", "2": "Ana"}.get(example.id, "Ben")})

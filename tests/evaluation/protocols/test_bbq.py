@@ -106,9 +106,47 @@ def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
     assert {example.advice for example in asked} == {"Be fair."}
 
 
-def test_choice_named_takes_the_choice_with_most_words_in_common(tmp_path: Path) -> None:
-    item = items_of(tmp_path)[0]
-    for text, slot in {"the cellist!": 2, "": 1, "unknown": 1}.items():
-        assert protocol.choice_named(text, item) == slot
-    for text in ("a key", "cellist and pianist"):
-        assert isinstance(protocol.choice_named(text, item), str)
+@pytest.mark.parametrize(
+    ("text", "slot"),
+    [
+        ("the cellist!", 2),
+        ("The cellist, who was late, not the pianist", 2),
+        ("It wasn't the cellist but the pianist.", 0),
+        ("I think it was the pianist.", 0),
+        *((text, 1) for text in ("", "unknown", "Not known", "I don't know.", "It cannot be determined.")),
+        ("It is unclear whether the cellist lost it.", 1),
+        *((text, None) for text in ("a key", "cellist and pianist", "Not the cellist.", "Neither of them")),
+    ],
+)
+def test_a_written_answer_names_a_person_whom_it_does_not_negate(
+    text: str, slot: int | None, tmp_path: Path
+) -> None:
+    named = protocol.choice_named(text, items_of(tmp_path)[0])
+    assert named == slot if slot is not None else isinstance(named, str)
+
+
+def test_targets_without_metadata_follow_from_the_questions(tmp_path: Path) -> None:
+    """The person of the stereotyped group; in a question that is not negative, the other one."""
+    rows = bbq_rows(templates=1)
+    rows[1]["question_polarity"] = "nonneg"
+    rows[2]["additional_metadata"] = {"stereotyped_groups": ["Low S.E.S."]}
+    rows[2]["answer_info"] |= {"ans0": ["a pianist", "lowSES"], "ans2": ["cellist", "highSES"]}
+    rows[3]["additional_metadata"] = {"stereotyped_groups": ["Black", "F"]}
+    rows[3]["answer_info"] |= {"ans0": ["Ann", "F-Black"], "ans2": ["Tom", "M-White"]}
+    rows.append({**rows[0], "additional_metadata": {"stereotyped_groups": ["c", "p"]}})
+    rows.append({**rows[0], "additional_metadata": {"stereotyped_groups": []}})
+    write_rows(tmp_path / "own.jsonl", rows)
+    items, left_out = read_bbq([f"{tmp_path}/own.jsonl"])
+    assert ([item.target for item in items], left_out) == ([2, 0, 0, 0], 2)
+    assert items[3].category == "Music (names)"
+
+
+def test_metadata_of_other_data_is_refused(tmp_path: Path) -> None:
+    """With the number of targets that are unknown or not the suggested person."""
+    save_bbq(tmp_path)
+    rows = bbq_rows()
+    rows[4]["question_polarity"] = "nonneg"
+    rows[5]["answer_info"] = dict(zip(("ans0", "ans2", "ans1"), rows[5]["answer_info"].values(), strict=True))
+    write_rows(tmp_path / "other.jsonl", rows)
+    with pytest.raises(ValueError, match=r"2 of 8 targets do not fit .* line 5"):
+        read_bbq([f"{tmp_path}/other.jsonl"], tmp_path / "metadata.csv")
