@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SELECTION = {"metric": "measure", "mean": "value", "test_set": "data"}
 """Columns of selection.csv, and their names in results.csv."""
-NO_DIMENSIONS = {*NUMBERS, "measure", "std", "values"}
+NO_DIMENSIONS = {*NUMBERS, "unit", "measure", "std", "values"}
 
 
 def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool) -> Evaluation:
