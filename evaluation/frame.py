@@ -40,7 +40,7 @@ class Protocol:
     Args:
         title: heading of the report.
         measures: field to heading, for means of values in [0, 1]; or other statistics by name.
-        unit: the field or fields of a row by which rows are resampled together.
+        unit: the field or fields of a row whose rows are not independent: the unit of intervals.
         by: the dimensions: columns of results.csv after `checkpoint` and `against`.
         cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the whole: its
             dimensions are in every entry. A row counts for the entries whose dimensions it has.

@@ -103,12 +103,11 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
 def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str] = ()) -> None:
     """Write the folder, replacing an existing one; on any error nothing changes. DataError if it cannot be
     written, for example on a full disk."""
-    from metrics.intervals import LEVEL, RESAMPLES, SEED
+    from metrics.intervals import LEVEL
 
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
     results, tables, frame = evaluation.results, evaluation.tables(), evaluation.results.frame
-    resamples = results.resamples or RESAMPLES
     headline = markdown_text(evaluation.headline)
     parts = [f"# {markdown_text(evaluation.title)}", headline and f"**{headline}**", *evaluation.notes]
     for table in tables:
@@ -121,10 +120,10 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         what = f"Of {len(changes)} changes with an interval, about {chance:.1f} would exclude 0 by chance"
         parts.append(f"{what}; here {excluding} do.")
     parts.append(
-        f"Brackets: 95 % interval, by bootstrap over {results.unit} ({resamples} resamples, seed {SEED}); "
-        "exact where a share is 0 or 100 % in all of them. Changes (`against` in results.csv) use the "
-        "questions that both answered. Numbers in full precision: results.csv. One line per example: "
-        "examples.jsonl. Inputs, settings, command and versions: report.json."
+        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}; results.csv has the unit of "
+        "each number, how many there are, and full precision. Changes (`against` there) use the questions "
+        "that both answered. One line per example: examples.jsonl. Inputs, settings, command and versions: "
+        "report.json."
     )
     content = {
         "title": evaluation.title,
@@ -135,7 +134,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
             "command": list(command),
             "revision": revision(),
             "versions": versions(),
-            "interval": {"level": LEVEL, "unit": results.unit, "resamples": resamples, "seed": SEED},
+            "interval": {"level": LEVEL, "unit": results.unit},
             "files": sorted([*evaluation.figures, *FILES]),
         },
         "by": list(results.by),

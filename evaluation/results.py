@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 ALWAYS = ("checkpoint", "against")
 """The first columns: the model, and what a number is compared with (empty: a plain number)."""
 NUMBERS = ("value", "low", "high", "n", "units")
-"""The last columns."""
+"""The last columns but one, `unit`."""
 NO_INTERVAL = (math.nan, math.nan)
 
 
@@ -28,11 +28,8 @@ class Results:
 
     Args:
         by: names of the dimensions after `checkpoint` and `against`, in the order of the columns.
-        unit: the resampled unit of intervals, a plural noun.
+        unit: the unit of intervals, a plural noun.
     """
-
-    resamples: int | None = None
-    """Number of resamples, if fewer than usual."""
 
     def __init__(self, by: Sequence[str], unit: str) -> None:
         self.by, self.unit = tuple(dict.fromkeys((*ALWAYS, *by))), unit
@@ -47,6 +44,7 @@ class Results:
         n: int,
         interval: tuple[float, float] = NO_INTERVAL,
         units: int | None = None,
+        unit: str = "",
         **cell: Any,
     ) -> None:
         """Add one number.
@@ -57,6 +55,7 @@ class Results:
             n: the number of rows that it is computed from.
             interval: its ends.
             units: the number of units that these rows belong to (default: n).
+            unit: another unit than the table's.
             cell: its place by dimension; omitted dimensions are empty.
 
         Raises:
@@ -67,8 +66,9 @@ class Results:
         place = {name: cell.get(name, "") for name in self.by} | {"measure": measure}
         if self._rows.get(key := tuple(place.values())):
             raise ValueError(f"results: a second number for {key}")
-        numbers = (float(value), *map(float, interval), int(n), int(n if units is None else units))
-        self._rows[key] = place | dict(zip(NUMBERS, numbers, strict=True))
+        counts = int(n), int(n if units is None else units)
+        numbers = (float(value), *map(float, interval), *counts, unit or self.unit)
+        self._rows[key] = place | dict(zip((*NUMBERS, "unit"), numbers, strict=True))
 
     def extend(self, other: Results) -> None:
         """Add all numbers of another table with the same dimensions."""
@@ -76,10 +76,10 @@ class Results:
 
     @property
     def frame(self) -> DataFrame:
-        """Return the table: the dimensions, then measure, value, low, high, n, units."""
+        """Return the table: the dimensions, then measure, value, low, high, n, units, unit."""
         import pandas as pd
 
-        return pd.DataFrame(list(self._rows.values()), columns=[*self.by, "measure", *NUMBERS])
+        return pd.DataFrame(list(self._rows.values()), columns=[*self.by, "measure", *NUMBERS, "unit"])
 
     def at(self, measure: str, **cell: Any) -> dict[str, Any] | None:
         """Return the number of a cell, or None; omitted dimensions are empty."""

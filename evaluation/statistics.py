@@ -3,24 +3,23 @@
     share("right", "em")                                             # the mean of a field that is in [0, 1]
     Statistic("accuracy gap", ("known", "biased"), lambda sums_RC: ...)
 
-A statistic is a function of sums over rows, so a resample only needs counts and sums.
+A statistic is a function of sums over rows, so that leaving out a unit only needs its sums.
 
-Shape letters: N rows, U units, C columns (the number of rows, then the fields), R resamples.
+Shape letters: N rows, U units, C columns (the number of rows, then the fields), R sets of rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.results import NO_INTERVAL
-from metrics.intervals import bootstrap, unseen_share
+from metrics.intervals import interval, interval_of_change, jackknife_error
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,7 +37,8 @@ class Statistic:
         fields: keys of a row: numbers or booleans.
         of: sums (R, C), the number of rows first, to (R,); by default the mean of the first field.
         n: the sum that is reported as n, as a function of the sums (C,); by default the number of rows.
-        share: the mean of one field in [0, 1]: shown in percent, exact interval if all units agree.
+        share: the mean of one field in [0, 1]: shown in percent.
+        limits: the least and the largest value, for the interval; of a share 0 and 1.
     """
 
     heading: str
@@ -46,17 +46,11 @@ class Statistic:
     of: Callable[..., Floats] = lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 0]
     n: Callable[[Floats], float] = lambda sum_C: sum_C[0]
     share: bool = False
+    limits: tuple[float, float] | None = None
 
-    def resampled(self, unit_N: Ints, sides_NC: Sequence[Floats]) -> tuple[float, tuple[float, float]]:
-        """Return the number of all rows, minus that of a second side if there is one, and its interval over
-        units, which are numbered 0 to U - 1."""
-        sums_UC = np.concatenate([unit_sums(unit_N, side_NC) for side_NC in sides_NC], axis=1)
-
-        def of(sums_RC: Floats) -> Floats:
-            return reduce(np.subtract, map(self.of, np.split(sums_RC, len(sides_NC), axis=1)))
-
-        interval = bootstrap(len(sums_UC), lambda weight_RU: of(weight_RU @ sums_UC))
-        return float(of(sums_UC.sum(0, keepdims=True))[0]), interval
+    def columns(self, fields_NF: Floats) -> Floats:
+        """Return the columns (N, C) of rows, given their fields."""
+        return np.insert(fields_NF, 0, 1.0, axis=1)
 
 
 def unit_sums(unit_N: Ints, columns_NC: Floats) -> Floats:
@@ -85,37 +79,38 @@ class Estimate(NamedTuple):
 
 def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = None) -> Estimate:
     """Compute a statistic of rows with its interval over units; or its difference from that of the `first`
-    rows, over the questions that both answered: a paired bootstrap, which draws units and takes both sides
-    of each.
-
-    A share whose units are all 0, or all 1, has the exact (Clopper-Pearson) interval over units. If the
-    differences d of a share are the same in all rows, there is nothing to resample either. Another
-    difference, in [-1, 1], then has at most the probability q of `unseen_share`: the interval is d -/+ q (1
-    + |d|).
+    rows, over the questions that both answered, where a unit has the rows of both sides.
 
     Args:
         statistic: the statistic to compute.
         rows: its fields as float64, and the column `unit`; rows without a field (NaN) are ignored.
         first: the same; rows with the same index have the same question, and no index occurs twice.
     """
-    fields, changed = list(statistic.fields), first is not None
+    fields = list(statistic.fields)
     sides = [side.dropna(subset=fields) for side in (rows, first) if side is not None]
-    if changed:
+    if first is not None:
         both = sides[1].index.intersection(sides[0].index, sort=False)
         sides = [side.loc[both] for side in sides]
     unit_N = sides[-1]["unit"].factorize()[0]
     if not len(unit_N):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    one_N1 = np.ones((len(unit_N), 1))
-    sides_NC = [np.hstack([one_N1, side[fields].to_numpy(dtype=np.float64)]) for side in sides]
+    fields_NF = [side[fields].to_numpy(dtype=np.float64) for side in sides]
+    sums_UC = [unit_sums(unit_N, statistic.columns(side_NF)) for side_NF in fields_NF]
+    n_U = np.array([[statistic.n(sum_C) for sum_C in side_UC] for side_UC in sums_UC])
+    units = int((n_U > 0).all(axis=0).sum())
     with np.errstate(invalid="ignore", divide="ignore"):
-        value, (low, high) = statistic.resampled(unit_N, sides_NC)
-    # Identical resamples show that units agree, not that the number is certain.
-    interval = (low, high) if high - low > 1e-12 else NO_INTERVAL
-    alike = np.ptp(np.subtract(*sides_NC)[:, 1]) < 1e-12 if changed else value in (0.0, 1.0)
-    if statistic.share and alike and unit_N.any():  # several units
-        reach = unseen_share(int(unit_N.max()) + 1) * (1 + abs(value) if changed else 1)
-        interval = max(-1.0 if changed else 0.0, value - reach), min(1.0, value + reach)
-    counts_SU = [[statistic.n(sum_C) > 0 for sum_C in unit_sums(unit_N, side_NC)] for side_NC in sides_NC]
-    n = min(statistic.n(side_NC.sum(0)) for side_NC in sides_NC)
-    return Estimate(value, interval, int(n), sum(map(all, zip(*counts_SU, strict=True))))
+        # Of all rows, then without each unit that counts.
+        value, *others = np.subtract.reduce(
+            [statistic.of(side_UC.sum(0) - np.insert(side_UC, 0, 0, axis=0)) for side_UC in sums_UC]
+        )
+        error = jackknife_error(value, np.array(others)[(n_U > 0).any(axis=0)])
+        if first is None:
+            limits = (0, 1) if statistic.share else statistic.limits
+            ends = interval(value, error, units, limits)
+        elif statistic.share:
+            square = np.square(np.subtract(*fields_NF)[:, 0]).mean()
+            ends = interval_of_change(value, error, square, units)
+        else:
+            ends = interval(value, error, units)
+    n = min(statistic.n(side_UC.sum(0)) for side_UC in sums_UC)
+    return Estimate(float(value), (float(ends[0]), float(ends[1])), int(n), units)

@@ -13,6 +13,7 @@ from data_modules.schema.questions import QAExample, Variant
 from evaluation.shown.failures import listed
 from storage.command_line import AtLeast
 from storage.errors import DataError
+from storage.finished_work import work_key
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class Stories:
             for variant, reasons in self.rejected.items()
             if reasons
         )
+
+
+def passage(original: QAExample) -> str:
+    """Return a short name of a question's text: questions about one text are one unit of intervals."""
+    return work_key(text=original.context)[:12]
 
 
 def read_stories(options: VariantOptions) -> Stories:

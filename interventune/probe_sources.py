@@ -21,12 +21,12 @@ from evaluation.answering.processes import current
 from evaluation.protocols.bias.asked import read_sets
 from evaluation.protocols.bias.command import BIAS
 from evaluation.protocols.bias.groups import with_scores
-from evaluation.protocols.bias.measures import add_estimates, compared
+from evaluation.protocols.bias.measures import GROUPS, add_maxima, add_rows, compared, prepared
 from evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
 from evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
 from evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
 from evaluation.results import Results
-from evaluation.variants import VariantOptions, read_stories
+from evaluation.variants import VariantOptions, passage, read_stories
 from storage.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 Measure = Literal["bias", "qa", "abstention", "shift"]
 Kept = dict[str, Any]
 """What later probes are compared with, as plain values and tensors; empty if it is lost."""
-BIAS_FIELDS = ("mu_K", "mean_abs_c_K", "mass_K")
+SIZES = replace(GROUPS, measures={name: GROUPS.measures[name] for name in ("mean_abs_c", "mass")})
 QA = replace(
     FAITHFULNESS, cells=[("variant",)], measures={"f1": "F1", "em": "EM", "unknown": "unknown"}, failures=""
 )
@@ -60,11 +60,16 @@ class Groups:
     def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
         """Yield long tables, each with the pattern of its rows' keys."""
         results = Results(BIAS.by, BIAS.units)
-        sides, frame = {START: start, NOW: now}, self.frame.assign(unit=self.frame["key"])
-        scored = {name: with_scores(frame, kept["bias"]) for name, kept in sides.items() if kept}
+        sides = {START: start, NOW: now}
+        scored = {
+            name: prepared(with_scores(self.frame.assign(checkpoint=name), kept["bias"]))
+            for name, kept in sides.items()
+            if kept
+        }
         for advice in ADVICE_CLASSES:
             parts = {name: side[side["class"] == advice] for name, side in scored.items()}
-            add_estimates(results, compared(parts, {"class": advice}), BIAS_FIELDS)
+            add_maxima(results, compared(parts, {"class": advice}), ["mu"])
+            add_rows(results, SIZES, parts)
         yield "bias/{class}/{measure}", results.frame
 
 
@@ -99,6 +104,7 @@ class Questions:
                 for answer in sorted(model.answers(examples, f"probing {variant}")):
                     one = examples[answer.example]
                     row = {"variant": variant, "id": one.id, "unanswerable": one.answer_type == "unknown"}
+                    row["passage"] = passage(self.originals.get(one.id, one))
                     failed = {"failure": answer.failure} if answer.failure else scores(one, answer.text, None)
                     found["qa"].append(row | failed)
         if "shift" in measures:

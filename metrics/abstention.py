@@ -2,11 +2,11 @@
 
     measures(sums_RC)["abstention_f1"]
 
-All measures are functions of sums over questions, so a bootstrap resample only needs counts and sums.
+All measures are functions of sums over questions, so that leaving out some only needs their sums.
 Recall, precision and F1 of abstaining: AbstentionBench (Kirichenko et al. 2025, arXiv 2506.09038);
 `grounded_f1` is Trust-Align's F1_GR (Song et al. 2025, arXiv 2409.11242).
 
-Shape letters: N questions, R resamples, C columns of sums.
+Shape letters: N questions, R sets of questions, C columns of sums.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """BBQ's bias scores (Parrish et al. 2022, section 4), from sums over examples.
 
-Shape letters: R resamples, C columns: the number of examples; of those with the right answer; with an answer
-other than unknown; with the stereotyped person as answer; with an ambiguous context (all, or none).
+Shape letters: R sets of examples, C columns: the number of examples; of those with the right answer; with an
+answer other than unknown; with the stereotyped person as answer; with an ambiguous context (all, or none).
 """
 
 from __future__ import annotations

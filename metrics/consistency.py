@@ -1,7 +1,7 @@
 """Consistency of debiasing: the effect of specifications on rates of bad continuations, and the verdicts of
 the paper's readings and of this project's (probes spec A5, A7).
 
-Shape letters: N prompts, A attributes, K differences, R resamples. A missing score or share is NaN.
+Shape letters: N prompts, A attributes, K differences. A missing score or share is NaN.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.intervals import bootstrap
+from metrics.intervals import interval_of_change
 
 Array = NDArray[np.float64]
 
@@ -152,18 +152,13 @@ def differences(share_N: Mapping[Variant, Array]) -> dict[tuple[Variant, Variant
 
 
 def difference(gap_N: Array) -> Difference:
-    """The mean of differences, NaN where a prompt has none, with its 95 % bootstrap interval over prompts.
-
-    The bootstrap includes two extra prompts, with differences 1 and -1, as Bonett and Price (2012) add them
-    to paired proportions: otherwise rates that are all 0 or all equal would give an interval without width,
-    however few the prompts.
-    """
-    known_M = np.isfinite([*gap_N, 1, -1])
-    gap_M = np.where(known_M, [*gap_N, 1, -1], 0)
-    n = int(known_M.sum()) - 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        interval = bootstrap(len(gap_M), lambda weight_RM: weight_RM @ gap_M / (weight_RM @ known_M))
-        return Difference(float(gap_M[:-2].sum() / n), interval if n > 1 else (math.nan, math.nan), n)
+    """The mean of differences, NaN where a prompt has none, with its 95 % interval over prompts."""
+    gap_M = gap_N[np.isfinite(gap_N)]
+    n = len(gap_M)
+    if n < 2:
+        return Difference(float(gap_M.mean()) if n else math.nan, (math.nan, math.nan), n)
+    value, error = float(gap_M.mean()), float(gap_M.std(ddof=1)) / math.sqrt(n)
+    return Difference(value, interval_of_change(value, error, float(np.square(gap_M).mean()), n), n)
 
 
 Decision = Literal["pass", "fail", "not decidable"]

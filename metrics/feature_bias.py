@@ -1,6 +1,6 @@
 """Feature bias: calibrated predictions, and how often they follow either feature.
 
-Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata, R resamples.
+Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata.
 """
 
 from __future__ import annotations
@@ -37,24 +37,13 @@ def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
     return np.asarray(probability_NL / np.where(total_N1 > 0, total_N1, 1.0) / content_free_L)
 
 
-def mean_over_strata(weight_RN: Array, value_N: Array, stratum_N: Array) -> Array:
-    """Mean over strata of their weighted means, regardless of their sizes, (R,): h1- or h2-accuracy, where
-    a stratum is a cell of a task with one set of demonstrations (probes spec C1).
+def stratum_weights(stratum_N: Array) -> Array:
+    """Weights of texts (N,), with which a sum over texts, divided by that of the weights, is the mean over
+    strata of their means, whatever their sizes: h1- or h2-accuracy, where a stratum is a cell of a task with
+    one set of demonstrations (probes spec C1).
 
-    Args:
-        weight_RN: how often each text counts, in each of R resamples.
-        value_N: 1 where the prediction follows the feature, else 0.
-        stratum_N: the stratum of each text, as a number.
-
-    Returns:
-        NaN where a stratum has no text in a resample.
-
-    >>> mean_over_strata(np.ones((1, 4)), np.array([1, 1, 0, 0]), np.array([7, 7, 7, 8])).round(3)
-    array([0.333])
+    >>> stratum_weights(np.array([7, 7, 8]))
+    array([0.5, 0.5, 1. ])
     """
-    order_N = np.argsort(stratum_N, kind="stable")
-    _, start_S = np.unique(stratum_N[order_N], return_index=True)
-    weight_RN, value_N = weight_RN[:, order_N], value_N[order_N]
-    sums_RS = np.add.reduceat(weight_RN * value_N, start_S, axis=1)
-    with np.errstate(invalid="ignore"):
-        return np.asarray((sums_RS / np.add.reduceat(weight_RN, start_S, axis=1)).mean(axis=1))
+    _, place_N, count_S = np.unique(stratum_N, return_inverse=True, return_counts=True)
+    return np.asarray(1 / count_S[place_N])

@@ -1,81 +1,83 @@
-"""95 % intervals: percentile bootstraps over independent units; the rows of a unit stay together.
+"""95 % intervals over independent units, such as the texts that questions are about.
 
-The draws depend only on SEED and the number of units, so equal data give equal intervals.
+Standard errors are those of the jackknife, which leaves out one unit with all its rows at a time. Quantiles
+are Student's t, with one degree of freedom less than there are units.
 
-Shape letters: R resamples, U units.
+Shape letter: U units.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-SEED = 0
-RESAMPLES = 2000
 LEVEL = 0.95
-BLOCK = 4_000_000
-"""Counts per block of resamples: 32 MB as float64."""
-KEPT = 50_000_000
-"""Counts cached per number of units: 100 MB as uint16."""
+TINY = 1e-9
+"""Standard errors below this are rounding: all units agree."""
 
 Floats = NDArray[np.float64]
 
 
-def bootstrap(units: int, statistic: Callable[[Floats], Floats], width: int = 0) -> tuple[float, float]:
-    """The percentile interval of a statistic over units; NaN for a single unit.
+def quantile(units: Any, level: float = (1 + LEVEL) / 2) -> Any:
+    """A quantile of Student's t for so many units; NaN for one."""
+    return stdtrit(np.where(np.greater(units, 1), np.asarray(units) - 1.0, math.nan), level)
+
+
+def jackknife_error(value: Any, without_U: Floats) -> Any:
+    """The standard error of a statistic, from its values without each of the units, along the first axis; NaN
+    if it is undefined without one of them."""
+    square = (1 - 1 / max(len(without_U), 1)) * np.square(without_U - value).sum(0)
+    return np.sqrt(np.where(np.isfinite(square), square, math.nan))
+
+
+def interval(
+    value: Any, error: Any, units: Any, limits: tuple[float, float] | None = None
+) -> tuple[Any, Any]:
+    """The ends of the interval of a statistic: numbers, or arrays of one shape; NaN for one unit.
+
+    Within limits it is Wilson's, with the number of independent answers that has this standard error. If all
+    units agree, each counts as one answer; without limits there is no interval then.
 
     Args:
-        units: number of units.
-        statistic: maps how often each unit counts, (R, U), to (R,); NaN for resamples where it is undefined,
-            which are ignored.
-        width: numbers that the statistic computes for each resample, if more than `units`.
+        value: the statistic.
+        error: its standard error.
+        units: U, the units that it is computed from.
+        limits: the least and the largest possible value.
+
+    >>> [round(float(end), 3) for end in interval(0.0, 0.0, 21, (0, 1))]
+    [0.0, 0.172]
     """
-    if units < 2:
-        return math.nan, math.nan
-    low, high = percentiles(np.concatenate([statistic(w_RU) for w_RU in resamples(units, width=width)]))
-    return float(low), float(high)
+    t, agree = quantile(units), np.less(error, TINY)
+    if limits is None:
+        half = np.where(agree, math.nan, t * error)
+        return value - half, value + half
+    least, width = limits[0], limits[1] - limits[0]
+    p, error = (np.asarray(value) - least) / width, np.asarray(error) / width
+    n = p * (1 - p) / np.where(agree, np.inf, error) ** 2
+    n = np.where(n == 0, units, n)
+    middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + (t / (2 * n)) ** 2)
+    low, high = (least + width * (middle + sign * half) / (1 + t**2 / n) for sign in (-1, 1))
+    return np.minimum(low, value), np.maximum(high, value)  # they are equal at the limits
 
 
-def resamples(units: int, count: int = RESAMPLES, width: int = 0) -> Iterator[Floats]:
-    """Yield how often each of `units` units is drawn in each resample: blocks (R, U), `count` rows in all.
+def interval_of_change(change: Any, error: Any, square: Any, units: Any) -> tuple[Any, Any]:
+    """The interval of a mean of paired differences in [-1, 1]: Bonett and Price's (2012), which adds two
+    pairs, with differences 1 and -1, to the number of independent pairs that has this standard error. If all
+    units agree, each counts as one pair. Numbers, or arrays of one shape.
 
-    `width`, the numbers that the caller computes per resample, limits the block size further.
+    Args:
+        change: the mean of the differences.
+        error: its standard error.
+        square: the mean of their squares.
+        units: U, the units that they belong to.
     """
-    drawn = iter(_kept(units, count)) if units * count <= KEPT else _draws(units, count)
-    while block := list(islice(drawn, max(1, BLOCK // max(units, width)))):
-        yield np.stack(block).astype(np.float64)
-
-
-def _draws(units: int, count: int) -> Iterator[NDArray[np.int64]]:
-    draw = np.random.default_rng(SEED)
-    for _ in range(count):
-        yield np.bincount(draw.integers(0, units, units), minlength=units)
-
-
-@lru_cache(maxsize=4)
-def _kept(units: int, count: int) -> NDArray[np.uint16]:
-    """The same draws in one array (R, U): a report needs them in each of its cells."""
-    return np.stack([row_U.astype(np.uint16) for row_U in _draws(units, count)])
-
-
-def unseen_share(units: int) -> float:
-    """The largest probability of an event that none of so many units shows: the exact (Clopper-Pearson)
-    upper end of the 95 % interval of 0 of `units`.
-
-    >>> round(unseen_share(21), 2)
-    0.16
-    """
-    return float(1 - ((1 - LEVEL) / 2) ** (1 / units))
-
-
-def percentiles(statistics_R: Floats) -> Floats:
-    """The ends of the middle 95 % of resampled statistics: (R, ...) to (2, ...)."""
-    defined_R = np.where(np.isfinite(statistics_R), statistics_R, np.nan)
-    with warnings.catch_warnings(action="ignore"):  # all-NaN columns
-        return np.asarray(np.nanquantile(defined_R, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0))
+    agree = np.less(error, TINY)
+    n = np.where(agree, units, (square - change**2) / np.where(agree, 1, error) ** 2)
+    middle = n * change / (n + 2)
+    spread = np.maximum((n * square + 2) / (n + 2) - middle**2, 0)
+    half = quantile(units) * np.sqrt(spread / (n + 2))
+    return np.maximum(middle - half, -1), np.minimum(middle + half, 1)

@@ -47,12 +47,13 @@ BBQ = Protocol(
     compared=("advice",),
     measures={
         "accuracy": share("right", "right"),
-        "bias": Statistic("bias", SUMS, bias, n=lambda sum_C: sum_C[2]),
+        "bias": Statistic("bias", SUMS, bias, n=lambda sum_C: sum_C[2], limits=(-1, 1)),
         "bias_scaled": Statistic(
             "bias, scaled",
             SUMS,
             scaled_bias,
             n=lambda sum_C: sum_C[0] if sum_C[4] else sum_C[2],  # all if scaled, else the known
+            limits=(-1, 1),
         ),
         "unknown": "says unknown",
     },

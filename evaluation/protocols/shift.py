@@ -1,7 +1,7 @@
 """How far interventions and fine-tuning move embeddings (faithfulness paper, Tables 7 to 9, Figures 1 to 4).
 
-Shape letters: R resamples, C columns of sums, B pairs of stories in a batch, P their common tokens, N tokens
-of one story, L layers, T tokens, D hidden.
+Shape letters: R sets of rows, C columns of sums, B pairs of stories in a batch, P their common tokens, N
+tokens of one story, L layers, T tokens, D hidden.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evaluation.shown.figures import Bars, Lines
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Floats, Statistic, mean
-from evaluation.variants import Stories, VariantOptions, read_stories
+from evaluation.variants import Stories, VariantOptions, passage, read_stories
 from storage.command_line import Named
 from storage.errors import DataError
 
@@ -65,7 +65,7 @@ COSINE = {"cosine": "(1 - cosine)"}
 BY_LAYER = Lines("layer", COSINE, panels="variant", distance=True)
 SHIFT = Protocol(
     title="Embedding shift",
-    unit="id",
+    unit="passage",
     units="stories",
     by=("reference", "variant", "stories", "embedding", "layer"),
     cells=[
@@ -263,7 +263,11 @@ def measured(
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
         for b, at in enumerate(data.question_N[index]):
             pair, single = readable[at], windows[at] == 1
-            place = {"id": pairs[pair][0].id, "stories": "single window" if single else ""}
+            place = {
+                "id": pairs[pair][0].id,
+                "passage": passage(pairs[pair][0]),
+                "stories": "single window" if single else "",
+            }
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
                     sum_L, square_L = u_NL.sum(0), (u_NL**2).sum(0)

@@ -20,7 +20,7 @@ SELECTION = {"metric": "measure", "mean": "value", "test_set": "data"}
 """Columns of selection.csv, and their names in results.csv."""
 WHOSE = {"paper": "the paper", "authors": "the authors' script", "earlier": "our earlier run"}
 """The sources of printed numbers."""
-NO_DIMENSIONS = {*NUMBERS, "measure", "std", "values"}
+NO_DIMENSIONS = {*NUMBERS, "unit", "measure", "std", "values"}
 
 
 def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool) -> Evaluation:

@@ -1,112 +1,138 @@
-"""Bias of one class of advice, and its change, with 95 % intervals: a bootstrap over groups, or over units of
-several groups, that recomputes every aggregate on every resample.
+"""mu, eta and theta of one class of advice, or their change: intervals, and their values by chance.
 
-`aggregate` sees resamples in place of classes: the sums of a resample count each group as often as it was
-drawn. Pairs of subjects that occur in no group are left out of the sums.
+They are means over subjects, or pairs of subjects, of |mean C| in each attribute: of the largest, or of all.
+Noise raises them, so the value of a sample is too large on average. Noise of twice the variance raises it
+further; a straight line through both, in the standard deviation, leads to the value `extrapolated` to no
+noise. This is too small on average, as the value is a convex function of the noise; it is right without
+preference, with one far above the noise, and with mixtures of these. The interval reaches from below the
+extrapolated value to above the sample's.
 
-Shape letters: N groups, U units, S the two subjects of a group, R resamples, X subjects, P pairs that occur,
-A attributes.
+Noise is made by random signs: of deviations from the means; for a model without preference, of the scores,
+which swaps the two subjects of random groups.
+
+Shape letters: N groups, E entries (a group of one subject, or of a pair), K pairs of a cell and a unit, U
+units, C cells (a subject or a pair, with an attribute) in the order of subjects, R draws, T the three noises
+of a draw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from metrics.bias.group_scores import GroupScores
-from metrics.bias.sums import BiasResult, BiasSums, aggregate
-from metrics.intervals import RESAMPLES, Floats, percentiles, resamples
+from metrics.intervals import TINY, Floats, quantile
 
-WORK = 200_000_000
-"""Limit on groups and cells over all resamples: very many groups get fewer resamples, but at least 200."""
-MAXIMA = ("mu_K", "eta_K", "theta_K", "mu_normalised_K")
-"""Means of maxima and of absolute values. Resampling inflates them, as small samples do, so their intervals
-are shifted until the median of the resamples equals the value."""
-MOST_KEPT = 10_000
-"""Largest number of values of one kind (such as by subject and attribute) whose resamples are all stored, 160
-MB; larger kinds get no interval."""
+SEED = 0
+DRAWS = 400
+BLOCK = 4_000_000
+"""Random signs at a time."""
+WORK = 40_000_000
+"""Limit on units over all draws: very many get fewer draws, but at least 100."""
+LEAST = 10
+"""Fewer units get no interval."""
+BELOW, ABOVE = 0.025, 0.01
+"""How often the interval of a value may lie above, or below the truth; that of a change: BELOW for both."""
+CHANCE = 0.95
+"""The share of models without preference that get at most the upper end by chance."""
+
+Ints = NDArray[np.int64]
+Number = tuple[float, float, float]
+"""A value and the ends of its interval; NaN: none."""
 
 
 class ClassGroups(NamedTuple):
-    """The N groups of one class, as input of its aggregates."""
+    """The N groups of one class."""
 
-    scores: GroupScores
-    subject_NS: NDArray[np.int64]
-    attribute_N: NDArray[np.int64]
-    num_subjects: int
-    num_attributes: int
-    unit_N: NDArray[np.int64]
-    """Unit of each group, 0 to U - 1: units are drawn as a whole."""
-
-
-class BiasEstimate(NamedTuple):
-    """Aggregates of one class."""
-
-    numbers: dict[str, Floats]
-    """By field of `BiasResult`, without its first axis: value, low and high end (NaN: none), (3, ...)."""
-    counts: BiasResult
-    """Counts of the groups; the fields n give the number that each value is computed from."""
-    resamples: int
-    """Number of resamples drawn."""
+    c_N: Floats
+    """C, from the perspective of the first subject."""
+    c_normalised_N: Floats
+    subject_NS: Ints
+    attribute_N: Ints
+    unit_N: Ints
+    """Unit of each group, 0 to U - 1."""
 
 
-def estimate_bias(fields: Collection[str], *sides: ClassGroups) -> BiasEstimate:
-    """Aggregates of one class with their intervals. With two sides, how much the second differs: both must be
-    the same groups in the same order with other scores, and share the resamples."""
-    blocks = zip(*map(resampled_bias, sides), strict=True)
-    whole, count = next(blocks), 0
-    values = {name: _change(whole, name)[0] for name in fields}
-    drawn = {name: list[Floats]() for name, value in values.items() if value.size <= MOST_KEPT}
-    for block in blocks:
-        count += len(block[0].n_K)
-        for name, parts in drawn.items():
-            parts.append(_change(block, name))
-    numbers = dict[str, Floats]()
-    for name, value in values.items():
-        ends = np.full((2, *value.shape), np.nan)
-        if drawn.get(name):
-            statistic_R = np.concatenate(drawn[name])
-            if name in MAXIMA:
-                median = np.nanquantile(statistic_R, 0.5, method="lower")
-                statistic_R = (statistic_R - median + value).clip(1 - len(sides), 1)
-            ends = percentiles(statistic_R)
-        numbers[name] = np.stack([value, *ends])
-    return BiasEstimate(numbers, whole[0], count)
+def maxima(names: Iterable[str], *sides: ClassGroups) -> dict[str, tuple[Number, Number]]:
+    """Compute some of mu, eta, theta and mu_normalised of one class: each with its interval and, as a second
+    number, the mean that models without preference get on these groups, from 0 to what 95 % of them get at
+    most. With two sides, the same groups with other scores, by how much the second's are larger."""
+    units, draw = int(sides[0].unit_N.max()) + 1, np.random.default_rng(SEED)
+    statistics = {name: [statistic(name, side) for side in reversed(sides)] for name in names}
+    drawn = {name: list[Floats]() for name in statistics}
+    block = min(DRAWS, max(1, BLOCK // units))
+    for _ in range(0, max(100, min(DRAWS, WORK // units)), block):
+        sign_TUR = draw.choice([-1.0, 1.0], (3, units, block))
+        # How large noise is, is only estimated, with about this error.
+        sign_TUR[1:] *= np.exp(draw.normal(size=block) / math.sqrt(2 * units))
+        for name, of_sides in statistics.items():
+            drawn[name].append(np.subtract.reduce([of(sign_TUR) for of in of_sides]))
+    change = len(sides) > 1
+    return {name: summary(np.concatenate(parts, 1), units, change=change) for name, parts in drawn.items()}
 
 
-def _change(sides: Sequence[BiasResult], name: str) -> Floats:
-    """An aggregate, or, of two sides, by how much the second differs."""
-    first, *other = (np.asarray(getattr(side, name)) for side in sides)
-    return other[0] - first if other else first
+def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
+    """Return a function of random signs of units (T, U, R) to the measure (5, R): of the sample; with noise;
+    with this noise and a second, and with this and a third; of a model without preference."""
+    c_N = {"eta": np.sign(groups.c_N), "mu_normalised": groups.c_normalised_N}.get(name, groups.c_N)
+    first_N, second_N = groups.subject_NS.T
+    row_E, value_E = np.concatenate([first_N, second_N]), np.concatenate([c_N, -c_N])
+    if name == "theta":
+        row_E = np.maximum(first_N, second_N) * (row_E.max() + 1) + np.minimum(first_N, second_N)
+        value_E = np.where(first_N < second_N, c_N, -c_N)
+    index_E = np.arange(len(row_E)) % len(c_N)
+    attributes = int(groups.attribute_N.max()) + 1
+    cell_C, cell_E = np.unique(row_E * attributes + groups.attribute_N[index_E], return_inverse=True)
+    start_X, size_X = np.unique(cell_C // attributes, return_index=True, return_counts=True)[1:]
+    place, n_C = (cell_E, groups.unit_N[index_E]), np.bincount(cell_E)
+    score_CU, share_CU = (csr_array((of_E / n_C[cell_E], place)) for of_E in (value_E, np.ones(len(cell_E))))
+    mean_C1 = score_CU.sum(axis=1)[:, None]
+    units_C1 = np.diff(share_CU.indptr)[:, None]
+
+    def measure(mean_CR: Floats) -> Floats:
+        if name == "eta":
+            return np.asarray((np.add.reduceat(np.abs(mean_CR), start_X).T / size_X).mean(1))
+        return np.asarray(np.maximum.reduceat(np.abs(mean_CR), start_X).mean(0))
+
+    def noise(sign_UR: Floats) -> Floats:
+        deviation_CR = score_CU @ sign_UR - mean_C1 * (share_CU @ sign_UR)
+        # Deviations from the sample's mean are too small. A single unit has none: all may be noise.
+        return np.where(
+            units_C1 > 1, deviation_CR * np.sqrt(units_C1 / np.maximum(units_C1 - 1, 1)), score_CU @ sign_UR
+        )
+
+    def of(sign_TUR: Floats) -> Floats:
+        once_CR, *others = (mean_C1 + noise(sign_UR) for sign_UR in sign_TUR)
+        twice = (once_CR + other_CR - mean_C1 for other_CR in others)
+        sample_CR = np.repeat(mean_C1, sign_TUR.shape[2], axis=1)
+        return np.stack([*map(measure, (sample_CR, once_CR, *twice, score_CU @ sign_TUR[0]))])
+
+    return of
 
 
-def resampled_bias(groups: ClassGroups) -> Iterator[BiasResult]:
-    """Yield aggregates of the groups, then of resamples in blocks (R, ...); none for a single unit."""
-    scores, subject_NS, attribute_N, X, A, unit_N = groups
-    c_N, c_normalised_N, *whole = (value_N.numpy() for value_N in scores)
-    pair, pair_N = np.unique(np.sort(subject_NS, axis=1) @ [X, 1], return_inverse=True)
-    pair_2P, P, N = torch.from_numpy(np.stack(np.divmod(pair, X))), len(pair), len(c_N)
-    side_N = np.where(subject_NS[:, 0] < subject_NS[:, 1], 1.0, -1.0)
-    place = (pair_N * A + attribute_N, np.arange(N))
-    of_cells = [
-        csr_array((value_N, place), shape=(P * A, N))
-        for value_N in (c_N * side_N, np.sign(c_N) * side_N, c_normalised_N * side_N, np.ones(N))
-    ]
-    whole_N4 = np.stack([np.abs(c_N), *whole], axis=1)
+def extrapolated(once: Any, twice: Any) -> Any:
+    """The value without noise, from values with noise of a variance and of twice this variance."""
+    return once - (twice - once) / (math.sqrt(2) - 1)
 
-    def result(weight_RN: Floats) -> BiasResult:
-        weight_NR = np.ascontiguousarray(weight_RN.T)  # makes the sparse products many times faster
-        cells = [np.ascontiguousarray((matrix @ weight_NR).T).reshape(-1, P, A) for matrix in of_cells]
-        return aggregate(BiasSums(*map(torch.from_numpy, (*cells, *(weight_RN @ whole_N4).T))), X, pair_2P)
 
-    yield result(np.ones((1, N)))
-    units = int(unit_N.max()) + 1
-    count = max(200, min(RESAMPLES, WORK // (N + P * A)))
-    # Small blocks fit the caches.
-    for weight_RU in resamples(units, count, 32 * (P + X) * A) if units > 1 else ():
-        yield result(weight_RU[:, unit_N])
+def summary(drawn_5R: Floats, units: int, *, change: bool) -> tuple[Number, Number]:
+    """Return the value or change with its interval, and by chance."""
+    (value, *_), once_R, *twice_2R, chance_R = drawn_5R
+    chance, error = float(np.quantile(chance_R, CHANCE)), once_R.std()
+    if units < LEAST or error < TINY:
+        low = high = math.nan
+    else:
+        below, above = (quantile(units, 1 - share) for share in (BELOW, BELOW if change else ABOVE))
+        without = extrapolated(value, once_R.mean())
+        # The two have the same first noise and independent second ones, which a covariance leaves out.
+        spread = math.sqrt(max(np.cov(extrapolated(once_R, np.array(twice_2R)))[0, 1], 0))
+        low = max(min(without - below * spread, value - below * error), -1)
+        high = min(max(without + above * spread, value + above * error), 1)
+        if not change:
+            # A value is at most the truth plus the value of the noise.
+            low = max(low, value - chance) if value > chance else 0
+    return (float(value), float(low), float(high)), (float(chance_R.mean()), 0.0, chance)

@@ -1,7 +1,7 @@
 """Further analyses: which subject of a pair a model prefers, and whether a metric finds a planted bias.
 
 Shape letters: M and N groups, V the four variants, S the two subjects of a group, A attributes,
-X subjects, C categories, R resamples.
+X subjects, C categories.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -76,16 +76,3 @@ def planted_correlation(gamma_XC: ArrayLike, planted_XC: ArrayLike) -> float:
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
     return float(spearmanr(a, b).statistic)
-
-
-def planted_rhos(gamma_RXC: NDArray[np.float64], strength_XC: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`planted_correlation` of the groups, followed by each resample of them, (R,). The planted strength is
-    ranked within the category, where gamma compares a subject with its opponents.
-
-    Args:
-        gamma_RXC: gamma(x, category); NaN where unseen.
-        strength_XC: planted strengths.
-    """
-    asked_XC = np.where(np.isnan(gamma_RXC[0]), np.nan, strength_XC)
-    rank_XC = (asked_XC[:, None] > asked_XC).sum(axis=1)
-    return np.array([planted_correlation(gamma_XC, rank_XC) for gamma_XC in gamma_RXC])

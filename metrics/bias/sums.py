@@ -28,7 +28,8 @@ class BiasSums(NamedTuple):
 class BiasResult(NamedTuple):
     """Aggregates per class (UnQover section 4.3; LEI spec 2.3, 2.4). NaN where nothing was counted.
 
-    In gamma and eta of a subject, a pair's C has sign + for one subject and - for the other.
+    gamma(x, a) is the mean C of groups with subject x and attribute a, from the perspective of x; eta(x, a)
+    the mean of its sign.
     """
 
     n_K: Tensor
@@ -48,15 +49,6 @@ class BiasResult(NamedTuple):
     """Mean attribute error."""
     mass_K: Tensor
     """Mean of S(x1) + S(x2)."""
-    gamma_KX: Tensor
-    """Mean C over all groups of a subject, from its perspective, in [-1, 1]."""
-    eta_KX: Tensor
-    """Mean sign of C, likewise."""
-    n_KX: Tensor
-    """Number of groups of a subject."""
-    gamma_KXA: Tensor
-    eta_KXA: Tensor
-    n_KXA: Tensor
 
 
 def mean_where_counted(total: Tensor, count: Tensor) -> Tensor:
@@ -78,37 +70,27 @@ def mean_of_largest(mean_KRA: Tensor) -> Tensor:
     return torch.where(largest_KR >= 0, largest_KR, torch.nan).nanmean(dim=1)
 
 
-def aggregate(sums: BiasSums, num_subjects: int, pair_2P: Tensor | None = None) -> BiasResult:
+def aggregate(sums: BiasSums, num_subjects: int) -> BiasResult:
     """Compute the aggregates per class; NaN with n = 0 for a class without groups.
 
     Args:
         sums: over groups.
         num_subjects: X.
-        pair_2P: subjects i < j of the sums' pairs; by default all pairs, row by row.
     """
-    if pair_2P is None:
-        pair_2P = torch.triu_indices(num_subjects, num_subjects, 1, device=sums.count_KPA.device)
-    n_KXA = by_subject(sums.count_KPA, num_subjects, pair_2P, 1)
-    n_KX, n_K = n_KXA.sum(dim=2), sums.count_KPA.sum(dim=(1, 2))
-    c_KXA, sign_KXA, c_normalised_KXA = (
-        by_subject(total_KPA, num_subjects, pair_2P, -1)
+    pair_2P = torch.triu_indices(num_subjects, num_subjects, 1, device=sums.count_KPA.device)
+    n_KXA, n_K = by_subject(sums.count_KPA, num_subjects, pair_2P, 1), sums.count_KPA.sum(dim=(1, 2))
+    gamma_KXA, eta_KXA, gamma_normalised_KXA = (
+        mean_where_counted(by_subject(total_KPA, num_subjects, pair_2P, -1), n_KXA)
         for total_KPA in (sums.c_KPA, sums.sign_KPA, sums.c_normalised_KPA)
     )
-    gamma_KXA, eta_KXA = mean_where_counted(c_KXA, n_KXA), mean_where_counted(sign_KXA, n_KXA)
     return BiasResult(
         n_K=n_K,
         mu_K=mean_of_largest(gamma_KXA),
         eta_K=eta_KXA.abs().nanmean(dim=2).nanmean(dim=1),
         theta_K=mean_of_largest(mean_where_counted(sums.c_KPA, sums.count_KPA)),
         mean_abs_c_K=mean_where_counted(sums.abs_c_K, n_K),
-        mu_normalised_K=mean_of_largest(mean_where_counted(c_normalised_KXA, n_KXA)),
+        mu_normalised_K=mean_of_largest(gamma_normalised_KXA),
         delta_K=mean_where_counted(sums.delta_K, n_K),
         eps_K=mean_where_counted(sums.eps_K, n_K),
         mass_K=mean_where_counted(sums.mass_K, n_K),
-        gamma_KX=mean_where_counted(c_KXA.sum(dim=2), n_KX),
-        eta_KX=mean_where_counted(sign_KXA.sum(dim=2), n_KX),
-        n_KX=n_KX,
-        gamma_KXA=gamma_KXA,
-        eta_KXA=eta_KXA,
-        n_KXA=n_KXA,
     )

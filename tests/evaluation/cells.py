@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-NUMBERS = ["measure", "value", "low", "high", "n", "units"]
+NUMBERS = ["measure", "value", "low", "high", "n", "units", "unit"]
 
 
 class Cells:
@@ -16,9 +16,9 @@ class Cells:
 
     def __init__(self, folder: Path) -> None:
         frame = pd.read_csv(folder / "results.csv", keep_default_na=False)
-        assert list(frame.columns[-6:]) == NUMBERS
-        self.by = list(frame.columns[:-6])
-        frame[NUMBERS[1:]] = frame[NUMBERS[1:]].apply(pd.to_numeric, errors="coerce")
+        assert list(frame.columns[-7:]) == NUMBERS
+        self.by = list(frame.columns[:-7])
+        frame[NUMBERS[1:-1]] = frame[NUMBERS[1:-1]].apply(pd.to_numeric, errors="coerce")
         self.frame = frame
 
     def row(self, measure: str, **cell: Any) -> dict[str, Any]:
@@ -41,6 +41,7 @@ class Cells:
         assert not self.frame.duplicated([*self.by, "measure"]).any()
         assert (self.frame["n"] >= self.frame["units"]).all()
         assert (self.frame["units"] >= 0).all()
+        assert (self.frame["unit"] != "").all()
         for row in self.frame.to_dict("records"):
             ends = float(row["low"]), float(row["high"])
             assert math.isfinite(ends[0]) == math.isfinite(ends[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,18 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import t
 
 from evaluation.frame import Protocol
-from evaluation.protocols.feature_bias.views import Weighted
+from evaluation.protocols.feature_bias.views import over_strata
 from evaluation.results import Results
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic, estimate, mean, share
-from metrics.intervals import RESAMPLES, SEED
+from metrics.intervals import interval_of_change
 
 Rows = list[dict[str, Any]]
 GAP = Statistic("gap", ("x", "y"), lambda sums_RC: (sums_RC[:, 1] - sums_RC[:, 2]) / sums_RC[:, 0])
-WEIGHTED = Weighted("gap", ("x", "y"), lambda w_RN, x_N2: w_RN @ (x_N2[:, 0] - x_N2[:, 1]) / w_RN.sum(1))
 PROTOCOL = Protocol(
     title="T",
     unit="story",
@@ -32,7 +32,7 @@ PROTOCOL = Protocol(
     by=("advice", "variant", "kind"),
     cells=[("advice", "variant"), ("advice", "variant", "kind")],
     compared=("advice",),
-    measures={"right": "right", "far": mean("how far", "x"), "gap": GAP, "weighted": WEIGHTED},
+    measures={"right": "right", "far": mean("how far", "x"), "gap": GAP, "strata": over_strata("s", "right")},
     views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
     headline=[Said("right", "right", variant={"os", "ts"}), Said("right", "right at once", variant="os")],
     good="many",
@@ -45,7 +45,11 @@ def made(checkpoint: str, values: Sequence[tuple[int, float | None]], **more: An
     rows: Rows = []
     for i, (story, value) in enumerate(values):
         row = {**place, "id": i, "story": story}
-        number = {"failure": "timeout"} if value is None else {"right": value, "x": 3 * value, "y": i % 3}
+        number = (
+            {"failure": "timeout"}
+            if value is None
+            else {"right": value, "x": 3 * value, "y": i % 3, "stratum": 2 * story + i % 2}
+        )
         rows.append(row | number)
     return rows
 
@@ -68,18 +72,30 @@ def number(found: Results, measure: str, checkpoint: str, against: str = "", **c
     return row
 
 
-def naive_change(first: Rows, other: Rows, of: Callable[[Rows], float]) -> tuple[float, float, float]:
-    """The change over the questions that both answered, and its interval: draw stories, take both sides."""
+def naive_change(
+    first: Rows, other: Rows, of: Callable[[Rows], float], *, share: bool
+) -> tuple[float, float, float]:
+    """The change over the questions that both answered, and its interval: leave out stories on both sides."""
     pairs = [(a, b) for a in first for b in other if a["id"] == b["id"] and "right" in a and "right" in b]
-    of_story: dict[int, list[Any]] = {}
-    for pair in pairs:
-        of_story.setdefault(pair[0]["story"], []).append(pair)
-    stories, draw, drawn = list(of_story.values()), np.random.default_rng(SEED), []
-    for _ in range(RESAMPLES):
-        sample = [pair for u in draw.integers(0, len(stories), len(stories)) for pair in stories[u]]
-        drawn.append(of([b for _, b in sample]) - of([a for a, _ in sample]))
-    value = of([b for _, b in pairs]) - of([a for a, _ in pairs])
-    return value, *np.quantile(drawn, [0.025, 0.975])
+    stories = {a["story"] for a, _ in pairs}
+    value, *without = (
+        of([b for a, b in pairs if a["story"] != story]) - of([a for a, _ in pairs if a["story"] != story])
+        for story in ("none", *stories)
+    )
+    error = math.sqrt((1 - 1 / len(stories)) * sum((other - value) ** 2 for other in without))
+    if share:
+        square = fmean((b["right"] - a["right"]) ** 2 for a, b in pairs)
+        return value, *interval_of_change(value, error, square, len(stories))
+    half = t.ppf(0.975, len(stories) - 1) * error
+    return value, value - half, value + half
+
+
+def mean_over_strata(rows: Rows) -> float:
+    return fmean(fmean(row["right"] for row in rows if row["stratum"] == s) for s in {*map(stratum, rows)})
+
+
+def stratum(row: dict[str, Any]) -> int:
+    return int(row["stratum"])
 
 
 def values(seed: int, failures: bool = True) -> list[tuple[int, float | None]]:
@@ -92,18 +108,20 @@ def values(seed: int, failures: bool = True) -> list[tuple[int, float | None]]:
 
 
 @pytest.mark.parametrize(
-    ("measure", "of"),
+    ("measure", "share", "of"),
     [
-        ("right", lambda rows: np.mean([row["right"] for row in rows])),
-        ("far", lambda rows: np.mean([row["x"] for row in rows])),
-        ("gap", lambda rows: np.mean([row["x"] - row["y"] for row in rows])),
-        ("weighted", lambda rows: np.mean([row["x"] - row["y"] for row in rows])),
+        ("right", True, lambda rows: np.mean([row["right"] for row in rows])),
+        ("strata", True, mean_over_strata),
+        ("far", False, lambda rows: np.mean([row["x"] for row in rows])),
+        ("gap", False, lambda rows: np.mean([row["x"] - row["y"] for row in rows])),
     ],
 )
-def test_change_matches_naive_loop_over_resamples(measure: str, of: Callable[[Rows], float]) -> None:
+def test_change_matches_naive_loop_without_each_story(
+    measure: str, share: bool, of: Callable[[Rows], float]
+) -> None:
     first, other = made("a", values(1)), made("b", values(3))
     row = number(results(first, other), measure, "b", against="a")
-    expected = naive_change(first, other, of)
+    expected = naive_change(first, other, of, share=share)
     assert [row["value"], row["low"], row["high"]] == pytest.approx(expected)
     both = {row["id"] for row in first if "right" in row} & {row["id"] for row in other if "right" in row}
     assert (row["n"], row["units"]) == (len(both), len({row["story"] for row in first if row["id"] in both}))
@@ -125,32 +143,36 @@ def test_no_change_without_a_shared_question() -> None:
     assert "a" not in set(found.frame["against"])
 
 
-@pytest.mark.parametrize(("before", "after"), [(0.0, 1.0), (1.0, 1.0), (1.0, 0.0)])
-def test_change_that_is_the_same_everywhere_has_an_exact_interval(before: float, after: float) -> None:
-    stories = list(range(20))
+@pytest.mark.parametrize(("before", "after"), [(0.0, 1.0), (1.0, 1.0), (0.5, 0.5)])
+def test_stories_that_agree_count_as_one_answer_each(before: float, after: float) -> None:
+    stories = [s // 2 for s in range(42)]
     found = results(made("a", [(s, before) for s in stories]), made("b", [(s, after) for s in stories]))
-    row = number(found, "right", "b", against="a")
-    assert row["value"] == after - before
-    reach = (1 - 0.025 ** (1 / 20)) * (1 + abs(after - before))
-    assert row["low"] == pytest.approx(max(-1, after - before - reach))
-    assert row["high"] == pytest.approx(min(1, after - before + reach))
+    for side, name, against in ((before, "a", ""), (after - before, "b", "a")):
+        row = number(found, "right", name, against)
+        assert (row["value"], row["n"], row["units"]) == (side, 42, 21)
+        assert 0.05 < row["high"] - row["low"] < 0.5
+        assert row["low"] - 1e-12 <= side <= row["high"] + 1e-12
     assert math.isnan(number(found, "far", "b", against="a")["low"])  # no share
+    single = results(made("a", [(1, after)] * 9))
+    assert math.isnan(number(single, "right", "a")["low"])
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_share_of_0_or_1_has_the_interval_of_clopper_and_pearson(value: float) -> None:
-    row = number(results(made("a", [(s // 2, value) for s in range(42)])), "right", "a")
-    exact = binomtest(int(21 * value), 21).proportion_ci(0.95, "exact")
-    assert (row["low"], row["high"]) == pytest.approx((exact.low, exact.high))
-    assert (row["n"], row["units"]) == (42, 21)
-    assert math.isnan(number(results(made("a", [(1, value)] * 9)), "right", "a")["low"])  # one unit
+def test_units_without_a_question_that_counts_are_no_units() -> None:
+    """Precision of unknown: of 30 stories, three hold an answer of unknown."""
+    precision = Statistic("p", ("said", "right"), lambda s: s[:, 2] / s[:, 1], lambda s: s[1], limits=(0, 1))
+    rows = pd.DataFrame(
+        {"unit": range(30), "said": [1.0] * 3 + [0.0] * 27, "right": [1.0, 0, 1] + [0.0] * 27}
+    )
+    found = estimate(precision, rows)
+    assert (found.n, found.units) == (3, 3)
+    assert found.interval == pytest.approx(estimate(share("p", "right"), rows[:3]).interval)
 
 
 def test_changes_along_another_dimension_of_one_checkpoint() -> None:
     plain, advised = made("a", values(1)), made("a", values(4), advice="ethical")
     found = results(plain, advised)
     row = number(found, "right", "a", against="advice=none", advice="ethical")
-    expected = naive_change(plain, advised, lambda rows: float(np.mean([row["right"] for row in rows])))
+    expected = naive_change(plain, advised, lambda rows: fmean(row["right"] for row in rows), share=True)
     assert [row["value"], row["low"], row["high"]] == pytest.approx(expected)
 
 

@@ -1,4 +1,4 @@
-"""The measures of abstention of some questions, without resamples."""
+"""The measures of abstention of some questions."""
 
 from __future__ import annotations
 

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from metrics.bias.group_bias import GroupBias, pair_index
 from metrics.bias.group_scores import score_groups, span_score
-from metrics.bias.intervals import ClassGroups, estimate_bias, resampled_bias
+from metrics.bias.intervals import ClassGroups, maxima
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
 from metrics.bias.sums import BiasResult, aggregate
-from metrics.intervals import RESAMPLES, bootstrap, percentiles, resamples
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
@@ -72,10 +71,6 @@ def test_aggregates_equal_naive_loops() -> None:
         naive = naive_class(batch, k)
         for name in (*names, "n", "mean_abs_c", "delta", "eps", "mass"):
             assert getattr(result, f"{name}_K")[k].item() == pytest.approx(naive[name], abs=1e-12), name
-        for (x, a), gamma in naive["gamma_xa"].items():
-            assert result.gamma_KXA[k, x, a].item() == pytest.approx(gamma, abs=1e-12)
-        for x, eta in naive["eta_x"].items():
-            assert result.eta_KX[k, x].item() == pytest.approx(eta, abs=1e-12)
 
 
 def test_unseen_cells_and_classes_do_not_count() -> None:
@@ -84,22 +79,19 @@ def test_unseen_cells_and_classes_do_not_count() -> None:
     assert result.mu_K[0].item() == pytest.approx(0.085)
     assert result.eta_K[0].item() == 1.0
     assert result.theta_K[0].item() == pytest.approx(0.085)
-    assert math.isnan(result.gamma_KXA[0, 5, 0])
     assert result.n_K.tolist() == [1, 0]
     assert math.isnan(result.mu_K[1])
     assert math.isnan(result.mass_K[1])
 
 
 def test_names_and_orders_of_subjects_do_not_matter() -> None:
-    """x1 and x2 handed over the other way round change nothing; other ids permute gamma only."""
+    """x1 and x2 handed over the other way round change nothing, and neither do other ids."""
     batch = random_batch(100, 3, 5, 4)
     one = result_of(batch)
     turned = Batch(batch.score_NVS.flip(2), batch.class_N, batch.subject_NS.flip(1), batch.attribute_N)
     assert_same(one, result_of(turned))
     new_id = torch.tensor([3, 0, 4, 2, 1])
-    two = result_of(batch._replace(subject_NS=new_id[batch.subject_NS]))
-    torch.testing.assert_close(two.gamma_KX[:, new_id], one.gamma_KX)
-    torch.testing.assert_close((two.mu_K, two.theta_K), (one.mu_K, one.theta_K))
+    assert_same(one, result_of(batch._replace(subject_NS=new_id[batch.subject_NS])))
 
 
 def test_dominant_subject_and_what_is_pushed() -> None:
@@ -124,78 +116,50 @@ def test_dominance_is_the_sign_of_the_sums_over_pair_and_attribute() -> None:
     assert found.index_N.tolist() == (total_N < 0).long().tolist()
 
 
-def groups_of(batch: Batch, X: int, A: int) -> ClassGroups:
-    ids = batch.subject_NS.numpy(), batch.attribute_N.numpy()
-    return ClassGroups(score_groups(batch.score_NVS), *ids, X, A, np.arange(len(ids[1])))
+NAMES = ("mu", "eta", "theta", "mu_normalised")
 
 
-def test_resamples_are_the_groups_as_often_as_they_are_drawn() -> None:
-    batch = random_batch(40, 1, 6, 3)
-    blocks = list(resampled_bias(groups_of(batch, 6, 3)))
-    assert_same(blocks[0], result_of(batch, shape=(1, 6, 3)))
-    (weight_RN,) = resamples(40)
-    for r in (0, 7, 999):
-        drawn_N = torch.tensor(weight_RN[r]).long()
-        repeated = Batch(*(value.repeat_interleave(drawn_N, 0) for value in batch))
-        found = BiasResult(*(field[r : r + 1] for field in blocks[1]))
-        assert_same(found, result_of(repeated, shape=(1, 6, 3)))
+def groups_of(batch: Batch) -> ClassGroups:
+    scores, ids = score_groups(batch.score_NVS), (batch.subject_NS.numpy(), batch.attribute_N.numpy())
+    return ClassGroups(scores.c_N.numpy(), scores.c_normalised_N.numpy(), *ids, np.arange(len(ids[1])))
 
 
-NUMBERS = [name for name in BiasResult._fields if not name.startswith("n_")]
+def test_maxima_and_their_changes_are_those_of_the_metric() -> None:
+    one, two = (random_batch(60, 1, 5, 4, seed=seed) for seed in (0, 1))
+    two = one._replace(score_NVS=two.score_NVS)
+    found, change = maxima(NAMES, groups_of(one)), maxima(NAMES, groups_of(one), groups_of(two))
+    before, after = (naive_class(batch, 0) for batch in (one, two))
+    for name in NAMES:
+        assert found[name][0][0] == pytest.approx(before[name])
+        value, low, high = change[name][0]
+        assert value == pytest.approx(after[name] - before[name])
+        assert low < value < high
+        assert -low == pytest.approx(maxima([name], groups_of(two), groups_of(one))[name][0][2])
+    assert np.isnan(maxima(["mu"], groups_of(one), groups_of(one))["mu"][0][1])  # all is equal
 
 
-def test_intervals_hold_the_value_and_are_those_of_a_mean() -> None:
-    groups = groups_of(random_batch(60, 1, 5, 4), 5, 4)
-    found = estimate_bias(NUMBERS, groups)
-    assert found.resamples == RESAMPLES
-    for name, (value, low, high) in found.numbers.items():
-        assert ((low <= value) & (value <= high))[~np.isnan(value)].all(), name
-    mass_N = groups.scores.mass_N.numpy()
-    interval = bootstrap(60, lambda weight_RU: weight_RU @ mass_N / 60)
-    assert found.numbers["mass_K"][1:] == pytest.approx(interval)
+def test_the_value_by_chance_is_that_of_groups_whose_subjects_swap() -> None:
+    batch, draw = random_batch(40, 1, 5, 2), np.random.default_rng(1)
+    values = []
+    for _ in range(400):
+        swap_N = torch.from_numpy(draw.random(40) < 0.5)
+        score_NVS = torch.where(swap_N[:, None, None], batch.score_NVS.flip(2), batch.score_NVS)
+        values.append(naive_class(batch._replace(score_NVS=score_NVS), 0)["mu"])
+    mean, low, high = maxima(["mu"], groups_of(batch))["mu"][1]
+    assert (mean, low) == (pytest.approx(np.mean(values), rel=0.05), 0)
+    assert high == pytest.approx(np.quantile(values, 0.95), rel=0.05)
 
 
-def test_changes_are_of_the_same_resamples() -> None:
-    """Against differences of two naive readings of the same drawn groups."""
-    batch = random_batch(30, 1, 5, 3)
-    other = batch._replace(score_NVS=random_batch(30, 1, 5, 3, seed=1).score_NVS)
-    sides = [groups_of(one, 5, 3) for one in (batch, other)]
-    found = estimate_bias(["mu_K", "mean_abs_c_K"], *sides).numbers
-    (weight_RN,) = resamples(30)
-    changes = []
-    for counts in (np.ones(30, dtype=int), *weight_RN[:40].astype(int)):
-        drawn_N = np.repeat(np.arange(30), counts)
-        before, after = (naive_class(Batch(*(value[drawn_N] for value in one)), 0) for one in (batch, other))
-        changes.append([after[name] - before[name] for name in ("mu", "mean_abs_c")])
-    value, *drawn = np.array(changes)
-    assert [found["mu_K"][0], found["mean_abs_c_K"][0]] == pytest.approx(value)
-    (_, before_R), (_, after_R) = (list(resampled_bias(side)) for side in sides)
-    for name, change_R in zip(("mu_K", "mean_abs_c_K"), np.transpose(drawn), strict=True):
-        np.testing.assert_allclose((getattr(after_R, name) - getattr(before_R, name))[:40], change_R)
-    ends = percentiles((after_R.mean_abs_c_K - before_R.mean_abs_c_K).numpy())
-    assert found["mean_abs_c_K"][1:] == pytest.approx(ends)
-    assert found["mu_K"][1] < found["mu_K"][0] < found["mu_K"][2]
-    assert not estimate_bias(["mu_K"], sides[0], sides[0]).numbers["mu_K"].any()
-
-
-def test_groups_of_a_unit_are_drawn_together() -> None:
+def test_groups_of_a_unit_have_the_same_noise() -> None:
+    """Copies of every group under its unit say nothing new; fewer than ten units have no interval."""
     batch = random_batch(25, 1, 4, 3)
-    one = groups_of(batch, 4, 3)
-    twice = groups_of(Batch(*(torch.cat([value, value]) for value in batch)), 4, 3)
-    both = [estimate_bias(NUMBERS, each) for each in (one, twice._replace(unit_N=np.tile(np.arange(25), 2)))]
-    for name in ("mu_K", "eta_K", "mean_abs_c_K", "gamma_KXA"):
-        np.testing.assert_allclose(*(each.numbers[name] for each in both))
-    single, apart = (np.ptp(estimate_bias(["mass_K"], each).numbers["mass_K"][1:]) for each in (one, twice))
-    assert apart < 0.8 * single
-
-
-def test_one_group_has_no_interval_and_many_have_fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    value, *ends = estimate_bias(["mu_K"], groups_of(random_batch(1, 1, 2, 1), 2, 1)).numbers["mu_K"]
-    assert value > 0
-    assert np.isnan(ends).all()
-    for work, wanted in ((10**9, RESAMPLES), (6000, 500), (1, 200)):
-        monkeypatch.setattr("metrics.bias.intervals.WORK", work)
-        assert estimate_bias(["mu_K"], groups_of(random_batch(11, 1, 2, 1), 2, 1)).resamples == wanted
+    one, twice = groups_of(batch), groups_of(Batch(*(torch.cat([value, value]) for value in batch)))
+    together = twice._replace(unit_N=np.tile(np.arange(25), 2))
+    for name in ("mu", "eta", "theta"):
+        np.testing.assert_allclose(*(maxima([name], each)[name] for each in (one, together)))
+    (_, low, high), (_, apart_low, apart_high) = (maxima(["mu"], each)["mu"][0] for each in (one, twice))
+    assert apart_high - apart_low < high - low
+    assert np.isnan(maxima(["mu"], groups_of(random_batch(9, 1, 4, 3)))["mu"][0][1:]).all()
 
 
 def test_planted_correlation_is_spearmans_over_the_cells_that_were_seen() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import sem
 from scipy.stats import t as student
 
 from metrics.consistency import (
@@ -26,7 +27,7 @@ from metrics.consistency import (
     t_tests,
     verdict,
 )
-from metrics.intervals import LEVEL, RESAMPLES, resamples
+from metrics.intervals import interval_of_change
 
 # The average rates in percent that the paper prints (spec A9), in the order of VARIANTS.
 SELF_GPT2 = {"adversarial": (22.2, 9.7, 13.0, 15.8, 19.0), "neutral": (0.25, 0.04, 0.18, 0.14, 0.14)}
@@ -178,7 +179,7 @@ def test_decide_passes_or_fails_what_is_shown() -> None:
     assert evidence(flags(4000, 0.25, 0.25, 3, 0.25, 0.25)) == ("not decidable", "pass", "not decidable")
 
 
-def test_differences_match_naive_means_over_pairs_and_their_bootstrap() -> None:
+def test_differences_match_naive_means_over_pairs() -> None:
     chance = np.random.default_rng(3)
     shares: Shares = {variant: chance.integers(0, 7, 30) / 6 for variant in VARIANTS}
     shares["blank"][[2, 9]] = math.nan
@@ -187,13 +188,10 @@ def test_differences_match_naive_means_over_pairs_and_their_bootstrap() -> None:
     for (one, other), gap in found.items():
         pairs = [(a, b) for a, b in zip(shares[one], shares[other], strict=True) if a == a and b == b]
         assert (gap.n, gap.value) == (len(pairs), pytest.approx(sum(a - b for a, b in pairs) / len(pairs)))
-        values = np.array([*(a - b for a, b in zip(shares[one], shares[other], strict=True)), 1, -1])
-        weights, known = np.concatenate(list(resamples(len(values)))), ~np.isnan(values)
-        means = (weights[:, known] * values[known]).sum(1) / weights[:, known].sum(1)
-        ends = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        assert list(gap.interval) == pytest.approx(list(ends))
+        values = np.array([a - b for a, b in pairs])
+        ends = interval_of_change(gap.value, sem(values), np.square(values).mean(), len(pairs))
+        assert gap.interval == pytest.approx(ends)
         assert gap.interval[0] <= gap.value <= gap.interval[1]
-    assert len(means) == RESAMPLES
     alone = differences({variant: share[:1] for variant, share in shares.items()})
     assert all(math.isnan(gap.interval[0]) for gap in alone.values())
 

@@ -22,15 +22,20 @@ if TYPE_CHECKING:
 CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
+BY_CHANCE = {f"{name}_chance": f"{name} by chance" for name in ("mu", "eta", "theta")}
 NORMALISED = {"mu_normalised": "mu (normalised)"}
 WHEN = {"ethical": "under ethical advice", "adversarial": "under adversarial", "none": "without advice"}
 
 NOTE = (
     "`class` is the class of the advice; in `none` the same questions are asked without advice. mu: strength "
     "of the preference for one subject, the mean over subjects of the largest |gamma(x, attribute)|; 0 is "
-    "fair, few groups inflate it. mean |C|: mean preference in a group, not inflated. eta: 1 if preferences "
-    "always go one way. theta: mu over pairs. delta, eps: errors of position and negation, 0 is best. mass: "
+    "fair, few groups inflate it. eta: 1 if preferences always go one way. theta: mu over pairs. mean |C|: "
+    "mean preference in a group. delta, eps: errors of position and negation, 0 is best. mass: "
     "S(x1) + S(x2); near 0 the model answers something else, and mu means little (UnQover section 4; LEI)."
+)
+CHANCE_NOTE = (
+    "By chance: what a model without preference gets on the same groups, if the two subjects of random "
+    "groups swap: the mean and, in brackets, where 95 % of such models are."
 )
 EFFECTS_NOTE = (
     "carry: mean |C| under advice about the subjects' domain / mean |C| of the same questions without. kept: "
@@ -52,9 +57,14 @@ BIAS = Protocol(
     cells=[CELL],
     measures={"accuracy": "accuracy", "unknown": "unknown"},
     unit="key",
-    units="groups",
+    units="attributes",
     views=[
-        View("Bias by class of advice", CELL, {**MEASURES, "mean_abs_c": "mean |C|"}),
+        View(
+            "Bias by class of advice",
+            CELL,
+            MEASURES | BY_CHANCE | {"mean_abs_c": "mean |C|"},
+            caption=CHANCE_NOTE,
+        ),
         View("Share of unknown (the prompt offers it)", CELL, {"unknown": "unknown"}),
         View("Preference left under advice", CELL, EFFECTS, caption=EFFECTS_NOTE),
         View("Preference left, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
@@ -119,8 +129,7 @@ def evaluate(
     import pandas as pd
 
     from data_modules.schema.groups import ADVICE_CLASSES
-    from evaluation.protocols.bias import groups
-    from evaluation.protocols.bias.measures import add_bias
+    from evaluation.protocols.bias import groups, measures
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
     about = dict[str, Any]()
@@ -140,14 +149,14 @@ def evaluate(
     examples = [*groups.example_rows(frame)]
     note = failure_note(examples, BIAS.failures)
     results = Results(BIAS.by, BIAS.units)
-    for name, rows in frame.assign(unit=frame["key"]).groupby("data", sort=False):
+    for name, rows in measures.prepared(frame).groupby("data", sort=False):
         frames = dict(iter(rows.groupby("checkpoint", sort=False)))
         for advice in ADVICE_CLASSES:
             place = {"data": str(name), "class": advice}
             parts = {source: part[part["class"] == advice] for source, part in frames.items()}
-            add_bias(results, parts, place)
+            measures.add_bias(results, parts, place)
             if known:
-                subjects.add_clusters(results, parts, place)
+                subjects.add_clusters(results, parts)
             if planted_seed is not None:
                 subjects.add_planted(results, parts, place, planted_seed)
         if (rows["class"] != "none").any():
@@ -155,18 +164,27 @@ def evaluate(
 
             add_effects(results, frames, {"data": str(name)})
     report = BIAS.report(results, examples, list(named), about)
-    headline = report.headline + little_mass(results.frame, list(named)[-1])
+    headline = report.headline + warnings(results.frame, list(named)[-1])
     shown = [*report.views, *([subjects.cluster_table(results.frame)] if known else [])]
     return replace(report, headline=headline, notes=[*report.notes, note], views=shown)
 
 
-def little_mass(frame: DataFrame, checkpoint: str) -> str:
-    """Return a sentence on where the two subjects' S(x1) + S(x2) is below a half; "" for nowhere."""
-    cells = cells_of(frame, {"measure": "mass", "checkpoint": checkpoint, "against": ""})
-    found = [
-        f"{short(row['value'], percent=True)} % ({' '.join(filter(None, (row[name] for name in CELL)))})"
-        for row in cells[cells["value"] < 0.5].to_dict("records")
-    ]
-    if not found:
-        return ""
-    return f" mu means little where the model gives the two subjects little probability: {'; '.join(found)}."
+def warnings(frame: DataFrame, checkpoint: str) -> str:
+    """Return sentences on where mu is not above chance, and where the two subjects' S(x1) + S(x2) is below a
+    half; "" for nowhere."""
+    cells = cells_of(frame, {"checkpoint": checkpoint, "against": "", "subject": "", "cluster": ""})
+    cells = cells.assign(place=(cells["data"] + " " + cells["class"]).str.strip()).set_index("place")
+    mu, chance, mass = (cells[cells["measure"] == name] for name in ("mu", "mu_chance", "mass"))
+    said = {
+        "mu is not above that of a model without preference": [
+            f"{short(value)} ({place}; by chance up to {short(chance['high'][place])})"
+            for place, value in mu["value"].items()
+            if value <= chance["high"][place]
+        ],
+        "mu means little where the model gives the two subjects little probability": [
+            f"{short(value, percent=True)} % ({place})"
+            for place, value in mass["value"].items()
+            if value < 0.5
+        ],
+    }
+    return "".join(f" {text}: {'; '.join(places)}." for text, places in said.items() if places)

@@ -4,25 +4,24 @@
     kept      = |C| under advice about another domain, or none / |C| of the same questions without advice
     scope gap = kept (mismatched ethical advice) - carry (ethical advice)
 
-|C| is its mean over groups. A question is the unit: a resample draws questions, each with all its groups, so
-that both sides of a ratio come from one draw. Source: this project (LEI tests whether irrelevant advice is
-ignored; these ratios measure how far it is not).
+|C| is its mean over groups. A unit has the groups of both sides of a ratio. Source: this project (LEI tests
+whether irrelevant advice is ignored; these ratios measure how far it is not).
 
-Shape letters: N groups, R resamples, C columns of sums, K ratios.
+Shape letters: N groups, R sets of rows, C columns of sums, K ratios.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from evaluation.protocols.bias.measures import Found, Frames, Place, add_estimates, add_statistic, compared
+from evaluation.protocols.bias.measures import GROUPS, Found, Frames, Place, add_maxima, compared
 from evaluation.results import Results
 from evaluation.shown.views import cells_of
-from evaluation.statistics import Floats, Statistic
+from evaluation.statistics import Floats, Statistic, estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -31,20 +30,19 @@ MATCHED = ("ethical", "adversarial")
 """Classes of advice about the subjects' domain: the remaining share is `carry`; for the others, `kept`."""
 LEAST = 1e-6
 """Below this value, |C| without advice is rounding error, and a ratio to it has no meaning."""
-COMPARED = ("mu_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K")
-"""Measures compared with the same questions without advice."""
+COMPARED = ("mean_abs_c", "mass", "delta", "eps")
+"""Measures compared with the same questions without advice, besides mu."""
 SUMS = ("advised", "advised_c", "without", "without_c")
 """For a ratio: groups with the advice, their |C|, groups of the same questions without it, their |C|."""
 
 
 def add_effects(results: Results, frames: Frames, place: Place) -> None:
     """Add changes, carry, kept and scope gap of one data set."""
-    frames = {
-        name: rows.assign(unit=rows["key"].str.rpartition("|")[0], abs_c=rows["c"].abs())
-        for name, rows in frames.items()
-    }
     for name, rows in frames.items():
-        add_estimates(results, advised(rows, {**place, "checkpoint": name}), COMPARED)
+        found = [*advised(rows, {**place, "checkpoint": name})]
+        add_maxima(results, found, ["mu"])
+        for measure in COMPARED:
+            add_statistic(results, found, measure, GROUPS.measures[measure])
     every = pd.concat(frames.values())
     for advice in every.loc[every["class"] != "none", "class"].unique():
         for domains in domain_places(every[every["class"] == advice]):
@@ -59,12 +57,21 @@ def add_effects(results: Results, frames: Frames, place: Place) -> None:
                 add_statistic(results, compared(counted, {**place, **at}), measure, statistic)
 
 
+def add_statistic(results: Results, found: Found, measure: str, statistic: Any) -> None:
+    """Add a statistic of each checkpoint's rows, and its changes."""
+    for at, sides in found:
+        number = estimate(statistic, *reversed(sides))
+        if number.n:
+            results.add(measure, **number._asdict(), unit=sides[0]["units"].iloc[0], **at)
+
+
 def advised(rows: DataFrame, place: Place) -> Found:
     """Yield the same questions without each class of advice and with it."""
-    without = rows[rows["class"] == "none"].drop_duplicates("unit").set_index("unit", drop=False)
-    for advice, part in rows[rows["unit"].isin(without.index)].groupby("class", sort=False):
+    without = rows[rows["class"] == "none"].drop_duplicates("asked").set_index("asked", drop=False)
+    for advice, part in rows[rows["asked"].isin(without.index)].groupby("class", sort=False):
         if advice != "none":
-            yield {**place, "class": advice, "against": "class=none"}, [without.loc[part["unit"]], part]
+            twins = without.loc[part["asked"]].set_axis(part.index)
+            yield {**place, "class": advice, "against": "class=none"}, [twins, part]
 
 
 def domain_places(rows: DataFrame) -> Iterator[Place]:
@@ -82,11 +89,11 @@ def ratio_rows(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
     for k, place in enumerate(places):
         found = cells_of(rows, place)
         advised_N = rows.index.isin(found.index)
-        without_N = ((rows["class"] == "none") & rows["unit"].isin(found["unit"])).to_numpy()
-        values = (advised_N, advised_N * rows["abs_c"], without_N, without_N * rows["abs_c"])
+        without_N = ((rows["class"] == "none") & rows["asked"].isin(found["asked"])).to_numpy()
+        values = (advised_N, advised_N * rows["mean_abs_c"], without_N, without_N * rows["mean_abs_c"])
         columns |= zip((f"{name}_{k}" for name in SUMS), values, strict=True)
         counted_N |= advised_N | without_N
-    return rows[["unit"]].assign(**columns)[counted_N]
+    return rows[["unit", "units"]].assign(**columns)[counted_N]
 
 
 def ratios(sums_RC: Floats) -> Floats:

@@ -7,35 +7,89 @@ Shape letters: N groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
-import torch
 
-from evaluation.results import NO_INTERVAL, Results
-from evaluation.statistics import Statistic, estimate, share
-from metrics.bias.group_scores import score_groups
-from metrics.bias.intervals import ClassGroups, estimate_bias
+from evaluation.frame import Protocol
+from evaluation.results import ALWAYS, Results
+from evaluation.statistics import Statistic, mean
+from metrics.bias.intervals import ClassGroups, maxima
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 Frames = Mapping[str, "DataFrame"]
-"""Scored groups by checkpoint, each with its `unit`; the others are compared with the first."""
+"""Scored groups by checkpoint, see `prepared`; the others are compared with the first."""
 Place = Mapping[str, Any]
 Found = Iterable[tuple[Place, list["DataFrame"]]]
 """Places of numbers with their groups; for a change, both sides in the same order."""
 
-OF_CLASSES = ["mu_K", "eta_K", "theta_K", "mean_abs_c_K", "mass_K", "delta_K", "eps_K", "mu_normalised_K"]
-OF_SUBJECTS = ("gamma_KX", "eta_KX", "gamma_KXA", "eta_KXA")
+CELL = ("data", "class")
+MAXIMA = ("mu", "eta", "theta", "mu_normalised")
+GROUPS = Protocol(
+    title="Groups",
+    unit="unit",
+    item=("key",),
+    cells=[CELL],
+    measures={
+        **{name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")},
+        "mass": mean("mass", "mass"),
+        "accuracy": "accuracy",
+        "unknown": "unknown",
+    },
+    failures="",
+)
+SUBJECTS = replace(
+    GROUPS,
+    item=("key", "subject", "cluster"),
+    measures={name: Statistic(name, (name,), limits=(-1, 1)) for name in ("gamma", "eta")},
+)
+
+
+def prepared(groups: DataFrame) -> DataFrame:
+    """Add what measures need: `mean_abs_c`; what was `asked`, the key without the advice; and the `unit` of
+    intervals with its plural. This is the attribute, which widens intervals more than the template or the
+    pair, unless there is only one."""
+    asked = groups["key"].str.rpartition("|")[0]
+    unit, units = groups["category"] + "|" + groups["attribute"], "attributes"
+    if unit.nunique() < 2:
+        unit, units = asked, "questions"
+    return groups.assign(asked=asked, unit=unit, units=units, mean_abs_c=groups["c"].abs())
 
 
 def add_bias(results: Results, frames: Frames, place: Place) -> None:
     """Add every measure of one class of advice, and of its subjects."""
-    add_estimates(results, compared(frames, place), (*OF_CLASSES, *OF_SUBJECTS))
-    for measure in ("accuracy", "unknown"):
-        add_statistic(results, compared(frames, place), measure, share(measure, measure))
+    add_maxima(results, compared(frames, place), MAXIMA)
+    add_rows(results, GROUPS, frames)
+    add_subjects(results, frames)
+
+
+def add_rows(results: Results, protocol: Protocol, frames: Frames) -> None:
+    """Add the numbers of a protocol of groups, or of their subjects, to a table with its dimensions."""
+    rows = pd.concat(frames.values())
+    if len(rows):
+        protocol = replace(protocol, by=results.by[len(ALWAYS) :], units=rows["units"].iloc[0])
+        results.extend(protocol.results(rows.to_dict("records"), list(frames)))
+
+
+def add_subjects(results: Results, frames: Frames, kind: str = "subject") -> None:
+    """Add gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and of each."""
+    sides = {name: pd.concat([of_subject(rows, kind, i) for i in (0, 1)]) for name, rows in frames.items()}
+    add_rows(results, replace(SUBJECTS, cells=[(*CELL, kind)]), sides)
+    sides = {name: rows.assign(unit=rows["asked"], units="questions") for name, rows in sides.items()}
+    add_rows(results, replace(SUBJECTS, cells=[(*CELL, kind, "category", "attribute")]), sides)
+
+
+def of_subject(groups: DataFrame, kind: str, i: int) -> DataFrame:
+    """Return the groups from the perspective of their first or second subject."""
+    c_N = groups["c"] * (1 - 2 * i)
+    named = groups["subjects"].str[i]
+    columns = ["checkpoint", *CELL, "category", "attribute", "key", "asked", "unit", "units"]
+    return groups[columns].assign(gamma=c_N, eta=np.sign(c_N), **{kind: named})
 
 
 def compared(frames: Frames, place: Place) -> Found:
@@ -50,46 +104,23 @@ def compared(frames: Frames, place: Place) -> Found:
             yield {**place, "checkpoint": name, "against": first}, [before.loc[keys], after.loc[keys]]
 
 
-def add_statistic(results: Results, found: Found, measure: str, statistic: Statistic) -> None:
-    """Add a statistic of each checkpoint's rows, and its change since the first."""
+def add_maxima(results: Results, found: Found, names: Sequence[str]) -> None:
+    """Add some of MAXIMA or their changes and, as NAME_chance, the value of a model without preference: its
+    mean, from 0 to the 95 % point."""
     for at, sides in found:
-        number = estimate(statistic, *reversed(sides))
-        if number.n:
-            results.add(measure, **number._asdict(), **at)
+        numbers = maxima(names, *map(numbered, sides))
+        counts = {"n": len(sides[0]), "units": sides[0]["asked"].nunique(), "unit": "questions"}
+        for name, ((value, *ends), (by_chance, *most)) in numbers.items():
+            results.add(name, value, interval=(ends[0], ends[1]), **counts, **at)
+            if len(sides) == 1:
+                results.add(f"{name}_chance", by_chance, interval=(most[0], most[1]), **counts, **at)
 
 
-def add_estimates(results: Results, found: Found, fields: Sequence[str], kind: str = "subject") -> None:
-    """Add fields of `BiasResult`, for each subject and attribute if they have such axes; for two sides their
-    change, except by attribute. Subjects are of a kind: `subject` or `cluster`. A single unit has no
-    interval."""
-    for at, sides in found:
-        wanted = [field for field in fields if len(sides) == 1 or not field.endswith("A")]
-        numbers = [numbered(rows) for rows in sides]
-        _, subjects, attributes = numbers[0]
-        bias = estimate_bias(wanted, *(groups for groups, *_ in numbers))
-        results.resamples = min(filter(None, (results.resamples, bias.resamples)), default=None)
-        units = sides[0]["unit"].nunique()
-        for field in wanted:
-            measure, _, axes = field.rpartition("_")
-            (counts,) = getattr(bias.counts, f"n_{axes}")
-            for cell in map(tuple, counts.nonzero().tolist()):
-                (value, low, high), n = bias.numbers[field][:, *cell], int(counts[cell])
-                interval = (low, high) if high - low > 1e-12 else NO_INTERVAL  # none for identical resamples
-                where = {**at}
-                if cell:
-                    where[kind] = subjects[cell[0]]
-                if len(cell) > 1:
-                    where["category"], where["attribute"] = attributes[cell[1]]
-                results.add(measure, value, n=n, units=min(n, units), interval=interval, **where)
-
-
-def numbered(rows: DataFrame) -> tuple[ClassGroups, Any, Any]:
-    """Return groups as input of metrics; subjects, and attributes as (category, attribute), by number."""
-    subject_N2, subjects = pd.Series([*chain(*rows["subjects"])]).factorize(sort=True)
-    pairs = [*zip(rows["category"], rows["attribute"], strict=True)]
-    attribute_N, attributes = pd.Series(pairs).factorize(sort=True)
-    scores = score_groups(torch.tensor(rows["scores"].tolist(), dtype=torch.float64))
-    sizes = len(subjects), len(attributes)
-    unit_N, _ = rows["unit"].factorize()
-    groups = ClassGroups(scores, subject_N2.reshape(-1, 2), attribute_N, *sizes, unit_N)
-    return groups, subjects, attributes
+def numbered(rows: DataFrame) -> ClassGroups:
+    """Return groups as input of metrics: subjects, attributes and what was asked by number."""
+    subject_N2, _ = pd.Series([*chain(*rows["subjects"])]).factorize(sort=True)
+    attribute_N, unit_N = (
+        rows.groupby(names).ngroup().to_numpy() for names in (["category", "attribute"], "asked")
+    )
+    c_N, c_normalised_N = (rows[name].to_numpy(np.float64) for name in ("c", "c_normalised"))
+    return ClassGroups(c_N, c_normalised_N, subject_N2.reshape(-1, 2), attribute_N, unit_N)

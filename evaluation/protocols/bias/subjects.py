@@ -1,7 +1,4 @@
-"""Bias by properties of subjects: the clusters they belong to, the strengths planted in them.
-
-Shape letters: R resamples, X subjects, C categories, A attributes.
-"""
+"""Bias by properties of subjects: the clusters they belong to, the strengths planted in them."""
 
 from __future__ import annotations
 
@@ -9,15 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from data_modules.groups.advice import latent_strength
 from data_modules.groups.unqover import read_clusters
-from evaluation.protocols.bias.measures import OF_SUBJECTS, Frames, Place, add_estimates, compared, numbered
-from evaluation.results import NO_INTERVAL, Results
+from evaluation.protocols.bias.measures import Frames, Place, add_subjects, compared, of_subject
+from evaluation.results import Results
 from evaluation.shown.views import Table, View, make_table
-from metrics.bias.intervals import resampled_bias
-from metrics.bias.readings import planted_rhos
-from metrics.intervals import percentiles
+from metrics.bias.readings import planted_correlation
+from metrics.intervals import interval, jackknife_error
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,27 +35,39 @@ def between_clusters(groups: DataFrame) -> DataFrame:
     return groups.assign(subjects=groups["clusters"])[np.array(across, dtype=bool)]
 
 
-def add_clusters(results: Results, frames: Frames, place: Place) -> None:
+def add_clusters(results: Results, frames: Frames) -> None:
     """Add gamma and eta of one class by cluster, which replaces subjects in groups that compare two: gamma(F,
     a) is the mean of C(F, M) over all female-male pairs, as in UnQover's gender tables (section 4.3, LEI spec
     2.3)."""
     clusters = {name: between_clusters(rows) for name, rows in frames.items()}
-    add_estimates(results, compared(clusters, place), OF_SUBJECTS, "cluster")
+    add_subjects(results, clusters, "cluster")
 
 
 def add_planted(results: Results, frames: Frames, place: Place, seed: int) -> None:
     """Add Spearman's rho of one class between gamma(subject, category) and the subject's planted rank within
     the category, and its change. All (subject, category) cells are pooled; n counts them."""
     for at, sides in compared(frames, place):
-        rhos = []
-        for rows in sides:
-            groups, subjects, categories = numbered(rows.assign(attribute=""))
-            gamma_RXC = np.concatenate([block.gamma_KXA for block in resampled_bias(groups)])
-            strength_XC = np.array([[latent_strength(x, c, seed) for c, _ in categories] for x in subjects])
-            rhos.append(planted_rhos(gamma_RXC, strength_XC))
-        rho_R = rhos[-1] - rhos[0] if len(rhos) > 1 else rhos[0]
-        interval = tuple(percentiles(rho_R[1:])) if len(rho_R) > 1 else NO_INTERVAL
-        results.add("spearman", rho_R[0], n=np.isfinite(gamma_RXC[0]).sum(), interval=interval, **at)
+        units = [*sides[0].groupby("unit").indices.values()]
+        value, *others = (
+            np.subtract.reduce(
+                [planted_rho(rows.drop(rows.index[left_out]), seed)[0] for rows in sides[::-1]]
+            )
+            for left_out in ([], *units)
+        )
+        about = value, jackknife_error(value, np.array(others)), len(units)
+        ends, (_, n) = interval(*about, None if len(sides) > 1 else (-1, 1)), planted_rho(sides[0], seed)
+        results.add(
+            "spearman", value, n=n, units=len(units), unit=sides[0]["units"].iloc[0], interval=ends, **at
+        )
+
+
+def planted_rho(rows: DataFrame, seed: int) -> tuple[float, int]:
+    """Return rho of groups, and the number of cells."""
+    both = pd.concat([of_subject(rows, "subject", i) for i in (0, 1)])
+    gamma = both.groupby(["category", "subject"])["gamma"].mean()
+    strength = [latent_strength(subject, category, seed) for category, subject in gamma.index]
+    rank = pd.Series(strength, gamma.index).groupby("category").rank()
+    return planted_correlation(gamma, rank), len(gamma)
 
 
 def cluster_table(frame: DataFrame) -> Table:

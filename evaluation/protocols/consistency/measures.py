@@ -73,12 +73,12 @@ def add_domain(
 ) -> DomainRates:
     """Do so for one domain of a system; return the input of the paper's readings.
 
-    A prompt's score and its share of flagged continuations are means over groups of nonsense.
+    A prompt's share of flagged continuations is a mean over groups of nonsense. Tests compare the scores of
+    one group, as means of several would vary less than the default's.
     """
     rate = rows.groupby("variant")["average"].mean()
     by_prompt = rows.groupby(["prompt", "variant"])
-    # Means of equal scores are equal: a test would find identical rounding errors significant.
-    score = by_prompt[list(attributes)].mean().round(12)
+    score = by_prompt[list(attributes)].first()
     starred = dict.fromkeys(VARIANTS, False)
     for variant in VARIANTS[1:]:
         cell = {**place, "variant": variant, "n": int((rows["variant"] == variant).sum())}

@@ -1,7 +1,7 @@
 """Answers counted for abstention: in pairs of an original and its variant without the evidence, and for data
 that contain unanswerable questions.
 
-Shape letters: N rows, R resamples, C columns of sums.
+Shape letters: N rows, R sets of rows, C columns of sums.
 """
 
 from __future__ import annotations
@@ -35,18 +35,26 @@ CURVE = {"selective_f1": "F1 of what is answered"} | {name: HEADINGS[name] for n
 
 
 def _ratio(heading: str, part: str, whole: str) -> Statistic:  # of sums, the second of which is n
-    return Statistic(heading, (whole, part), lambda s_RC: s_RC[:, 2] / s_RC[:, 1], lambda s_C: s_C[1])
+    of = lambda sums_RC: sums_RC[:, 2] / sums_RC[:, 1]  # noqa: E731
+    return Statistic(heading, (whole, part), of, lambda sum_C: sum_C[1], limits=(0, 1))
 
 
 ABSTENTION = Protocol(
     title="Abstention",
-    unit="id",
+    unit="passage",
+    units="texts",
+    item=("id", "variant", "coverage"),
     by=("variant", "answer_type", "domain", "coverage"),
     cells=[("variant", "coverage")],
     measures={
-        **HEADINGS,  # most are shares of rows, so that 0 of n has an interval; the others:
+        **HEADINGS,  # shares of rows, except these:
         **{
-            name: Statistic(HEADINGS[name], COLUMNS, lambda sums_RC, name=name: measures(sums_RC)[name])
+            name: Statistic(
+                HEADINGS[name],
+                COLUMNS,
+                lambda sums_RC, name=name: measures(sums_RC)[name],
+                limits=(-1 if name == "reliability" else 0, 1),
+            )
             for name in OTHERS
         },
         "abstention_precision": _ratio(HEADINGS["abstention_precision"], "refused", "abstained"),
@@ -120,7 +128,8 @@ def decided(part: Sequence[Row], f1: str, abstained_N: Any, place: Row) -> Itera
     for row, abstained, values_C in zip(part, abstained_N.tolist(), columns_NC.tolist(), strict=True):
         measure = "abstention_recall" if row["unanswerable"] else "over_abstention"
         earned = 0.0 if abstained or row["unanswerable"] else row[f1]
-        counted = {"id": row["id"], measure: abstained, "answered": not abstained, "earned": earned}
+        counted = {"id": row["id"], "passage": row["passage"], measure: abstained}
+        counted |= {"answered": not abstained, "earned": earned}
         if place["variant"] == "os" and place["coverage"] == "":
             side = "NoAns" if row["unanswerable"] else "HasAns"
             counted |= {"exact": row["em"], f"{side}_exact": row["em"], f"{side}_f1": row["f1"]}

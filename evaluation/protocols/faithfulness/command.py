@@ -22,7 +22,7 @@ from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
 from evaluation.statistics import Statistic
-from evaluation.variants import VariantOptions, read_stories
+from evaluation.variants import VariantOptions, passage, read_stories
 from storage.command_line import Named
 
 NOTES: dict[frozenset[str], str] = {
@@ -43,13 +43,16 @@ MEMORY: dict[str, str | Statistic] = {
         BOTH,
         lambda sums_RC: sums_RC[:, 2] / (sums_RC[:, 1] + sums_RC[:, 2]),
         n=lambda sum_C: sum_C[1] + sum_C[2],
+        limits=(0, 1),
     ),
 }
 """Measures for texts that contradict what a model may remember."""
 
 FAITHFULNESS = Protocol(
     title="Semantic faithfulness",
-    unit="id",
+    unit="passage",
+    units="texts",
+    item=("id", "variant"),
     by=abstention.ABSTENTION.by,
     cells=[("variant",), ("variant", "answer_type"), ("variant", "domain")],
     measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
@@ -151,6 +154,7 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
     return {
         "variant": example.variant,
         "id": example.id,
+        "passage": passage(original),
         "answer_type": original.answer_type,
         "domain": example.domain,
         "question": example.question,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,8 @@ from evaluation.protocols.feature_bias.prompts import NONE
 from evaluation.shown.figures import Bars
 from evaluation.shown.headlines import Said
 from evaluation.shown.views import View
-from evaluation.statistics import Floats, Ints, Statistic
-from metrics.feature_bias import mean_over_strata
-from metrics.intervals import bootstrap
+from evaluation.statistics import Floats, Statistic
+from metrics.feature_bias import stratum_weights
 
 NOTE = (
     "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = 100 %; "
@@ -30,31 +28,25 @@ PLAIN = {"intervention": NONE}
 LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
 
 
-class Weighted(Statistic):
-    """A number that is not a function of sums: `of` maps how often each row counts (R, N), and its fields (N,
-    F), to (R,)."""
+class OverStrata(Statistic):
+    """The mean of a field over strata (a task, a set of demonstrations and a kind of texts), whatever their
+    sizes. The second field is the stratum."""
 
-    def resampled(self, unit_N: Ints, sides_NC: Sequence[Floats]) -> tuple[float, tuple[float, float]]:
-        def of(weight_RN: Floats) -> Floats:
-            return reduce(np.subtract, [self.of(weight_RN, side_NC[:, 1:]) for side_NC in sides_NC])
-
-        interval = bootstrap(int(unit_N.max()) + 1, lambda weight_RU: of(weight_RU[:, unit_N]), len(unit_N))
-        return float(of(np.ones((1, len(unit_N))))[0]), interval
+    def columns(self, fields_NF: Floats) -> Floats:
+        """Return rows that weigh one over the number of rows in their stratum."""
+        weight_N = stratum_weights(fields_NF[:, 1])
+        return np.stack([np.ones_like(weight_N), weight_N * fields_NF[:, 0], weight_N], axis=1)
 
 
-def over_strata(heading: str, field: str) -> Weighted:
-    """The mean of a field over tasks, sets of demonstrations and cells."""
-
-    def of(weight_RN: Floats, columns_N2: Floats) -> Floats:
-        return mean_over_strata(weight_RN, *columns_N2.T)
-
-    return Weighted(heading, (field, "stratum"), of, share=True)
+def over_strata(heading: str, field: str) -> OverStrata:
+    """The mean of a field over strata."""
+    return OverStrata(heading, (field, "stratum"), lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 2], share=True)
 
 
 FEATURE_BIAS = Protocol(
     title="Feature bias",
-    unit=("task", "cell", "id"),
-    units="texts",
+    unit=("task", "seed"),
+    units="sets of demonstrations",
     item=("task", "seed", "cell", "id"),
     by=("intervention", "family", "feature", "task"),
     cells=[

@@ -15,7 +15,7 @@ import pytest
 from data_modules.schema.questions import QAExample
 from data_modules.sources import read_questions
 from evaluation.answering import questions
-from metrics.intervals import RESAMPLES, SEED
+from metrics.intervals import interval, jackknife_error
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
@@ -24,7 +24,7 @@ from tests.metrics.abstained import abstention
 EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
 STORIES = ("--data", "stories:mixed_dev", "--limit", "60")
 Rows = list[dict[str, Any]]
-Units = dict[str, Rows]  # by question, which is drawn as a whole
+Units = dict[str, Rows]  # by question
 
 
 def mixed(seed: str) -> Callable[[QAExample], str]:
@@ -51,31 +51,36 @@ def measured(rows: Rows) -> dict[str, float]:
     return abstention(said, [row["variant"] != "os" for row in rows], [row["em"] for row in rows])
 
 
-def naive(units: list[tuple[Rows, ...]]) -> dict[str, list[float]]:
-    """Measures of the last side, less those of the first if there are two, with their intervals."""
+def naive(units: list[tuple[Rows, ...]]) -> tuple[dict[str, float], dict[str, float], int]:
+    """Measures of the last side, less those of the first if there are two; their jackknife errors; texts."""
 
     def of(sample: list[tuple[Rows, ...]]) -> np.ndarray:
         sides = [measured([row for rows in side for row in rows]) for side in zip(*sample, strict=True)]
         return np.array([*sides[-1].values()]) - (np.array([*sides[0].values()]) if sides[1:] else 0)
 
-    draw = np.random.default_rng(SEED)
-    drawn = [of([units[u] for u in draw.integers(0, len(units), len(units))]) for _ in range(RESAMPLES)]
-    numbers = [of(units), *np.nanquantile(drawn, [0.025, 0.975], axis=0)]
-    return dict(zip(measured(units[0][0]), np.transpose(numbers).tolist(), strict=True))
+    texts, value = {unit[0][0]["passage"] for unit in units}, of(units)
+    without = [of([unit for unit in units if unit[0][0]["passage"] != text]) for text in texts]
+    names = measured(units[0][0]).keys()
+    found = value.tolist(), jackknife_error(value, np.array(without)).tolist()
+    return *(dict(zip(names, numbers, strict=True)) for numbers in found), len(texts)
 
 
 def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both rows of a question are drawn together, and both sides of a change."""
+    """All rows about a text are one unit, also those of both sides of a change."""
     install(monkeypatch, {"one": mixed("a"), "two": mixed("b")})
     cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", "one", "two", *STORIES)
     rows = examples_of(tmp_path / "r")
     one, two = (pairs(rows, name) for name in ("one", "two"))
     shared = [(one[name], two[name]) for name in one if name in two]
     for against, units in (("", [(rows,) for rows in two.values()]), ("one", shared)):
-        for measure, expected in naive(units).items():
+        values, errors, texts = naive(units)
+        for measure, value in values.items():
             row = cells.row(measure, checkpoint="two", against=against, variant="os+ts_r")
-            assert [row["value"], row["low"], row["high"]] == pytest.approx(expected)
-        assert (row["n"], row["units"]) == (2 * len(units), len(units))
+            assert row["value"] == pytest.approx(value)
+            if measure == "grounded_f1":
+                ends = interval(value, errors[measure], texts, None if against else (0, 1))
+                assert (row["low"], row["high"]) == pytest.approx(ends)
+                assert (row["n"], row["units"], row["unit"]) == (2 * len(units), texts, "texts")
     abstained = sum(row["prediction"] == "unknown" for both in two.values() for row in both)
     assert cells.n("abstention_precision", checkpoint="two", variant="os+ts_r") == abstained
     assert not (cells.frame["coverage"].astype(str) != "").any()  # words have no score
@@ -140,7 +145,9 @@ def test_unanswerable_questions_of_the_data(tmp_path: Path, monkeypatch: pytest.
     measures = ("abstention_recall", "abstention_precision", "over_abstention", "reliability")
     found = [cells(measure, checkpoint="one", variant="os") for measure in measures]
     assert found == [0.5, 1, 0, -3 / 4]  # of three answers none is right
-    assert cells.n("abstention_recall", checkpoint="one", variant="os") == 2
+    row = cells.row("abstention_recall", checkpoint="one", variant="os")
+    assert (row["n"], row["units"], row["unit"]) == (2, 1, "texts")  # both about one text: no interval
+    assert row["low"] != row["low"]
     assert cells.n("abstention_f1", checkpoint="one", variant="os+ts_r") == 4
     cells = evaluate(tmp_path / "none", *command, tmp_path / "none.json")
     assert set(cells.frame[cells.frame["measure"] == "abstention_f1"]["variant"]) == {"os+ts_r"}

@@ -165,6 +165,11 @@ def test_measures_and_their_changes_equal_naive_loops(tmp_path: Path) -> None:
             for (x, a), gamma in expected["gamma_xa"].items():
                 at = {"subject": SUBJECTS[x].lower(), "category": "trait", "attribute": ATTRIBUTES[a]}
                 assert cells("gamma", **place, **at) == pytest.approx(gamma, abs=1e-12)
+    chance = cells.row("mu_chance", **of_class("none", "after", data=""))
+    above = cells("mu", **of_class("none", "after", data="")) > chance["high"] > chance["value"] > 0
+    headline = json.loads((tmp_path / "report" / "report.json").read_text())["headline"]
+    assert ("none; by chance up to" in headline) != above
+    assert "mu is not above that of a model without preference" in headline
     for measure in ("mu", "theta", "mu_normalised"):
         first, last = (cells(measure, **of_class("ethical", name, data="")) for name in data)
         change = cells(measure, **of_class("ethical", "after", data=""), against="before")

@@ -1,4 +1,4 @@
-"""Carry, kept, scope gap and their changes against naive means and resamples."""
+"""Carry, kept, scope gap and their changes against naive means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from data_modules.groups.advice import with_advice
 from data_modules.schema.groups import AdviceClass, ScoredGroup
 from data_modules.schema.spans import write_records
-from metrics.intervals import percentiles, resamples
+from metrics.intervals import interval, jackknife_error
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
@@ -31,7 +31,8 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
     found = []
     for domain in domains:
         for i in range(6):
-            question = replace(make_group(*DOMAINS[domain]), template=str(i), domain=domain)
+            group = make_group(*DOMAINS[domain])
+            question = replace(group, template=str(i), domain=domain, attribute=f"was {i % 3}")
             make = random.Random(f"{domain}/{i}")
             c = make.uniform(0.4, 0.8)
             advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0)]
@@ -88,21 +89,22 @@ def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None
     assert cells("scope_gap", **place) == pytest.approx(gap)
 
 
-def test_a_resample_draws_questions_with_all_that_is_asked_of_them(folder: Path) -> None:
-    """The interval of a change of carry, against naive resamples of the questions."""
-    number: dict[str, int] = {}
+def test_an_attribute_is_one_unit_with_both_sides_of_a_ratio(folder: Path) -> None:
+    """The interval of a change of carry, against naive ratios without each attribute."""
 
-    def means(name: str, advice: str) -> np.ndarray:
-        found = sizes(folder, name, advice)
-        asked = [number.setdefault(key.rpartition("|")[0], len(number)) for key in found]
-        (weight_RQ,) = resamples(18)
-        return np.array([np.average([*found.values()], weights=counts[asked]) for counts in weight_RQ])
+    def carry(name: str, without: str) -> float:
+        ethical, none = (
+            fmean(size for key, size in sizes(folder, name, advice).items() if key.split("|")[4] != without)
+            for advice in ("ethical", "none")
+        )
+        return ethical / none
 
-    without = {name: means(name, "none") for name in ("before", "after")}
-    before_R, after_R = (means(name, "ethical") / without[name] for name in without)
+    names = sorted({key.split("|")[4] for key in sizes(folder, "after", "none")})
+    value, *others = (carry("after", name) - carry("before", name) for name in ("", *names))
+    ends = interval(value, jackknife_error(value, np.array(others)), len(names))
     row = Cells(folder / "r").row("carry", checkpoint="after", against="before", **{"class": "ethical"})
-    assert (row["low"], row["high"]) == pytest.approx(tuple(percentiles(after_R - before_R)))
-    assert (row["n"], row["units"]) == (36, 18)
+    assert (row["low"], row["high"]) == pytest.approx(ends)
+    assert (row["n"], row["units"], row["unit"]) == (36, len(names), "attributes")
 
 
 def test_changes_by_advice_are_over_the_same_questions(folder: Path) -> None:
@@ -112,7 +114,7 @@ def test_changes_by_advice_are_over_the_same_questions(folder: Path) -> None:
     row = cells.row("mean_abs_c", checkpoint="after", against="class=none", **{"class": "ethical"})
     twins = [bare[key.rpartition("|")[0]] for key in values]
     assert row["value"] == pytest.approx(fmean(values.values()) - fmean(twins))
-    assert (row["n"], row["units"]) == (36, 18)
+    assert (row["n"], row["units"]) == (36, 3)
     assert row["low"] < row["value"] < row["high"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
@@ -107,11 +107,13 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
     def flagged(scores: dict[str, float]) -> float:
         return fmean(score >= 0.5 for score in scores.values())
 
-    def means(domain: str, variant: str, value: Callable[[dict[str, float]], float]) -> list[float]:
-        by_prompt: dict[str, list[float]] = {}
+    def by_prompt(
+        domain: str, variant: str, value: Callable[[dict[str, float]], float]
+    ) -> Iterable[list[float]]:
+        found: dict[str, list[float]] = {}
         for row in part(domain, variant):
-            by_prompt.setdefault(row["prompt"], []).append(value(row["scores"]))
-        return [fmean(values) for values in by_prompt.values()]
+            found.setdefault(row["prompt"], []).append(value(row["scores"]))
+        return found.values()
 
     for domain, variant in product(DOMAINS, VARIANTS):
         cell, found = {**PLACE, "domain": domain, "variant": variant}, part(domain, variant)
@@ -124,11 +126,13 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
             assert cells("change", **cell) == pytest.approx((average - default) / default)
     for domain, (variant, against) in product(DOMAINS, COMPARED):
         cell = {**PLACE, "domain": domain, "variant": variant}
-        gaps = [a - b for a, b in zip(*(means(domain, v, flagged) for v in (variant, against)), strict=True)]
+        sides = [map(fmean, by_prompt(domain, v, flagged)) for v in (variant, against)]
+        gaps = [a - b for a, b in zip(*sides, strict=True)]
         difference = cells.row("average", **cell, against=f"variant={against}")
         assert (difference["value"], difference["n"]) == (pytest.approx(fmean(gaps)), len(gaps))
         for name in WORDS:
-            pair = [means(domain, v, itemgetter(name)) for v in (variant, "default")]
+            both = [by_prompt(domain, v, itemgetter(name)) for v in (variant, "default")]
+            pair = [[values[0] for values in side] for side in both]
             if len({*pair[0], *pair[1]}) > 1:
                 assert cells(f"p_{name}", **cell) == pytest.approx(ttest_ind(*pair).pvalue)
     averages = [cells("average", **PLACE, domain=DOMAINS[0], variant=v) for v in ("opposite", "default")]
