@@ -57,10 +57,10 @@ class Probe:
 
     Keys: val/bias/CLASS/{mu, mu_chance, mean_abs_c, mass}; val/qa/{f1, em, unknown}; val/abstention/{f1,
     recall, precision, over_abstention, answered_f1, grounded_f1, reliability, selective_f1}, about deleted
-    evidence or, if a source has some, its unanswerable questions; val/shift/{cls, tokens}/ts_r/mean, the
-    cosine with the original story (HotpotQA: os_r), and start/{mean, cka}, with the model at the start;
-    KEY/{change, change_low, change_high}, the paired change since then; val/score. A span head says unknown
-    by choosing the classification token.
+    evidence or, if a source has some, its unanswerable questions, then also SQuAD 2's exact, {HasAns,
+    NoAns}_{exact, f1}; val/shift/{cls, tokens}/ts_r/mean, the cosine with the original story (HotpotQA:
+    os_r), and start/{mean, cka}, with the model at the start; KEY/{change, change_low, change_high}, the
+    paired change since then; val/score. A span head says unknown by choosing the classification token.
 
     Raises:
         ValueError: an unknown measure, or one that no source allows; a source of neither kind.
