@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 LEVEL = 0.95
 TINY = 1e-9
@@ -24,6 +23,8 @@ Floats = NDArray[np.float64]
 
 def quantile(units: Any, level: float = (1 + LEVEL) / 2) -> Any:
     """A quantile of Student's t for so many units; NaN for one."""
+    from scipy.special import stdtrit  # slow to import
+
     return stdtrit(np.where(np.greater(units, 1), np.asarray(units) - 1.0, math.nan), level)
 
 

@@ -122,7 +122,7 @@ def json_blocks(page: str) -> list[str]:
 def test_the_pages_are_short() -> None:
     readme, *pages = [len((ROOT / page).read_bytes()) for page in PAGES]
     assert readme <= 6_800
-    assert sum(pages) <= 80_000
+    assert sum(pages) <= 82_000
 
 
 SMALL = {

@@ -79,7 +79,7 @@ def run(
         overwrite: replace the page if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
-    if output.exists() and GENERATOR not in read_bytes(output):
+    if output.exists() and GENERATOR not in output.read_bytes():
         raise ValueError(f"--output {output}: is not a page of this command; choose another name")
     sections = find_results(results)
     write_text(output, page(sections))

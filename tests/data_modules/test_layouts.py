@@ -104,7 +104,7 @@ def test_answers_are_moved_to_the_nearest_occurrence_and_counted(
     found = [(x.id, *((span.start, span.text) for span in x.answers)) for x in examples]
     moved = [ROME, LATE, OSLO, OSLO, (6, "in\u00a0Rome")]
     assert found == [(str(i), one) for i, one in enumerate(moved)]
-    (line,) = caplog.messages
+    line, _ = caplog.messages  # the second: these questions are not English
     assert "mine: moved 5 answers to the nearest occurrence, left out 1" in line
     assert "1 questions" in line
 

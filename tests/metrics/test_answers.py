@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metrics.answers import AnswerScores, Scoring, is_unknown, normalise_answer, score_answer
@@ -107,9 +107,11 @@ def test_the_data_sets_definitions(
     assert not (score.unknown and em and any(references) and scoring != "leave_one_out")
 
 
-@given(spoken, st.lists(spoken, min_size=1, max_size=5))
+comparable = spoken.map(lambda text: text if normal(text) else f"{text} bike")
+
+
+@given(comparable, st.lists(comparable, min_size=1, max_size=5))
 def test_scores_equal_naive_loops(prediction: str, references: list[str]) -> None:
-    assume(all(map(normal, [prediction, *references])))
     if not is_unknown(prediction):
         expected = naive_leave_one_out(prediction, references)
         assert score_answer(prediction, references, "leave_one_out")[:2] == pytest.approx(expected)

@@ -34,6 +34,7 @@ GROUPS = Protocol(
     title="Groups",
     unit="unit",
     item=("key",),
+    by=(*CELL, "category", "attribute", "subject", "cluster"),
     cells=[CELL],
     measures={
         **{name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")},

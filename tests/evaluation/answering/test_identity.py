@@ -140,7 +140,9 @@ def test_two_models_with_equal_weights_answer_for_themselves(llama: Path, tmp_pa
     assert together["a"] == answers("one", f"a={llama}")["a"]
     assert together["b"] == answers("two", f"b={other}")["b"]
     assert together["a"] != together["b"]
-    assert Cells(tmp_path / "both").frame["checkpoint"].nunique() == 2
+    assert (
+        Cells(tmp_path / "both").frame["checkpoint"].nunique() == 2 + 2
+    )  # with "always" and "never unknown"
 
 
 def test_methods_of_one_name_in_two_modules_keep_answers_apart() -> None:
