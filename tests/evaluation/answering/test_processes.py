@@ -131,7 +131,9 @@ def test_two_processes_equal_one(name: str, home: Path) -> None:
     assert main(commands(home, home / "one")[name]) == 0
     one, two = home / "one" / name, home / "two" / name
     tables = [pd.read_csv(folder / "results.csv") for folder in (one, two)]
-    same(*(table[~table["measure"].isin(STATISTICS)] for table in tables))
+    plain = [table[~table["measure"].isin(STATISTICS)] for table in tables]
+    same(*(table.drop(columns=["low", "high"]) for table in plain))
+    same(*(table[["low", "high"]] for table in plain), within=1e-5)  # with few units, t has long tails
     same(*(table[table["measure"].isin(STATISTICS)] for table in tables), within=1e-4)
     same(*(pd.read_json(folder / "examples.jsonl", lines=True) for folder in (one, two)))
     works = [home / folder / f"{name}.work.jsonl" for folder in ("one", "two")]
