@@ -40,8 +40,15 @@ check: $(STAMP)  ## formatting, lint, types, import direction
 bench: $(STAMP)  ## how fast, against Hugging Face's Trainer, plain Lightning and lm-evaluation-harness, in turns
 	$(BIN)/python -m benchmarks
 
-bench-gpu: $(STAMP)  ## tests and measurements that need a GPU, into reports/gpu
-	$(BIN)/python -m benchmarks.gpu
+GPU := --size=gpu --json=reports/gpu/figures.jsonl
+
+bench-gpu: $(STAMP)  ## tests and measurements on a GPU, each with a limit of seconds; figures in reports/gpu
+	mkdir -p reports/gpu
+	for step in 'pytest -m gpu' 'evaluation reproduce demo_ibt' 'evaluation reproduce demo_lei' \
+		'benchmarks training --shape=roberta-large $(GPU)' 'benchmarks decoder $(GPU)' \
+		'benchmarks callbacks $(GPU)' 'benchmarks likelihoods --model=random $(GPU)'; do \
+		timeout 400 $(BIN)/python -m $$step 2>&1 | tee -a reports/gpu/log.txt; \
+	done
 
 chaos: $(STAMP)  ## kills at random moments, full and read-only disks: what is lost?
 	$(BIN)/python -m pytest -m chaos
