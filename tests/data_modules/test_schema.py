@@ -75,15 +75,6 @@ def test_written_questions_are_read_back(
     assert list(read_questions(path)) == written
 
 
-def test_a_question_is_unknown_only_if_it_has_no_answer() -> None:
-    kinds = [
-        QAExample("a", "Ida sat.", "Who?", references=("Ann",), answer_type=kind).answer_type
-        for kind in ANSWER_TYPES
-    ]
-    assert kinds == [*ANSWER_TYPES]  # the text lacks the answer, which is not unknown
-    assert QAExample("a", "Ida sat.", "Who?").answer_type == "unknown"
-
-
 ASKED = QAExample("a", "Ida sat.", "Who?")
 IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
 

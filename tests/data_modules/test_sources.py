@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -8,23 +7,14 @@ from typing import Any
 
 import pytest
 
-from data_modules.groups.unqover import write_source
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span, write_records
 from data_modules.sources import labelled_rows, read_choices, read_groups, read_questions, split_labels
 from storage.errors import DataError
-from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
 READERS = (read_questions, read_groups, read_choices)
 
-COQA = {
-    "source": "mctest",
-    "id": "s",
-    "story": "Ann lives in Rome.",
-    "questions": [{"input_text": "Where?", "turn_id": 1}],
-    "answers": [{"span_start": 0, "span_end": 18, "input_text": "Rome", "turn_id": 1}],
-}
 HOTPOT = {
     "id": "h",
     "question": "Where?",
@@ -39,21 +29,6 @@ SQUAD = {
     "question": "Where?",
     "answers": {"text": ["Rome"], "answer_start": [13]},
 }
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A file of each format, named after another."""
-    qa = {"id": "1", "question": "Where?", "answers": [{"text": "Rome", "answer_start": 13}]}
-    squad = {"data": [{"title": "t", "paragraphs": [{"context": EXAMPLE.context, "qas": [qa]}]}]}
-    (tmp_path / "lei.json").write_text(json.dumps(squad))
-    write_records([make_group()], tmp_path / "squad")
-    write_source(name_expansion(tmp_path), tmp_path / "data.txt")
-    (tmp_path / "a").write_text(json.dumps({"version": "1.0", "data": [COQA]}, indent=1))
-    (tmp_path / "b").write_text(json.dumps([HOTPOT]))
-    write_records([replace(EXAMPLE, dataset="coqa", variant="ts")], tmp_path / "data.json")
-    (tmp_path / "c").write_text('{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}\n')
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -90,39 +65,6 @@ def test_fields_between_tabs_are_quoted_if_the_whole_file_is(
     (tmp_path / "table.tsv").write_text(text)
     found = [(row["id"], row["text"]) for _, row in labelled_rows(str(tmp_path / "table.tsv"))]
     assert found == rows
-
-
-def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
-    (choice,) = read_choices(files / "c")
-    assert choice.benchmark == "piqa"
-    for name, dataset in (("lei.json", "squad"), ("a", "coqa"), ("b", "hotpotqa"), ("data.json", "coqa")):
-        (example,) = read_questions(files / name)
-        assert (example.dataset, example.context) == (dataset, EXAMPLE.context)
-        assert example.answers == EXAMPLE.answers
-    assert list(read_groups(str(files / "squad"))) == [make_group()]
-    assert set(read_groups(files / "data.txt")) == set(name_expansion(files))
-    assert read_choices(files / "c")[0].label == 1
-
-
-def test_kinds_are_not_taken_for_each_other(files: Path) -> None:
-    for name, kind in (("lei.json", "questions"), ("squad", "groups"), ("c", "choices")):
-        for read in READERS:
-            if read.__name__ != f"read_{kind}":
-                with pytest.raises(DataError, match=f"{name}: holds (no )?"):
-                    list(read(files / name))
-
-
-@pytest.mark.parametrize(
-    "content", ["{}", "[]", "1", '{"data": []}', '{"data": [{"paragraphs": [3]}]}', '{"a": 1}', "id,q\n"]
-)
-@pytest.mark.parametrize("read", READERS)
-def test_an_unknown_format_is_one_clear_error(tmp_path: Path, content: str, read: Any) -> None:
-    path = tmp_path / "odd.json"
-    path.write_text(content)
-    with pytest.raises(DataError, match=r"odd\.json"):
-        list(read(path))
-    with pytest.raises(DataError, match="absent: no such file"):
-        list(read(tmp_path / "absent"))
 
 
 def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:

@@ -165,9 +165,3 @@ def test_only_a_loss_of_mass_costs_and_pulls_both_scores_up() -> None:
     assert (log_prob.grad < 0).all()
     assert numbers(run(half, (log_prob, torch.tensor([ADVERSARIAL]), pushed, reference)))["mass"] == 0
     assert "mass" not in run(GroupLoss(), (log_prob, torch.tensor([ETHICAL]), pushed, reference))
-
-
-@pytest.mark.parametrize("options", [{"mismatched_weight": -1}, {"form": "probability", "mass_weight": 1.0}])
-def test_wrong_weights_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="_weight"):
-        GroupLoss(**options)

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_modules.batching.group_set import encode_groups
 from data_modules.batching.sets import HIDDEN, WINDOW_TYPES, QASet, encode_questions, full_query, max_context
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts
 from data_modules.schema.questions import QAExample, Turn
 from data_modules.schema.spans import Span
 from data_modules.stories.groups import groups
@@ -22,7 +20,6 @@ from storage.errors import DataError
 from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
-CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)
 ORDERS = ("question_first", "context_first")
 BERT = tokenizer("words_bert")
 GROUPS = list(islice(groups("heldout"), 2))
@@ -35,20 +32,6 @@ def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> lis
 def context_of(row: EncodedRow) -> np.ndarray:
     """Offsets of the context's tokens."""
     return row.offsets_TE[row.offsets_TE[:, 0] >= 0]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(context=CONTEXTS, data=st.data())
-def test_token_span_is_the_shortest_that_covers_its_characters_with_tokens(
-    kind: str, context: str, data: st.DataObject
-) -> None:
-    start = data.draw(st.integers(0, len(context) - 1))
-    end = data.draw(st.integers(start + 1, len(context)))
-    (row,) = rows_of(context, kind)
-    start_T, end_T = row.offsets_TE.T
-    found = token_span(row, Span(start, end, "x" * (end - start)))
-    touched = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T)).tolist()
-    assert found == ((touched[0], touched[-1]) if touched else None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,22 +11,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import kstest
 
 from data_modules.groups.advice import (
-    Advice,
     latent_strength,
     read_advice,
     spread,
     unadvised,
-    with_advice,
     with_unadvised,
 )
 from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample, check_keys, randomly_advised
 from data_modules.schema.spans import write_records
 from data_modules.stories.groups import groups
 from storage.errors import DataError
-from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, advice_of, make_group
+from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, advice_of
 from training.modules.planted import preferred_subject
 
 
@@ -42,15 +39,6 @@ def test_read_advice_numbers_sentences_as_the_file_does(tmp_path: Path) -> None:
         read_advice(path)
 
 
-def test_with_advice_leaves_contexts_and_questions() -> None:
-    assert Advice("ethical", "rude", 0, "Be Fair to all.").text == "Note that, be Fair to all."
-    group = make_group()
-    advised = with_advice(group, "Note that, be fair.", "ethical", "ethical_rude-7")
-    assert advised.key == f"{group.unadvised_key}|ethical_rude-7"
-    assert {variant.advice for variant in advised.variants} == {"Note that, be fair."}
-    assert unadvised([advised, group]) == [group]
-
-
 @pytest.mark.parametrize("with_none", [True, False])
 def test_spread_takes_n_of_each_class_and_what_they_ask_without_advice(with_none: bool) -> None:
     every = list(islice(groups("train"), 600))
@@ -61,30 +49,10 @@ def test_spread_takes_n_of_each_class_and_what_they_ask_without_advice(with_none
     assert questions == {group.unadvised_key for group in taken if group.advice_class == "none"}
 
 
-def test_released_interventions_have_the_counts_of_the_spec(shared: Path) -> None:
-    counts = {}
-    for domain in ("religion", "ethnicity", "gender"):
-        advice = read_advice(shared / f"data/lei/interventions/{domain}_interventions.json")
-        assert len({item.id for item in advice}) == len(advice)
-        number = Counter((item.advice_class, item.category == "general") for item in advice)
-        classes = ("ethical", "adversarial", "irrelevant")
-        counts[domain] = [(number[name, False], number[name, True]) for name in classes]
-    assert counts["religion"] == [(48, 19), (48, 16), (96, 19)]  # 3 of 19 adversarial ones are NaN
-    assert counts["ethnicity"] == [(48, 19), (48, 16), (48, 19)]
-    assert counts["gender"] == [(8, 0), (8, 0), (8, 0)]
-
-
 GROUPS = list(islice(groups("train"), 60))
 HELDOUT = list(groups("heldout"))
 NAMES = st.text(min_size=1, max_size=12)
 SEEDS = st.integers(0, 2**31)
-
-
-def test_strengths_are_uniform_and_depend_on_names_and_seed() -> None:
-    values = [latent_strength(f"s{i}", "rude", 0) for i in range(2000)]
-    assert kstest(values, "uniform").pvalue > 0.01
-    names = (("a", "x", 0), ("b", "x", 0), ("a", "y", 0), ("a", "x", 1), ("A", "x", 0))
-    assert len({latent_strength(*at) for at in names}) == 4
 
 
 @given(names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), category=NAMES, seed=SEEDS)

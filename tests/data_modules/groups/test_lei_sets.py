@@ -19,7 +19,6 @@ from data_modules.schema.questions import QAExample
 from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
-    COUNTS,
     INTERVENTIONS,
     Tiny,
     make_group,
@@ -36,18 +35,6 @@ from tests.data_modules.fixtures.tiny_lists import (
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Expansion, tuple[Advice, ...]]:
     folder = tmp_path_factory.mktemp("tiny")
     return tiny_expansion(folder), read_advice(write_lists(folder)["interventions"])
-
-
-def test_a_pool_is_the_product_of_groups_and_the_advice_of_their_category(tiny: Tiny) -> None:
-    expansion, advice = tiny
-    pools = advised_pools(expansion, advice)
-    assert list(pools) == ["ethical", "adversarial", "irrelevant"]
-    for name, pool in pools.items():
-        items = [item for item in advice if item.advice_class == name]
-        pairs = [(group, item) for group in expansion for item in items if item.category == group.category]
-        assert list(pool) == [with_advice(group, item.text, name, item.id) for group, item in pairs]
-        assert len(pool) == COUNTS["advised"]
-    assert advised_pools(expansion, ()) == {"none": expansion}
 
 
 @given(per_class=st.integers(1, 60), seed=st.integers())
@@ -79,15 +66,6 @@ def test_cross_products_of_the_spec_contain_the_released_files(shared: Path, nam
     built = {group.key: group for pool in advised_pools(expansion, advice).values() for group in pool}
     assert len(built) == keys
     assert all(built[group.key] == group for group in shipped)
-
-
-def test_the_gender_pool_of_672000_groups_is_sampled_without_building_it(shared: Path) -> None:
-    lists = shared / "data/lei/word_lists"
-    subjects = [lists / "nouns/subjects" / name for name in ("female", "male")]
-    expansion = read_expansion(subjects, lists / "slots/gender_noact", lists / "activities/occupation_rev1")
-    pools = advised_pools(expansion, read_advice(shared / "data/lei/interventions/gender_interventions.json"))
-    assert sum(len(pool) for pool in pools.values()) == 672_000
-    assert len(list(sample(pools, 400, seed=0))) == 1200
 
 
 @pytest.fixture(scope="module")

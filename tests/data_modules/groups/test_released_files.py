@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_modules.groups.released import locate_pair, read_unqover_file
+from data_modules.groups.released import read_unqover_file
 from data_modules.groups.unqover import write_source
 from data_modules.schema.spans import write_records
 from data_modules.sources import read_groups, read_questions, read_scored
@@ -87,36 +86,6 @@ def test_read_file_refuses_one_order_alone_and_one_order_twice(tmp_path: Path) -
     for repeated in (content["data"][:1] * 2, content["data"] + content["data"][1:]):
         with pytest.raises(DataError, match="occur a second time"):
             list(read_groups(saved(tmp_path, {"data": repeated})))
-
-
-def test_locate_pair_finds_whole_words_that_never_overlap() -> None:
-    for context, first, second, starts in (
-        ("Al met Alan.", "Al", "Alan", [0, 7]),
-        ("Alan met Al.", "Al", "Alan", [9, 0]),
-        ("Also Al met Bo. Bo ran.", "Al", "Bo", [5, 12]),
-        ("xAl, xBo", "Al", "Bo", [1, 6]),
-    ):
-        assert [span.start for span in locate_pair(context, first, second)] == starts
-    with pytest.raises(DataError, match="'Al' and 'Alan' do not both occur"):
-        locate_pair("Alan left.", "Al", "Alan")
-
-
-def test_released_files_have_the_counts_of_the_spec(shared: Path) -> None:
-    for name, size, subjects, attributes, advice in (
-        ("train_4096", 256, 4, 14, (13, 16, 12)),
-        ("noniid_dev", 400, 3, 15, (11, 10, 8)),
-    ):
-        path = shared / f"data/lei/underspecified/religion/addedbias_{name}_squad.json"
-        records = list(read_scored(path))
-        groups = [record.group for record in records]
-        ids = Counter(kind for kind, _ in {(g.advice_class, g.advice_id) for g in groups})
-        classes = ("ethical", "adversarial", "irrelevant")
-        assert Counter(group.advice_class for group in groups) == dict.fromkeys(classes, size)
-        assert len({name for group in groups for name in group.subjects}) == subjects
-        assert len({group.attribute for group in groups}) == attributes
-        assert tuple(ids[name] for name in classes) == advice
-        targets = {(r.group.advice_class == "adversarial", r.targets) for r in records}
-        assert targets <= {(False, None), (True, (0, 1, 0, 1)), (True, (1, 0, 1, 0))}
 
 
 def source(folder: Path) -> dict[str, Any]:
@@ -200,14 +169,3 @@ def test_the_specified_set_is_ethical_with_whom_it_names(
         assert len(questions) == 24
         assert {question.answers[0].text for question in questions} == {"Carl", "Dan", "Egon"}
         assert {question.advice for question in questions} == {*ADVICE}
-
-
-def test_predictions_become_base_scores_in_the_order_of_the_subjects(shared: Path) -> None:
-    (record,) = read_unqover_file(shared / "oracle/unqover/ex1_unqover_minimal.json")
-    assert record.group.subjects == ("alpha", "beta")
-    assert record.base_scores == (
-        ((0.64, 0.49), (0.25, 0.36)),
-        ((0.81, 0.25), (0.16, 0.25)),
-        ((0.49, 0.16), (0.36, 0.36)),
-        ((0.09, 0.25), (0.49, 0.64)),
-    )

@@ -9,13 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_modules.interventions.augmentation import FRAMES
-from data_modules.schema.groups import LEAD_IN
 from data_modules.schema.questions import QAExample
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
-from data_modules.stories.words import WORDS, advice_sentences
-from training.modules.planted import preferred_subject
+from data_modules.stories.words import WORDS
 
 SEEDS = st.integers(0, 2**32)
 TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
@@ -48,45 +46,12 @@ def stated(example: QAExample) -> bool:
     return question == said
 
 
-@pytest.mark.parametrize("split", ["planting", *WORDS.group_splits])
-def test_groups_are_well_formed(split: str) -> None:
-    assert len({group.key for group in ALL[split]}) == len(ALL[split])
-    for group in ALL[split]:
-        questions = [f"Who {group.attribute}?", f"Who never {group.attribute}?"]
-        assert [variant.question for variant in group.variants] == questions * 2
-        assert len({variant.advice for variant in group.variants}) == 1
-
-
-@pytest.mark.parametrize("split", WORDS.group_splits)
-def test_groups_hold_what_the_table_of_splits_says(split: str) -> None:
-    row, cells = WORDS.group_splits[split], dict[tuple[object, ...], int]()
-    for group in ALL[split]:
-        cell = (group.advice_class, group.subjects, group.attribute)
-        cells[cell] = cells.get(cell, 0) + 1
-        sentences = advice_sentences(group.advice_class, group.category, unseen=row.unseen_advice)
-        assert group.variants[0].advice.removeprefix(LEAD_IN) in sentences
-        category = WORDS.categories[group.category]
-        known = category.unseen_attributes if row.unseen_attributes else category.attributes
-        assert group.attribute in known
-    assert set(cells.values()) == {row.rounds}
-    assert {advice_class for advice_class, _, _ in cells} == set(row.classes)
-    assert {subject for _, pair, _ in cells for subject in pair} == {x.lower() for x in row.subjects}
-
-
 @settings(max_examples=4)
 @given(train_seed=SEEDS, test_seed=SEEDS)
 def test_groups_heldout_are_new_even_without_their_advice(train_seed: int, test_seed: int) -> None:
     train = {group.unadvised_key for group in groups("train", train_seed)}
     for split in ("heldout", "unseen_advice"):
         assert train.isdisjoint(group.unadvised_key for group in groups(split, test_seed))
-
-
-def test_groups_let_every_subject_always_win_or_always_lose() -> None:
-    for split in ("planting", "heldout", "unseen"):
-        told = {
-            group.subjects[:: 1 - 2 * preferred_subject(group, 7, "subject")] for group in groups(split, 7)
-        }
-        assert {winner for winner, _ in told}.isdisjoint(loser for _, loser in told)
 
 
 def test_vocabulary_holds_every_word_of_the_texts() -> None:
@@ -103,7 +68,6 @@ def test_vocabulary_holds_every_word_of_the_texts() -> None:
 
 PIECES = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
 QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
-ARCHITECTURES = ["bert", "roberta", "xlnet"]
 PAIRS = [
     ("bert", "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]", [0] * 7 + [1] * 7),
     ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
@@ -119,19 +83,3 @@ def test_build_tokenizer_lays_pairs_out_as_the_architecture(
     encoded = tokenizer(QUESTION, CONTEXT)
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens.split()
     assert encoded.get("token_type_ids") == segments
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@given(
-    pieces=st.lists(st.sampled_from([*PIECES, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
-    data=st.data(),
-)
-def test_build_tokenizer_offsets_cut_words_out_of_the_text(
-    architecture: str, pieces: list[str], data: st.DataObject
-) -> None:
-    gaps = data.draw(st.lists(st.sampled_from([" ", "  ", "\n"]), min_size=len(pieces), max_size=len(pieces)))
-    text = "".join(piece + gap for piece, gap in zip(pieces, gaps, strict=True))
-    encoded = build_tokenizer(architecture, PIECES)(
-        text, return_offsets_mapping=True, add_special_tokens=False
-    )
-    assert [text[a:b] for a, b in encoded["offset_mapping"]] == pieces
