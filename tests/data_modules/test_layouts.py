@@ -232,7 +232,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "no answer": ([renamed(HOTPOT, answer="")], "'answer' is missing"),
     "a contradiction": ([ROW | {"is_impossible": True}], r"\(id 1\): is_impossible is True"),
     "a cell of python": ("context,question,answers\nAl.,Who?,{'text': 1}\n", "row 0: not JSON"),
-    "fewer offsets": ([ROW | {"answers": {"text": ["a", "b"], "answer_start": [1]}}], r"mine: \[0\]: .*shorter"),
+    "fewer offsets": (
+        [ROW | {"answers": {"text": ["a", "b"], "answer_start": [1]}}],
+        r"mine: \[0\]: .*shorter",
+    ),
     "several lines": (
         lines(ROW, 3, *[ROW | {"context": i} for i in range(6)]),
         "line 2: .*line 6: .*; and 2 more$",
