@@ -15,20 +15,11 @@ from storage.errors import DataError
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
 READERS = (read_questions, read_groups, read_choices)
 
-HOTPOT = {
-    "id": "h",
-    "question": "Where?",
-    "answer": "Rome",
-    "supporting_facts": {"title": ["Ann"], "sent_id": [0]},
-    "context": {"title": ["Ann"], "sentences": [["Ann lives in Rome."]]},
-    "type": "bridge",
-}
-SQUAD = {
-    "id": "1",
-    "context": EXAMPLE.context,
-    "question": "Where?",
-    "answers": {"text": ["Rome"], "answer_start": [13]},
-}
+HOTPOT: dict[str, Any] = {"id": "h", "question": "Where?", "answer": "Rome", "type": "bridge"}
+HOTPOT["supporting_facts"] = {"title": ["Ann"], "sent_id": [0]}
+HOTPOT["context"] = {"title": ["Ann"], "sentences": [["Ann lives in Rome."]]}
+SQUAD = {"id": "1", "context": EXAMPLE.context, "question": "Where?"}
+SQUAD |= {"answers": {"text": ["Rome"], "answer_start": [13]}}
 
 
 @pytest.mark.parametrize(

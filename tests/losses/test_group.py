@@ -18,16 +18,8 @@ from models.heads.span import candidate_log_probs
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL = range(6)
 SQUAD = 3
 """In the authors' rows."""
-NAMES = (
-    "interventions(0=ethical,1=adversarial,2=irrelevant,3=squad)",
-    "tomax",
-    "start_logits",
-    "end_logits",
-    "start_positions",
-    "end_positions",
-    "start_scores",
-    "end_scores",
-)
+NAMES = ("interventions(0=ethical,1=adversarial,2=irrelevant,3=squad)", "tomax")
+NAMES += tuple(f"{end}_{kind}" for kind in ("logits", "positions", "scores") for end in ("start", "end"))
 EXPECTED = [
     ((0, 1), 0.9496031399768139),
     ((2, 3), 1.703196379181687),

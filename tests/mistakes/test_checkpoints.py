@@ -53,10 +53,6 @@ CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
     "no weights": (lambda c: {KEY: c[KEY]}, "weights"),
     "another architecture": (lambda c: c | {KEY: c[KEY] | {"architecture": "gpt"}}, "gpt"),
     "other heads": (lambda c: c | {KEY: c[KEY] | {"heads": "antlers"}}, "antlers"),
-    "a tokenizer that is not JSON": (
-        lambda c: c | {KEY: c[KEY] | {"tokenizer": dict.fromkeys(c[KEY]["tokenizer"], "{")}},
-        "",
-    ),
     "weights of another shape": (
         lambda c: c | {"state_dict": {name: value[..., :1] for name, value in c["state_dict"].items()}},
         "size mismatch",
@@ -66,7 +62,7 @@ CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in CONTENTS if "tokenizer" not in name])
+@pytest.mark.parametrize("name", CONTENTS)
 def test_a_checkpoint_with_other_contents_is_refused(
     name: str, given_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,16 +72,11 @@ def test_a_checkpoint_with_other_contents_is_refused(
     check(tmp_path / "bad.ckpt", named)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [lambda raw: b"", lambda raw: raw[: len(raw) // 3], lambda raw: b"garbage" * 99],
-    ids=["empty", "cut off", "text"],
-)
-def test_damaged_bytes_are_refused(
-    damage: Callable[[bytes], bytes], given_files: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "bad.ckpt").write_bytes(damage((given_files / "bert.ckpt").read_bytes()))
-    check(tmp_path / "bad.ckpt")
+def test_damaged_bytes_are_refused(given_files: Path, tmp_path: Path) -> None:
+    raw = (given_files / "bert.ckpt").read_bytes()
+    for damaged in (b"", raw[: len(raw) // 3], b"garbage" * 99):
+        (tmp_path / "bad.ckpt").write_bytes(damaged)
+        check(tmp_path / "bad.ckpt")
 
 
 def config(**changed: Any) -> Callable[[bytes], bytes]:

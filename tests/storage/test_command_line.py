@@ -58,15 +58,8 @@ def test_values_have_the_types_of_the_signature() -> None:
         *("a", "b", "--checkpoint", "n=c", "d", "--limit", "3", "--all-rows"),
         *("--no-shuffle", "--threshold", "1e-1", "--device", "cpu", "--prompt", "plain"),
     )
-    assert found == {
-        "sources": ["a", "b"],
-        "checkpoint": ["n=c", "d"],
-        "limit": 3,
-        "all_rows": True,
-        "shuffle": False,
-        "threshold": 0.1,
-        "options": Options(device="cpu"),
-    }
+    expected = {"sources": ["a", "b"], "checkpoint": ["n=c", "d"], "limit": 3, "threshold": 0.1}
+    assert found == expected | {"all_rows": True, "shuffle": False, "options": Options(device="cpu")}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,20 @@
+"""Files are written whole or not at all; what is read and is no such file costs one line."""
+
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import TypedDict
 
 from storage.errors import DataError
-from storage.files import atomic, atomic_text, read_bytes, source_digest
+from storage.files import atomic, atomic_text, read_bytes
 from storage.json_files import json_lines, load_json, stream_object
 
 
@@ -62,6 +69,70 @@ def test_only_files_are_read(reader: str, tmp_path: Path) -> None:
         READERS[reader](Path("/dev/zero"))
 
 
-@pytest.mark.parametrize("source", ["a" * 300, "hub:" + "b/" * 3000, "c\0d", ""])
-def test_a_text_of_any_length_is_no_file(source: str) -> None:
-    assert source_digest(source) == ""
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)
+VALUES = st.recursive(
+    LEAVES.filter(lambda value: value not in (float("inf"), float("-inf"))) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+class Row(TypedDict):
+    name: str
+    kind: Literal["a", "b"]
+    spans: list[tuple[int, int]]
+
+
+GOOD = {"name": "n", "kind": "a", "spans": [[0, 1]]}
+
+
+@given(
+    document=st.dictionaries(st.text(), VALUES, max_size=5),
+    indent=st.sampled_from([None, 4]),
+    mark=st.sampled_from(["", "\ufeff"]),
+)
+def test_streaming_gives_what_parsing_at_once_gives(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, object], indent: int | None, mark: str
+) -> None:
+    path = tmp_path_factory.mktemp("json") / "file.json"
+    path.write_text(mark + json.dumps(document, indent=indent), encoding="utf-8")
+    assert list(stream_object(path)) == list(document.items()) == list(load_json(path).items())
+    assert indent or [row for _, row in json_lines(path)] == [document]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x'],
+)
+def test_streaming_names_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"broken\.json: .*JSON object"):
+        list(stream_object(path))
+
+
+@pytest.mark.parametrize("reader", ["JSON", "lines", "object"])
+def test_missing_and_binary_files_are_told(reader: str, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b'{"\xff\xfe": 1}')
+    for name, message in (("binary", "JSON"), ("absent", "absent: cannot be read")):
+        with pytest.raises(DataError, match=message):
+            READERS[reader](tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": ...}, "name"),
+        ({"spans": [[0, 1], [0, True]]}, r"spans\[1\]\[1\]"),
+        ({"spans": [[0]]}, r"spans\[0\]\[1\]"),
+    ],
+)
+def test_the_type_is_the_check(tmp_path: Path, change: dict[str, Any], field: str) -> None:
+    row = {key: value for key, value in (GOOD | change).items() if value is not ...}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(GOOD) + "\n\n" + json.dumps(row) + "\n")
+    rows = json_lines(path, Row)
+    assert next(rows) == (f"{path}, line 1", {"name": "n", "kind": "a", "spans": [(0, 1)]})
+    with pytest.raises(DataError, match=rf"^{path}, line 3: the field '{field}'") as caught:
+        next(rows)
+    assert "\n" not in str(caught.value)

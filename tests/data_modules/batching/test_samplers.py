@@ -106,13 +106,6 @@ def test_ranks_divide_the_single_process_list(
         assert len(set(windows)) == len(windows) >= len(lengths) - 4 * (world_size - 1)
 
 
-def test_processes_get_batches_of_similar_length_at_the_same_time() -> None:
-    lengths = np.random.default_rng(0).integers(10, 400, 2000).tolist()
-    parts = [batches_of([], lengths, batch_size=16, rank=rank, world_size=4) for rank in range(4)]
-    longest = [[max(lengths[i] for i in batch.qa) for batch in part] for part in parts]
-    assert np.mean(np.ptp(longest, axis=0)) < 25
-
-
 @given(
     windows=st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25),
     size=st.integers(1, 12),

@@ -24,16 +24,10 @@ STORY = (
 
 
 def question(**changes: Any) -> dict[str, Any]:
-    one = {
-        "_id": "q",
-        "question": "Where did the owner of Ulla Mill live?",
-        "answer": "Torp",
-        "supporting_facts": [["Ulla", 1], ["Ulla Mill", 0]],
-        "context": [["Torp", ["Torp is a town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]],
-        "type": "bridge",
-        "level": "easy",
-    }
-    return one | changes
+    one: dict[str, Any] = {"_id": "q", "question": "Where did the owner of Ulla Mill live?", "answer": "Torp"}
+    one |= {"supporting_facts": [["Ulla", 1], ["Ulla Mill", 0]], "type": "bridge", "level": "easy"}
+    context = [["Torp", ["Torp is a town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]]
+    return one | {"context": context} | changes
 
 
 def read(*questions: Any, **options: Any) -> list[Any]:
