@@ -101,25 +101,6 @@ def test_streaming_gives_what_parsing_at_once_gives(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x'],
-)
-def test_streaming_names_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "broken.json"
-    path.write_text(text)
-    with pytest.raises(DataError, match=r"broken\.json: .*JSON object"):
-        list(stream_object(path))
-
-
-@pytest.mark.parametrize("reader", ["JSON", "lines", "object"])
-def test_missing_and_binary_files_are_told(reader: str, tmp_path: Path) -> None:
-    (tmp_path / "binary").write_bytes(b'{"\xff\xfe": 1}')
-    for name, message in (("binary", "JSON"), ("absent", "absent: cannot be read")):
-        with pytest.raises(DataError, match=message):
-            READERS[reader](tmp_path / name)
-
-
-@pytest.mark.parametrize(
     ("change", "field"),
     [
         ({"name": ...}, "name"),

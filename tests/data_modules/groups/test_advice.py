@@ -23,16 +23,17 @@ from data_modules.groups_data import GroupsDataModule, anchors, balanced_sample,
 from data_modules.schema.spans import write_records
 from data_modules.stories.groups import groups
 from storage.errors import DataError
-from tests.data_modules.fixtures.tiny_lists import INTERVENTIONS, advice_of
+from tests.data_modules.fixtures.tiny_lists import advice_of
 from training.modules.planted import preferred_subject
 
 
 def test_read_advice_numbers_sentences_as_the_file_does(tmp_path: Path) -> None:
     path = tmp_path / "advice.json"
-    content = {name: {"Rude ": ["One.", float("nan"), "", None, " Two. "]} for name in INTERVENTIONS}
+    classes = ("ethical", "adversarial", "irrelevant")
+    content = {name: {"Rude ": ["One.", float("nan"), "", None, " Two. "]} for name in classes}
     path.write_text(json.dumps(content))
     advice = read_advice(path)
-    assert [item.id for item in advice] == [f"{name}_rude-{i}" for name in INTERVENTIONS for i in (0, 4)]
+    assert [item.id for item in advice] == [f"{name}_rude-{i}" for name in classes for i in (0, 4)]
     assert {item.sentence for item in advice} == {"One.", "Two."}
     path.write_text(json.dumps({"wise": {"rude": ["One."]}}))
     with pytest.raises(DataError, match=r"advice\.json.*wise"):

@@ -19,7 +19,6 @@ from data_modules.schema.questions import QAExample
 from data_modules.sources import read_groups
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
-    INTERVENTIONS,
     Tiny,
     make_group,
     name_expansion,
@@ -78,7 +77,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     attributes = put(folder / "a", "".join(rows).replace("did:neg", "skipped"))
     sentences = {
         name: {c: [f"{name} {i if i % 2 else c} {i}." for i in range(8)] for c in "uv"}
-        for name in INTERVENTIONS
+        for name in ("ethical", "adversarial", "irrelevant")
     }
     advice = put(folder / "i.json", json.dumps(sentences))
     return read_expansion([subjects], slots, attributes), read_advice(advice)
