@@ -129,26 +129,6 @@ def test_sentences_of_titles_abbreviations_and_quotations() -> None:
     assert text[slice(*sentence_spans(text)[-1])].endswith("Zoë 😀 shone.")
 
 
-_TEXTS = st.text() | st.lists(
-    st.sampled_from(
-        ["He left.", "Mr. X", '"Go.', 'Now!"', " ", "\n", "\n\n", "é😀", "...", "?", "(a. B)", "’"]
-    )
-).map(" ".join)
-
-
-@given(_TEXTS)
-def test_sentences_are_ordered_trimmed_and_cover_the_text(text: str) -> None:
-    end_before = 0
-    outside = ""
-    for start, end in sentence_spans(text):
-        assert end_before <= start < end <= len(text)
-        assert text[start:end] == text[start:end].strip()
-        assert not re.search(r"\n\s*\n", text[start:end])
-        outside += text[end_before:start]
-        end_before = end
-    assert not (outside + text[end_before:]).strip()
-
-
 def test_boundaries_agree_with_hotpotqas_own(shared: Path) -> None:
     items = json.loads((shared / "data" / "hotpotqa" / "distractor-100.json").read_text())
     paragraphs = {title: parts for item in items for title, parts in item["context"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.interventions.augmentation import FRAMES, bare_answer, given_sentence, template_sentence
+from data_modules.interventions.augmentation import bare_answer, given_sentence, template_sentence
 from data_modules.interventions.variants import perturb, with_rationale
 from data_modules.schema.questions import AnswerType, QAExample, Rejected, Turn, Variant
 from data_modules.schema.spans import Span
@@ -181,7 +180,6 @@ def test_spaces_and_quotation_marks() -> None:
 
 CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
 WHY = Span.locate("The red ball was in the garden", CONTEXT, "test")
-ANSWERS = ("the garden", "7", "He went home.", "U.S.", '"I won!"', "because she was late", "$5", "A. B c")
 
 
 def answered(answer: str, number: int = 0) -> QAExample:
@@ -191,17 +189,6 @@ def answered(answer: str, number: int = 0) -> QAExample:
 def reason(sentence: str, answer: str) -> str:
     found = given_sentence(answered(answer), {"q0": sentence})
     return found.reason if isinstance(found, Rejected) else ""
-
-
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_every_frame_makes_one_sentence_of_any_answer(answer: str) -> None:
-    sentences = {template_sentence(answered(answer, i)) for i in range(200)}
-    assert len(sentences) == (len(FRAMES) if "." not in answer and "!" not in answer else 6)
-    for sentence in sentences:
-        assert answer in sentence
-        assert sentence[0].isupper()
-        assert re.search(r"[^.!?][.!?]\"?$", sentence)
-        assert reason(sentence, answer) == ""
 
 
 @given(st.text(min_size=1).filter(str.strip))

@@ -130,10 +130,3 @@ def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> No
     path.write_text('{"text": "A"}\n{"text": " "}')
     with pytest.raises(DataError, match="line 2: the field"):
         read_prompts(path, limit=1)  # all lines are checked
-
-
-def test_read_prompts_reads_the_released_files(shared: Path) -> None:
-    for name, challenging in (("challenging", True), ("neutral", False)):
-        prompts = read_prompts(shared / f"data/realtoxicityprompts/{name}.jsonl")
-        assert len({prompt.text for prompt in prompts}) == len(prompts) == 1199
-        assert {prompt.challenging for prompt in prompts} == {challenging}
