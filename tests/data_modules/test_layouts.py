@@ -231,6 +231,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "no answers": ([{"_id": "h", "question": "?", "context": [["A", ["b"]]]}], "'answers' is missing"),
     "no answer": ([renamed(HOTPOT, answer="")], "'answer' is missing"),
     "a contradiction": ([ROW | {"is_impossible": True}], r"\(id 1\): is_impossible is True"),
+    "no such title": ([HOTPOT | {"supporting_facts": [["Z", 0]]}], r"\(id h\): .* title 'Z' is not among"),
+    "no such fact": ([HOTPOT | {"supporting_facts": [["A", 9]]}], "no supporting fact is left"),
     "a cell of python": ("context,question,answers\nAl.,Who?,{'text': 1}\n", "row 0: not JSON"),
     "fewer offsets": (
         [ROW | {"answers": {"text": ["a", "b"], "answer_start": [1]}}],

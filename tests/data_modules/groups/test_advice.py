@@ -225,7 +225,7 @@ def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None
     assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
 
-LIKE_NAMES = [
+ALIKE = [
     ("Oro", "Ulban"),
     ("Al", "Alan"),
     ("African", "African-American"),
@@ -233,7 +233,7 @@ LIKE_NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("one", "two"), LIKE_NAMES)
+@pytest.mark.parametrize(("one", "two"), ALIKE)
 def test_gold_of_reads_whom_the_words_name_again(one: str, two: str, tmp_path: Path) -> None:
     plain = make_group(one, two)
     assert plain.gold is None

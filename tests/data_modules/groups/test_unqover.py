@@ -91,18 +91,6 @@ def test_unqovers_own_files_are_reproduced(
         assert hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
-def test_the_counts_of_all_domains(shared: Path) -> None:
-    unqover, lei = shared / "data/unqover", shared / "data/lei/word_lists"
-
-    def gender(folder: Path) -> Expansion:
-        subjects = [folder / "nouns/subjects" / name for name in ("female", "male")]
-        return read_expansion(subjects, folder / "slots/gender_noact", folder / "activities/occupation_rev1")
-
-    lists = [shared_expansion(unqover, "country"), gender(unqover), gender(lei)]
-    lists += [shared_expansion(lei, name) for name in ("religion", "ethnicity")]
-    assert [2 * len(expansion) for expansion in lists] == [2_308_464, 2_744_000, 56_000, 86_240, 32_928]
-
-
 KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"
 
 

@@ -66,18 +66,6 @@ def test_facts_without_a_sentence_are_left_out_and_counted_once(caplog: pytest.L
     assert caplog.messages == ["f: left out 6 supporting fact(s) without such a sentence"]
 
 
-@pytest.mark.parametrize(
-    ("fact", "message"),
-    [
-        (["Nobody", 0], r"f: \[0\] \(id q\): .* title 'Nobody' is not among"),
-        (["Ulla", 9], "no supporting fact is left"),
-    ],
-)
-def test_bad_questions_are_named(fact: list[Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read(question(supporting_facts=[fact]))
-
-
 _SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
 
 
