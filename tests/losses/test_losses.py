@@ -352,4 +352,6 @@ def test_only_a_loss_of_mass_costs_and_pulls_both_scores_up() -> None:
     assert log_prob.grad is not None
     assert (log_prob.grad < 0).all()
     assert numbers(run(half, (log_prob, torch.tensor([ADVERSARIAL]), pushed, reference)))["mass"] == 0
+    with pytest.raises(ValueError, match="mass_weight"):
+        GroupLoss(form="probability", mass_weight=1.0)
     assert "mass" not in run(GroupLoss(), (log_prob, torch.tensor([ETHICAL]), pushed, reference))

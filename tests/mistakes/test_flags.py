@@ -56,6 +56,7 @@ MISTAKES = [
     ("fit", "--backbone.config={{hidden_sizes: 3}}", "hidden_sizes"),
     ("fit", "--data.encoding.max_length=40", "max_length"),
     ("fit", "--data.interventions={{trian: [os]}}", "trian"),
+    ("fit", "--data.train_qa=/no/such.json", "/no/such.json"),
     ("fit", "--data.train_groups=[/no/such/groups.json]", "/no/such/groups.json"),
     ("fit", "--run.name=../../elsewhere", "run.name"),
     ("fit", "--ckpt_path=/no/such.ckpt", "/no/such.ckpt"),

@@ -92,6 +92,15 @@ def test_streaming_gives_what_parsing_at_once_gives(
     assert indent or [row for _, row in json_lines(path)] == [document]
 
 
+@pytest.mark.parametrize(
+    "text", ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x']
+)
+def test_streaming_names_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(DataError, match=r"broken\.json: .*JSON object"):
+        list(stream_object(tmp_path / "broken.json"))
+
+
 class Row(TypedDict):
     name: str
     spans: list[tuple[int, int]]

@@ -44,6 +44,14 @@ def test_stored_files_do_not_depend_on_what_was_tokenised_last() -> None:
     assert tokenizer_files(tok) == before
 
 
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2"])
+def test_a_model_without_a_tokenizer_is_refused(model_type: str, tmp_path: Path) -> None:
+    """transformers 5 would silently build a tokenizer that knows no word."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    with pytest.raises(DataError, match="has no vocabulary"):
+        load_tokenizer(str(tmp_path))
+
+
 def test_what_is_no_tokenizer_is_named_in_one_line(tmp_path: Path) -> None:
     BertConfig().save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"model": 3}')

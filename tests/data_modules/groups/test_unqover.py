@@ -176,6 +176,13 @@ def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, 
     assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
 
 
+def test_a_context_without_its_subjects_is_refused(tmp_path: Path) -> None:
+    records = source(tmp_path)
+    next(iter(records.values()))["context"] = "Ada left."
+    with pytest.raises(DataError, match="do not both occur"):
+        list(read_groups(saved(tmp_path, records)))
+
+
 def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
     """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects sorted,
     mapped to a record for each question, one order after the other."""
