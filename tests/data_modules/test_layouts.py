@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span
 from data_modules.sources import read_choices, read_questions
 from data_modules.tasks.bbq import read_bbq
 from evaluation.answering.predictions import MISSING, Predictions
@@ -84,6 +86,37 @@ def test_questions(name: str, tmp_path: Path) -> None:
     for example in examples:
         assert all(example.context[span.start :].startswith(span.text) for span in example.answers)
         assert (example.answer_type == "unknown") == (not example.answers)
+
+
+def test_squads_text_is_untouched_and_references_are_in_order_without_repeats(tmp_path: Path) -> None:
+    context, spaced = "Ann lives in Rome. Bob lives in Rome.", " Where is Ann? "
+    asked = {"id": "q1", "question": spaced, "answers": [at(start) for start in (32, 13, 32)]}
+    article = {"title": "t", "paragraphs": [{"context": context, "qas": [asked]}]}
+    (example,) = read_questions(saved(tmp_path, {"version": "1.1", "data": [article]}))
+    spans = (Span(32, 36, "Rome"), Span(13, 17, "Rome"))
+    assert example == QAExample("q1", context, spaced, spans, dataset="squad", article="t")
+
+
+def test_references_and_what_is_remembered_of_coconflictqa(tmp_path: Path) -> None:
+    row = {"question": "Where is Ann?", "answers": ["Rome", "the city of Rome", "Rome"]}
+    row |= {"context": "Ann left OSLO for the city of Rome.", "majority_res_freq": 4}
+    remembered = [" Oslo", "Os", " "]
+    rows = [row | {"parametric_answer": text} for text in remembered]
+    one, two, three = read_questions(saved(tmp_path, lines(*rows[:2], rows[2] | {"answers": ["Rom", "No"]})))
+    assert one.answers == (Span(30, 34, "Rome"), Span(18, 34, "the city of Rome"))
+    assert (one.id, one.references, one.remembered) == ("0", ("Rome", "the city of Rome", "Rome"), ("Oslo",))
+    assert (one.dataset, one.domain) == ("coconflictqa", "remembered answer in the text")
+    assert (two.id, two.domain) == ("1", "remembered answer not in the text")  # inside a longer word
+    assert (three.remembered, [span.text for span in three.answers]) == ((), ["Rom"])
+
+
+def test_real_files_are_read_whole(shared: Path) -> None:
+    for name, count in (("train-44-articles", 11_877), ("dev-24-articles", 4_961)):
+        assert sum(1 for _ in read_questions(shared / f"data/squad/{name}.json")) == count
+    for name, count, within in (("squad", 2225, 323), ("nq", 1409, 311)):
+        examples = list(read_questions(shared / f"data/conflict/coconflictqa_{name}.jsonl"))
+        assert (len(examples), sum("not" not in one.domain for one in examples)) == (count, within)
+        assert all(example.answers for example in examples)
 
 
 def test_evidence_of_other_layouts(tmp_path: Path) -> None:
@@ -198,7 +231,13 @@ BAD: dict[str, tuple[Any, str]] = {
     "no answers": ([{"_id": "h", "question": "?", "context": [["A", ["b"]]]}], "'answers' is missing"),
     "no answer": ([renamed(HOTPOT, answer="")], "'answer' is missing"),
     "a contradiction": ([ROW | {"is_impossible": True}], r"\(id 1\): is_impossible is True"),
+    "no such title": ([HOTPOT | {"supporting_facts": [["Z", 0]]}], r"\(id h\): .* title 'Z' is not among"),
+    "no such fact": ([HOTPOT | {"supporting_facts": [["A", 9]]}], "no supporting fact is left"),
     "a cell of python": ("context,question,answers\nAl.,Who?,{'text': 1}\n", "row 0: not JSON"),
+    "fewer offsets": (
+        [ROW | {"answers": {"text": ["a", "b"], "answer_start": [1]}}],
+        r"mine: \[0\]: .*shorter",
+    ),
     "several lines": (
         lines(ROW, 3, *[ROW | {"context": i} for i in range(6)]),
         "line 2: .*line 6: .*; and 2 more$",

@@ -1,128 +1,50 @@
+"""Sources of every kind, records that are written and read back, and what is said of bad ones."""
+
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from data_modules.groups.unqover import write_source
-from data_modules.schema.questions import QAExample
+from data_modules.schema.groups import Group, ScoredGroup
+from data_modules.schema.questions import ANSWER_TYPES, VARIANTS, QAExample, Turn
 from data_modules.schema.spans import Span, write_records
-from data_modules.sources import labelled_rows, read_choices, read_groups, read_questions, split_labels
+from data_modules.sources import (
+    labelled_rows,
+    read_choices,
+    read_groups,
+    read_questions,
+    read_scored,
+    split_labels,
+)
 from storage.errors import DataError
-from tests.data_modules.fixtures.tiny_lists import make_group, name_expansion
+from tests.data_modules.fixtures.tiny_lists import make_group
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
 READERS = (read_questions, read_groups, read_choices)
 
-COQA = {
-    "source": "mctest",
-    "id": "s",
-    "story": "Ann lives in Rome.",
-    "questions": [{"input_text": "Where?", "turn_id": 1}],
-    "answers": [{"span_start": 0, "span_end": 18, "input_text": "Rome", "turn_id": 1}],
-}
-HOTPOT = {
-    "id": "h",
-    "question": "Where?",
-    "answer": "Rome",
-    "supporting_facts": {"title": ["Ann"], "sent_id": [0]},
-    "context": {"title": ["Ann"], "sentences": [["Ann lives in Rome."]]},
-    "type": "bridge",
-}
-SQUAD = {
-    "id": "1",
-    "context": EXAMPLE.context,
-    "question": "Where?",
-    "answers": {"text": ["Rome"], "answer_start": [13]},
-}
+HOTPOT: dict[str, Any] = {"id": "h", "question": "Where?", "answer": "Rome", "type": "bridge"}
+HOTPOT["supporting_facts"] = {"title": ["Ann"], "sent_id": [0]}
+HOTPOT["context"] = {"title": ["Ann"], "sentences": [["Ann lives in Rome."]]}
+SQUAD = {"id": "1", "context": EXAMPLE.context, "question": "Where?"}
+SQUAD |= {"answers": {"text": ["Rome"], "answer_start": [13]}}
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A file of each format, named after another."""
-    qa = {"id": "1", "question": "Where?", "answers": [{"text": "Rome", "answer_start": 13}]}
-    squad = {"data": [{"title": "t", "paragraphs": [{"context": EXAMPLE.context, "qas": [qa]}]}]}
-    (tmp_path / "lei.json").write_text(json.dumps(squad))
-    write_records([make_group()], tmp_path / "squad")
-    write_source(name_expansion(tmp_path), tmp_path / "data.txt")
-    (tmp_path / "a").write_text(json.dumps({"version": "1.0", "data": [COQA]}, indent=1))
-    (tmp_path / "b").write_text(json.dumps([HOTPOT]))
-    write_records([replace(EXAMPLE, dataset="coqa", variant="ts")], tmp_path / "data.json")
-    (tmp_path / "c").write_text('{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}\n')
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("questions", "warned"),
-    [
-        (["¿Dónde vive Ana?", "¿Quién es?", "Wo wohnt Ann?", "安住在哪里?", "Where is the house?"], 1),
-        (["Where?", "Did she?", "is it true that he left", "¿Quién?", "How many?"], 0),
-    ],
-)
-def test_questions_that_are_not_english_are_warned_of_once(
-    questions: list[str], warned: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_records([replace(EXAMPLE, id=q, question=q) for q in questions], tmp_path / "rows.jsonl")
-    for limit in (2, None, None):
-        assert len([*islice(read_questions(tmp_path / "rows.jsonl"), limit)]) == (limit or len(questions))
-    assert len(caplog.messages) == warned
-    assert all("rows.jsonl: few questions have English words" in message for message in caplog.messages)
-
-
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        (
-            'id\ttext\n1\t"two\nlines\tand ""quotes"""\n2\tb\n',
-            [("1", 'two\nlines\tand "quotes"'), ("2", "b")],
-        ),
-        ('id\ttext\n1\t"Go," she said.\n2\tb"\n', [("1", '"Go," she said.'), ("2", 'b"')]),
-        ('id\ttext\n1\t"open\n2\tb\n', [("1", '"open'), ("2", "b")]),
-    ],
-)
-def test_fields_between_tabs_are_quoted_if_the_whole_file_is(
-    text: str, rows: list[tuple[str, str]], tmp_path: Path
-) -> None:
-    (tmp_path / "table.tsv").write_text(text)
-    found = [(row["id"], row["text"]) for _, row in labelled_rows(str(tmp_path / "table.tsv"))]
-    assert found == rows
-
-
-def test_the_format_is_told_from_the_content_not_the_name(files: Path) -> None:
-    (choice,) = read_choices(files / "c")
-    assert choice.benchmark == "piqa"
-    for name, dataset in (("lei.json", "squad"), ("a", "coqa"), ("b", "hotpotqa"), ("data.json", "coqa")):
-        (example,) = read_questions(files / name)
-        assert (example.dataset, example.context) == (dataset, EXAMPLE.context)
-        assert example.answers == EXAMPLE.answers
-    assert list(read_groups(str(files / "squad"))) == [make_group()]
-    assert set(read_groups(files / "data.txt")) == set(name_expansion(files))
-    assert read_choices(files / "c")[0].label == 1
-
-
-def test_kinds_are_not_taken_for_each_other(files: Path) -> None:
-    for name, kind in (("lei.json", "questions"), ("squad", "groups"), ("c", "choices")):
-        for read in READERS:
-            if read.__name__ != f"read_{kind}":
-                with pytest.raises(DataError, match=f"{name}: holds (no )?"):
-                    list(read(files / name))
-
-
-@pytest.mark.parametrize(
-    "content", ["{}", "[]", "1", '{"data": []}', '{"data": [{"paragraphs": [3]}]}', '{"a": 1}', "id,q\n"]
-)
-@pytest.mark.parametrize("read", READERS)
-def test_an_unknown_format_is_one_clear_error(tmp_path: Path, content: str, read: Any) -> None:
-    path = tmp_path / "odd.json"
-    path.write_text(content)
-    with pytest.raises(DataError, match=r"odd\.json"):
-        list(read(path))
-    with pytest.raises(DataError, match="absent: no such file"):
-        list(read(tmp_path / "absent"))
+def test_fields_between_tabs_are_quoted_if_the_whole_file_is(tmp_path: Path) -> None:
+    for text, first, second in (
+        ('"two\nlines\tand ""quotes"""\n2\tb\n', 'two\nlines\tand "quotes"', "b"),
+        ('"Go," she said.\n2\tb"\n', '"Go," she said.', 'b"'),
+        ('"open\n2\tb\n', '"open', "b"),
+    ):
+        (tmp_path / "table.tsv").write_text("id\ttext\n1\t" + text)
+        found = [(row["id"], row["text"]) for _, row in labelled_rows(str(tmp_path / "table.tsv"))]
+        assert found == [("1", first), ("2", second)]
 
 
 def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:
@@ -189,3 +111,85 @@ def test_a_source_of_any_length_is_one_clear_error(source: str) -> None:
     with pytest.raises(DataError):
         list(read_questions(source))
     assert split_labels("x" * 300 + "+y")[1] == "y"
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+PAIR = st.tuples(st.floats(0, 1), st.floats(0, 1))
+SCORES = st.tuples(*[st.tuples(PAIR, PAIR)] * 4)
+TARGETS = st.tuples(*[st.integers(0, 1)] * 4)
+GROUP = st.builds(
+    lambda advice, domain, attribute: replace(
+        make_group("Oro", "Ulban", attribute, "ethical_rude-0" if advice else "", advice), domain=domain
+    ),
+    *(TEXT, TEXT, TEXT),
+)
+SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.tuples(TEXT, TEXT))
+
+
+@given(groups=st.lists(GROUP, min_size=1, max_size=3), scored=st.lists(SCORED, min_size=1, max_size=3))
+def test_written_records_are_read_back(
+    groups: list[Group], scored: list[ScoredGroup], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("records")
+    assert write_records(groups, folder / "groups") == len(groups)
+    assert list(read_groups(folder / "groups")) == groups
+    write_records(scored, folder / "scored")
+    assert list(read_scored(folder / "scored")) == scored
+    assert list(read_groups(folder / "scored")) == [record.group for record in scored]
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> QAExample:
+    context = draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
+    offsets = st.integers(0, len(context))
+    piece = st.tuples(offsets, offsets).map(sorted).map(tuple)
+    spans = st.lists(piece.map(lambda ab: Span(*ab, context[slice(*ab)])), max_size=3).map(tuple)
+    kind = draw(st.sampled_from(ANSWER_TYPES))
+    return QAExample(
+        draw(TEXT),
+        context,
+        draw(TEXT),
+        answers=() if kind in ("yes", "no", "unknown") else draw(spans),
+        advice=draw(TEXT),
+        answer_type=kind,
+        history=draw(st.lists(st.builds(Turn, TEXT, TEXT), max_size=3).map(tuple)),
+        rationale=draw(spans),
+        references=draw(st.lists(TEXT, max_size=3).map(tuple)),
+        dataset=draw(TEXT),
+        domain=draw(TEXT),
+        variant=draw(st.sampled_from(VARIANTS)),
+        appended=draw(TEXT),
+        kept=draw(st.lists(piece, max_size=3).map(tuple)),
+    )
+
+
+@given(st.lists(questions(), min_size=1, max_size=4, unique_by=lambda example: example.id))
+def test_written_questions_are_read_back(
+    tmp_path_factory: pytest.TempPathFactory, written: list[QAExample]
+) -> None:
+    path = tmp_path_factory.mktemp("records") / "questions.jsonl"
+    assert write_records(written, path) == len(written)
+    assert list(read_questions(path)) == written
+
+
+ASKED = QAExample("a", "Ida sat.", "Who?")
+IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
+
+
+@pytest.mark.parametrize(
+    ("read", "record", "change", "error"),
+    [
+        (read_questions, ASKED, {"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "cuts no 'Bob'"),
+        (read_questions, ASKED, {"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "'b': offset -4"),
+        (read_questions, ASKED, {"context": 5}, "'context'"),
+        *((read_questions, ASKED, IDA | {"answer_type": kind}, f"is {kind}") for kind in ("yes", "unknown")),
+        (read_groups, make_group(), {"category": None}, "the field 'category'"),
+    ],
+)
+def test_a_bad_record_is_named_by_its_line(
+    tmp_path: Path, read: Any, record: Any, change: dict[str, Any], error: str
+) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps(asdict(record)) + "\n" + json.dumps(asdict(record) | change | {"id": "b"}))
+    with pytest.raises(DataError, match=f"records.jsonl, line 2: .*{error}"):
+        list(read(path))

@@ -14,6 +14,7 @@ import pytest
 from data_modules.__main__ import main as data
 from evaluation.__main__ import main as evaluation
 from models.__main__ import main as models
+from tests.data_modules.fixtures.tiny_lists import write_lists
 from tests.evaluation.checkpoints import save_ckpt, save_groups, save_questions
 from training.__main__ import main as training
 
@@ -61,6 +62,7 @@ def given_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Good files of every kind, and a checkpoint."""
     folder = tmp_path_factory.mktemp("mistakes") / "given"
     shutil.copytree(GIVEN, folder)
+    write_lists(folder)
     save_ckpt(folder / "bert.ckpt")
     save_groups(folder / "groups.json")
     save_questions(folder / "questions.json")

@@ -1,16 +1,23 @@
-"""A law for files of every format: changed in any way, each is read, or costs one line that names it."""
+"""Damaged files, checkpoints and folders: each is read, or costs one line that names it; none runs code."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+import math
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
+from models.checkpoint import KEY
+from tests.evaluation.checkpoints import save_folder
 from tests.mistakes.conftest import GIVEN, everything_in, outcome, refused
 
 PERTURB = "data perturb --variant os --input {file} --output {out}/x"
@@ -82,3 +89,100 @@ def test_a_changed_file_is_read_or_named(tmp_path_factory: Any, changed: tuple[s
         return
     refused(entry, arguments, f"bad_{name}")
     assert everything_in(folder) == before
+
+
+Content = dict[str, Any]
+
+
+def check(path: Path, *named: str) -> None:
+    """Evaluation and export refuse it."""
+    question = ["--context", "The café was red.", "--question", "Which?", "--device", "cpu"]
+    output = str(path.parent / "out")
+    refused(
+        "evaluation", ["ask", "--checkpoint", str(path), *question, "--output", output], path.name, *named
+    )
+    if path.is_file():
+        refused("models", [str(path), f"{output}/folder"], path.name, *named)
+    assert not (path.parent / "out").exists()
+    assert not (path.parent / "trapped").exists()
+
+
+class Trap:
+    """What unpickling would run."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch trapped",)
+
+
+def spoiled(weights: dict[str, torch.Tensor], value: float) -> dict[str, torch.Tensor]:
+    name = list(weights)[-1]
+    changed = weights[name].clone()
+    changed.view(-1)[-1] = value
+    return weights | {name: changed}
+
+
+CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
+    "a list": (lambda c: [c], "no checkpoint of this version"),
+    "of another program": (lambda c: {"state_dict": c["state_dict"]}, KEY),
+    "no weights": (lambda c: {KEY: c[KEY]}, "weights"),
+    "another architecture": (lambda c: c | {KEY: c[KEY] | {"architecture": "gpt"}}, "gpt"),
+    "other heads": (lambda c: c | {KEY: c[KEY] | {"heads": "antlers"}}, "antlers"),
+    "weights of another shape": (
+        lambda c: c | {"state_dict": {name: value[..., :1] for name, value in c["state_dict"].items()}},
+        "size mismatch",
+    ),
+    "code that runs": (lambda c: c | {"extra": Trap()}, "no readable checkpoint"),
+    "NaN": (lambda c: c | {"state_dict": spoiled(c["state_dict"], math.nan)}, "not finite"),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_checkpoint_with_other_contents_is_refused(
+    name: str, given_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    change, named = CONTENTS[name]
+    torch.save(change(torch.load(given_files / "bert.ckpt", weights_only=True)), tmp_path / "bad.ckpt")
+    check(tmp_path / "bad.ckpt", named)
+
+
+def test_damaged_bytes_are_refused(given_files: Path, tmp_path: Path) -> None:
+    raw = (given_files / "bert.ckpt").read_bytes()
+    for damaged in (b"", raw[: len(raw) // 3], b"garbage" * 99):
+        (tmp_path / "bad.ckpt").write_bytes(damaged)
+        check(tmp_path / "bad.ckpt")
+
+
+def config(**changed: Any) -> Callable[[bytes], bytes]:
+    return lambda raw: json.dumps(json.loads(raw) | changed).encode()
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("config.json", None),
+        ("config.json", lambda raw: raw[: len(raw) // 2]),
+        ("config.json", config(model_type="gpt9")),
+        ("config.json", config(hidden_size=48, num_attention_heads=4)),
+        ("model.safetensors", None),
+        ("model.safetensors", lambda raw: raw[: len(raw) // 2]),
+        ("tokenizer.json", None),
+        ("tokenizer.json", lambda raw: raw[: len(raw) // 2]),
+    ],
+)
+def test_a_damaged_folder_is_refused(
+    file: str, change: Callable[[bytes], bytes] | None, tmp_path: Path
+) -> None:
+    path = save_folder(tmp_path / "bad") / file
+    raw = path.read_bytes()
+    path.unlink()
+    if change is not None:
+        path.write_bytes(change(raw))
+    check(path.parent)
+
+
+def test_a_folder_with_weights_that_are_not_finite_is_refused(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "bad")
+    weights = load_file(folder / "model.safetensors")
+    save_file(spoiled(weights, math.inf), folder / "model.safetensors", {"format": "pt"})
+    check(folder, "not finite")

@@ -1,13 +1,21 @@
+"""Files are written whole or not at all; what is read and is no such file costs one line; finished work."""
+
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import TypedDict
 
 from storage.errors import DataError
-from storage.files import atomic, atomic_text, read_bytes, source_digest
+from storage.files import atomic, atomic_text, read_bytes
+from storage.finished_work import FinishedWork
 from storage.json_files import json_lines, load_json, stream_object
 
 
@@ -62,6 +70,91 @@ def test_only_files_are_read(reader: str, tmp_path: Path) -> None:
         READERS[reader](Path("/dev/zero"))
 
 
-@pytest.mark.parametrize("source", ["a" * 300, "hub:" + "b/" * 3000, "c\0d", ""])
-def test_a_text_of_any_length_is_no_file(source: str) -> None:
-    assert source_digest(source) == ""
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)
+VALUES = st.recursive(
+    LEAVES.filter(lambda value: value not in (float("inf"), float("-inf"))) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    document=st.dictionaries(st.text(), VALUES, max_size=5),
+    indent=st.sampled_from([None, 4]),
+    mark=st.sampled_from(["", "\ufeff"]),
+)
+def test_streaming_gives_what_parsing_at_once_gives(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, object], indent: int | None, mark: str
+) -> None:
+    path = tmp_path_factory.mktemp("json") / "file.json"
+    path.write_text(mark + json.dumps(document, indent=indent), encoding="utf-8")
+    assert list(stream_object(path)) == list(document.items()) == list(load_json(path).items())
+    assert indent or [row for _, row in json_lines(path)] == [document]
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x']
+)
+def test_streaming_names_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(DataError, match=r"broken\.json: .*JSON object"):
+        list(stream_object(tmp_path / "broken.json"))
+
+
+class Row(TypedDict):
+    name: str
+    spans: list[tuple[int, int]]
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        ({"spans": []}, "name"),
+        ({"name": "n", "spans": [[0, 1], [0, True]]}, r"spans\[1\]\[1\]"),
+        ({"name": "n", "spans": [[0]]}, r"spans\[0\]\[1\]"),
+    ],
+)
+def test_the_type_is_the_check(tmp_path: Path, row: dict[str, Any], field: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"name": "n", "spans": [[0, 1]]}\n\n' + json.dumps(row) + "\n")
+    rows = json_lines(path, Row)
+    assert next(rows) == (f"{path}, line 1", {"name": "n", "spans": [(0, 1)]})
+    with pytest.raises(DataError, match=rf"^{path}, line 3: the field '{field}'[^\n]*\Z"):
+        next(rows)
+
+
+def test_a_piece_is_in_the_file_before_the_next_is_begun_and_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "work.jsonl"
+    work, memory = FinishedWork(path), FinishedWork(None)
+    assert not path.exists()
+    for i, value in enumerate((0.1, 1 / 3, -2.5e-310)):
+        for store in (work, memory):
+            store.keep(str(i), [value, "ä\u2028"])
+        assert len(path.read_text().split("\n")) == i + 2
+    assert FinishedWork(path) == work == memory
+
+
+@given(st.lists(st.text(max_size=4), max_size=5), st.integers(0, 200))
+def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("work") / "work.jsonl"
+    work = FinishedWork(path)
+    for i, text in enumerate(texts):
+        work.keep(str(i), text)
+    if path.exists():
+        path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
+    left = FinishedWork(path)
+    assert [*left.items()] == [*work.items()][: len(left)]
+    for key in work.keys() - left.keys():
+        left.keep(key, work[key])
+    assert FinishedWork(path) == work
+
+
+@pytest.mark.parametrize("text", ["no store\n", '[1]\n{"key": "a", "answer": 1}\n', '{"key": 3}\n', "{}\n"])
+def test_a_file_that_is_no_store_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(text)
+    with pytest.raises(DataError, match="line 1"):
+        FinishedWork(path)
+    assert path.read_text() == text

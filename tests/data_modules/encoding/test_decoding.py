@@ -54,22 +54,6 @@ def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> Non
     assert answer.unknown_score == min(null) - 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(context=st.text(alphabet="ab tolkesTéß.,'\n ", min_size=1, max_size=40), data=st.data())
-def test_any_span_is_cut_from_the_context(kind: str, context: str, data: st.DataObject) -> None:
-    qa = QASet([QAExample("1", context, "who?")], tokenizer(kind), Encoding())
-    inside = [t for t, (start, _, _) in enumerate(qa.tokens([0])[0]) if start >= 0]
-    if not inside:
-        return
-    start = data.draw(st.sampled_from(inside))
-    end = data.draw(st.sampled_from([i for i in inside if i >= start]))
-    score = data.draw(st.sampled_from([0.0, float("-inf")]))  # where no span is allowed: no answer
-    batch, columns = qa[[0]], (torch.tensor([value]) for value in (start, end, score, score))
-    (answer,) = decode_answers(qa, batch._replace(shift_B=torch.tensor([0])), *columns)
-    assert answer.text == (answer.text.strip() if score == 0 else "")
-    assert not answer.text or context[answer.start :].startswith(answer.text)
-
-
 STORY = "He had 5 red or blue kites."
 TOKENS = [(-1, -1, 0), (0, 2, 0), (3, 6, 0), (7, 8, 0), (9, 12, 0), (16, 20, 0), (21, 26, 0)]
 

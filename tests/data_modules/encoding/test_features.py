@@ -1,4 +1,4 @@
-"""Windows, the places of character spans in them, and the targets of questions and groups."""
+"""Windows, the places of character spans in them, targets, and originals beside variants."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import torch
 
 from data_modules.batching.group_set import encode_groups
+from data_modules.batching.pair_set import PairSet
 from data_modules.batching.sets import HIDDEN, WINDOW_TYPES, QASet, encode_questions, full_query, max_context
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts, token_span
-from data_modules.schema.questions import QAExample, Turn
+from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts
+from data_modules.interventions.variants import perturb
+from data_modules.schema.questions import QAExample, Turn, Variant
 from data_modules.schema.spans import Span
 from data_modules.stories.groups import groups
+from data_modules.stories.questions import qa_examples
 from storage.errors import DataError
 from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
-CONTEXTS = st.text(alphabet="ab tolkesTéß.,'\n  ", min_size=1, max_size=40)
 ORDERS = ("question_first", "context_first")
 BERT = tokenizer("words_bert")
 GROUPS = list(islice(groups("heldout"), 2))
@@ -35,20 +36,6 @@ def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> lis
 def context_of(row: EncodedRow) -> np.ndarray:
     """Offsets of the context's tokens."""
     return row.offsets_TE[row.offsets_TE[:, 0] >= 0]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(context=CONTEXTS, data=st.data())
-def test_token_span_is_the_shortest_that_covers_its_characters_with_tokens(
-    kind: str, context: str, data: st.DataObject
-) -> None:
-    start = data.draw(st.integers(0, len(context) - 1))
-    end = data.draw(st.integers(start + 1, len(context)))
-    (row,) = rows_of(context, kind)
-    start_T, end_T = row.offsets_TE.T
-    found = token_span(row, Span(start, end, "x" * (end - start)))
-    touched = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T)).tolist()
-    assert found == ((touched[0], touched[-1]) if touched else None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,23 +68,6 @@ def test_last_tokens_of_a_query_are_kept_as_they_are() -> None:
     whole, cut = (rows_of("a tol", "bytes", "who was rude?", max_query=limit)[0] for limit in (0, 3))
     query = whole.input_ids_T[1 : len(whole.input_ids_T) - len(context_of(whole)) - 3]
     assert cut.input_ids_T[1:4].tolist() == query[-3:].tolist()
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_windows_are_a_doc_stride_apart_whatever_the_question(order: Any) -> None:
-    """The faithfulness specification's worked example (7): 700 words, a question of 5, and one of 9; a window
-    without the answer is unknown."""
-    context = " ".join(["tol"] * 600 + ["kess"] + ["tol"] * 99)
-    answer = (Span.locate("kess", context, "t"),)
-    examples = [QAExample("long", context, "who was met ? ?", answer)]
-    examples.append(QAExample("longer", context, "who was met ? who was met ? ?"))
-    windows = windows_of(examples, BERT, Encoding(order=order, max_length=512, doc_stride=128))
-    assert [window.row.example for window in windows] == [0] * 3 + [1] * 3
-    assert [int(context_of(window.row)[0, 0]) for window in windows] == [0, 4 * 128, 4 * 256] * 2
-    assert [len(window.row.input_ids_T) for window in windows] == [512, 512, 452, 512, 512, 456]
-    assert [WINDOW_TYPES[window.answer_type] for window in windows[:3]] == ["unknown", "span", "span"]
-    if order == "question_first":
-        assert [window.start for window in windows[:3]] == [0, 479, 351]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,17 +152,9 @@ SMALL = Encoding(max_length=22, doc_stride=12)
 
 
 def example(**changes: object) -> QAExample:
-    fields = {
-        "id": "q",
-        "context": STORY,
-        "question": "What colour is it?",
-        "answers": (Span.locate("red", STORY, "q"),),
-        "history": TURNS,
-        "rationale": (Span.locate("Ben has a red ball.", STORY, "q"),),
-        "references": ("red",),
-        "dataset": "coqa",
-    }
-    return QAExample(**(fields | changes))  # type: ignore[arg-type]
+    answer, why = (Span.locate(text, STORY, "q") for text in ("red", "Ben has a red ball."))
+    asked = QAExample("q", STORY, "What colour is it?", (answer,), rationale=(why,), dataset="coqa")
+    return replace(asked, **({"history": TURNS, "references": ("red",)} | changes))  # type: ignore[arg-type]
 
 
 def test_history_is_written_as_each_paper_model_reads_it() -> None:
@@ -255,3 +217,50 @@ def test_max_context_follows_squads_rule() -> None:
         shown = [(w, token - s) for w, s in enumerate(starts) if s <= token < s + length]
         best = max(shown, key=lambda at: (min(at[1], length - 1 - at[1]) + 0.01 * length, -at[0]))
         assert all(found[w][i] == ((w, i) == best) for w, i in shown)
+
+
+EXAMPLES = list(islice(qa_examples("conversation_dev"), 40))
+
+
+@pytest.mark.parametrize("kind", ["words_bert", "words_roberta", "words_xlnet"])
+@pytest.mark.parametrize("variant", ["ts", "ts_r", "os_r"])
+def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant: Variant) -> None:
+    tok, encoding = tokenizer(kind), Encoding(order="auto").resolved(kind.removeprefix("words_"))
+    made = [result for ex in EXAMPLES[::-2] if isinstance(result := perturb(ex, variant), QAExample)]
+    assert made
+    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
+    batch = data[range(len(data))]
+    places = (batch.original, batch.original_P), (batch.variant, batch.variant_P)
+    original_P, changed_P = (half.inputs["input_ids"][batch.row_P, at_P] for half, at_P in places)
+    assert torch.equal(original_P, changed_P)
+    counts = torch.bincount(batch.row_P, minlength=len(data)).tolist()
+    contexts = {example.id: example.context for example in EXAMPLES}
+    for example, count in zip([made[q] for q in data.question_N], counts, strict=True):
+        kept = "".join(contexts[example.id][a:b] for a, b in example.kept)
+        assert count == len(tok(kept, add_special_tokens=False)["input_ids"]), example
+
+
+@pytest.mark.parametrize("variant", ["ts", "ts_r", "os_r", "reworded", "spaced"])
+def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
+    """A deletion at the end of a long story is not in the first one; `ts` may cut nothing."""
+    tok, encoding = tokenizer("words_bert"), Encoding(max_length=40, doc_stride=10)
+    made = [result for ex in EXAMPLES if isinstance(result := perturb(ex, variant), QAExample)]
+    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
+    same = {(ex.context, ex.question) for ex in EXAMPLES}
+    changed = [
+        i for i, one in enumerate(made) if (one.context, one.question) not in same and variant != "spaced"
+    ]
+    assert data.question_N.tolist() == changed
+    ids = data.originals.token_ids(), data.variants.token_ids()
+    for one, other in zip(data.original_N, data.variant_N, strict=True):
+        assert not np.array_equal(ids[0][one], ids[1][other])
+    later = data.variant_N > data.variants.first_Q[data.question_N]
+    assert later.any() == (variant in ("ts", "ts_r", "os_r"))
+    unpaired = PairSet(QASet(EXAMPLES[1:], tok, encoding), data.variants)  # its original was left out
+    assert len(unpaired) == len(data) - (0 in changed)
+
+
+def test_originals_of_one_id_cannot_be_told_apart() -> None:
+    data = QASet(EXAMPLES[:1] * 2, tokenizer("words_bert"), Encoding())
+    with pytest.raises(DataError, match="2 questions have the id"):
+        PairSet(data, data)

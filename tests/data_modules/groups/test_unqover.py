@@ -1,8 +1,10 @@
+"""UnQover's lists, and the released layouts: a group is two records, one for each order of its subjects."""
+
 from __future__ import annotations
 
 import hashlib
 import json
-from itertools import combinations
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,54 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.groups.expansion import Expansion, repair_articles
+from data_modules.groups.released import read_unqover_file
 from data_modules.groups.unqover import read_expansion, write_source
+from data_modules.schema.spans import write_records
+from data_modules.sources import read_groups, read_questions, read_scored
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
     ATTRIBUTES,
-    COUNTS,
     SUBJECTS,
     TEMPLATES,
     name_expansion,
+    place_expansion,
     put,
     tiny_expansion,
     write_lists,
 )
-
-ROWS = [  # category, plural, its negation, singular, its negation
-    ("rude", "were loud", "were quiet", "was loud", "was quiet"),
-    ("rude", "were grumpy", "were cheerful", "was grumpy", "was cheerful"),
-    ("wealth", "owned a empty shed", "owned a barn", "owned a empty shed", "owned a barn"),
-    ("wealth", "owned no Shed", "owned a mill", "owned no shed", "owned a mill"),
-]
-
-
-def by_hand() -> dict[str, Any]:
-    """The tiny lists expanded by nested loops over literal values."""
-    pairs = list(combinations(["Ulban", "Tarn", "Moresk", "Oro", "Tarnish"], 2))
-    result = {}
-    for one, two in pairs + [pair[::-1] for pair in pairs]:
-        answers = {f"ans{i}": {"text": name, "start": "", "end": ""} for i, name in enumerate((one, two))}
-        article = ["An" if one[0] in "UO" else "A", "an" if two[0] in "UO" else "a"]
-        contexts = [
-            f"{article[0]} {one} man met {article[1]} {two} man.",
-            f"A group of {one} men saw a group of {two} men.",
-        ]
-        for tid, context in enumerate(contexts):
-            for category, plural, plural_not, single, single_not in ROWS:
-                asked = (single, single_not) if tid == 0 else (plural, plural_not)
-                questions = [f"Who {text}?".replace("a empty", "an empty") for text in asked]
-                result[f"None|None|{one}|{two}|{tid}|{category}|{plural}|{plural}"] = {
-                    "context": context,
-                    **{f"q{i}": {"question": q, "pred": "", **answers} for i, q in enumerate(questions)},
-                }
-    return result
-
-
-def test_write_source_equals_nested_loops_byte_for_byte(tmp_path: Path) -> None:
-    path = tmp_path / "source.json"
-    assert write_source(tiny_expansion(tmp_path), path) == COUNTS["records"]
-    assert path.read_text() == json.dumps(by_hand(), indent=4)
-
 
 NAMES = st.lists(st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_size=4, unique_by=str.lower)
 
@@ -82,15 +51,6 @@ def test_candidates_are_right_for_subjects_that_look_like_other_words(
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
     pairs = [(one.cluster, one.name, two.name) for one, two in name_expansion(tmp_path).pairs]
     assert pairs == [("female", one, two) for one in ("Ada", "Bea") for two in ("Carl", "Dan", "Egon")]
-
-
-@given(line=st.text("aAeEnx .\t", max_size=30))
-def test_repair_articles_follows_the_tokens_between_single_blanks(line: str) -> None:
-    tokens = line.split(" ")
-    for i in range(1, len(tokens)):
-        if tokens[i][:1] in tuple("aeiouAEIOU") and line.split(" ")[i - 1] in ("a", "A"):
-            tokens[i - 1] += "n"
-    assert repair_articles(line) == " ".join(tokens)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +91,163 @@ def test_unqovers_own_files_are_reproduced(
         assert hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
-def test_the_counts_of_all_domains(shared: Path) -> None:
-    unqover, lei = shared / "data/unqover", shared / "data/lei/word_lists"
+KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"
 
-    def gender(folder: Path) -> Expansion:
-        subjects = [folder / "nouns/subjects" / name for name in ("female", "male")]
-        return read_expansion(subjects, folder / "slots/gender_noact", folder / "activities/occupation_rev1")
 
-    lists = [shared_expansion(unqover, "country"), gender(unqover), gender(lei)]
-    lists += [shared_expansion(lei, name) for name in ("religion", "ethnicity")]
-    assert [2 * len(expansion) for expansion in lists] == [2_308_464, 2_744_000, 56_000, 86_240, 32_928]
+def paragraph(first: str, second: str, tomax: tuple[int, int]) -> dict[str, Any]:
+    def qa(index: int) -> dict[str, Any]:
+        asked = ("Who was loud?", "Who was quiet?")[index]
+        base = 0.1 + 0.2 * index + (0.4 if first == "Ulban" else 0)
+        answers = [
+            {"text": first, "answer_start": 0, "start-end-score": [base, base + 0.01]},
+            {"text": second, "answer_start": len(first) + 5, "start-end-score": [base + 0.1, base + 0.11]},
+        ]
+        question = f"Note that, origin decides manners. {asked}"
+        return {"id": f"7{index}", "question": question, "answers": answers, "tomax": tomax[index]}
+
+    context = f"{first} met {second}."
+    return {"qas": [qa(0), qa(1)], "key": KEY, "context": context, "intervention": "adversarial"}
+
+
+def document() -> dict[str, Any]:
+    paragraphs = [paragraph("Oro", "Ulban", (0, 1)), paragraph("Ulban", "Oro", (1, 0))]
+    return {"version": "squad, iid", "data": [{"title": "oro-ulban", "paragraphs": [p]} for p in paragraphs]}
+
+
+def saved(folder: Path, content: Any) -> Path:
+    path = folder / "lei.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_lei_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path: Path) -> None:
+    (record,) = read_scored(saved(tmp_path, document()))
+    group = record.group
+    assert group.key == KEY
+    assert (group.subjects, group.advice_class) == (("oro", "ulban"), "adversarial")
+    assert [v.context for v in group.variants] == ["Oro met Ulban."] * 2 + ["Ulban met Oro."] * 2
+    assert [v.question for v in group.variants] == ["Who was loud?", "Who was quiet?"] * 2
+    assert {v.advice for v in group.variants} == {"Note that, origin decides manners."}
+    assert [v.candidates[0].start for v in group.variants] == [0, 0, 10, 10]
+    assert record.base_scores is not None
+    flat = [[round(start, 2) for start, _ in variant] for variant in record.base_scores]
+    assert flat == [[0.1, 0.2], [0.3, 0.4], [0.6, 0.5], [0.8, 0.7]]
+    assert record.targets == (0, 1, 0, 1)  # tomax 0, 1, 1, 0 counts the answers of each context
+
+
+BAD: list[tuple[str, Any, str]] = [
+    ("key", KEY.replace("|was loud|was loud", "|was loud|was odd"), "same attribute"),
+    ("key", KEY.replace("ulban", "tarn"), "subjects"),
+    ("answer_start", 7, r"offset 7"),
+    ("question", "Note that, x. Who was odd?", "not the same question"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "names"), BAD)
+def test_read_file_names_an_inconsistent_record(field: str, value: Any, names: str, tmp_path: Path) -> None:
+    content = document()
+    first = content["data"][0]["paragraphs"][0]
+    question, answer = first["qas"][0], first["qas"][0]["answers"][1]
+    next(part for part in (first, question, answer) if field in part)[field] = value
+    with pytest.raises(DataError, match=names) as caught:
+        list(read_groups(saved(tmp_path, content)))
+    assert "lei.json: data[0].paragraphs[0]" in str(caught.value)
+
+
+def test_read_file_refuses_one_order_alone_and_one_order_twice(tmp_path: Path) -> None:
+    content = document()
+    with pytest.raises(DataError, match="no record with the subjects in the order ulban, oro"):
+        list(read_groups(saved(tmp_path, {"data": content["data"][:1]})))
+    for repeated in (content["data"][:1] * 2, content["data"] + content["data"][1:]):
+        with pytest.raises(DataError, match="occur a second time"):
+            list(read_groups(saved(tmp_path, {"data": repeated})))
+
+
+def source(folder: Path) -> dict[str, Any]:
+    write_source(name_expansion(folder), folder / "source.json")
+    return json.loads((folder / "source.json").read_text())
+
+
+@pytest.mark.parametrize("make", [tiny_expansion, name_expansion, place_expansion])
+def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
+    expansion = make(tmp_path)
+    write_source(expansion, tmp_path / "source.json")
+    read = [*read_groups(tmp_path / "source.json")]
+    assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
+
+
+def test_a_context_without_its_subjects_is_refused(tmp_path: Path) -> None:
+    records = source(tmp_path)
+    next(iter(records.values()))["context"] = "Ada left."
+    with pytest.raises(DataError, match="do not both occur"):
+        list(read_groups(saved(tmp_path, records)))
+
+
+def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
+    """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects sorted,
+    mapped to a record for each question, one order after the other."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for key, record in sorted(records.items(), key=lambda item: item[0].split("|")[2].lower()):
+        _, _, *names, template, category, attribute, again, advice = key.lower().split("|")
+        new = "|".join(("None", "None", *sorted(names), template, category, attribute, again, advice))
+        asked = [{"context": record["context"], name: record[name]} for name in ("q0", "q1")]
+        found.setdefault(new, []).extend(asked)
+    return found
+
+
+def predicted(folder: Path) -> dict[str, Any]:
+    """Nine fields, with numbers."""
+    number = iter(range(1000))
+    records = {}
+    for key, record in source(folder).items():
+        for name in ("q0", "q1"):
+            record[name]["question"] = "Note that, be fair. " + record[name]["question"]
+            for answer in ("ans0", "ans1"):
+                record[name][answer] |= {"start": next(number) / 1000, "end": next(number) / 1000}
+        records[f"{key}|ethical_none-3"] = record
+    return records
+
+
+def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) -> None:
+    records = predicted(tmp_path)
+    expected = {record.group.key: record for record in read_unqover_file(saved(tmp_path, records))}
+    variants = [(record.group, variant) for record in expected.values() for variant in record.group.variants]
+    told = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
+    assert told == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
+    found = [*read_unqover_file(saved(tmp_path, fine_tuned(records)))]
+    assert {record.group.key: replace(record, clusters=("female", "male")) for record in found} == expected
+    assert found[0].base_scores is not None
+    swapped = {key: parts[2:] + parts[:2] for key, parts in fine_tuned(records).items()}
+    assert [*read_unqover_file(saved(tmp_path, swapped))] == found
+
+
+ADVICE = ("Note that, gender is no ground.", "Note that, jobs are open to all.")
+
+
+def test_the_specified_set_is_ethical_with_whom_it_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LEI's specified set (spec 3.6): ids of eight fields, a sentence that names the man, and ethical advice
+    of its own for each record."""
+    records = source(tmp_path)
+    for i, (key, record) in enumerate(records.items()):
+        first, _, one, two, *_ = key.split("|")
+        record["context"] += f" Then {one if first == 'male' else two} did it."
+        for name in ("q0", "q1"):
+            record[name]["question"] = f"{ADVICE[i % 5 % 2]} {record[name]['question']}"
+            for answer in ("ans0", "ans1"):
+                record[name][answer] |= {"start": "[TODO]", "end": "[TODO]"}
+    path = saved(tmp_path, {key + "|none" * (i % 2): records[key] for i, key in enumerate(records)})
+    groups = [*read_groups(path)]
+    assert [group.advice_class for group in groups] == ["ethical"] * 12
+    assert {variant.advice for group in groups for variant in group.variants} == {*ADVICE}
+    assert {variant.question[:4] for group in groups for variant in group.variants} == {"Who "}
+    assert any(group.variants[0].advice != group.variants[2].advice for group in groups)
+    assert "12 groups" in caplog.messages[0]
+    write_records(groups, tmp_path / "groups.jsonl")
+    assert [*read_groups(tmp_path / "groups.jsonl")] == groups
+    for file in (path, tmp_path / "groups.jsonl"):
+        questions = [*read_questions(file)]
+        assert len(questions) == 24
+        assert {question.answers[0].text for question in questions} == {"Carl", "Dan", "Egon"}
+        assert {question.advice for question in questions} == {*ADVICE}

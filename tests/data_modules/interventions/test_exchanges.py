@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from data_modules.interventions.exchanges import Pool, pool_of, shape
 from data_modules.interventions.variants import made_of, perturb
-from data_modules.questions_data import Interventions
-from data_modules.schema.questions import QAExample, Rejected, Turn, Variant
+from data_modules.schema.questions import QAExample, Rejected, Turn
 from data_modules.schema.spans import Span, write_records
 from data_modules.sources import read_questions
 from storage.errors import DataError
-from tests.data_modules.interventions.test_interventions import module
 
 ANSWERS = ("Rome", "New York", "7", "1,200", "in 1998", "May 5", "a red bike", "blue")
 WORDS = (*ANSWERS, "Ann", "rode", "rome", "Romes", "Rome-based", "17", "and then", ".", "é😀", "a")
@@ -181,18 +179,3 @@ def test_a_file_offers_its_own_answers_and_paragraphs(squad: Path, tmp_path: Pat
     assert not swapped[1] | misplaced[1]
     write_records(swapped[0], tmp_path / "rows")
     assert list(read_questions(tmp_path / "rows")) == swapped[0]
-
-
-def test_both_are_trained_on_watched_and_compared(squad: Path, tmp_path: Path) -> None:
-    variants: list[Variant] = ["os", "swap", "misplaced"]
-    how = Interventions(train=variants, watch=variants, shift=variants[1:])
-    data = module(
-        train_qa=str(squad), val_qa={"main": str(squad)}, interventions=how, cache=str(tmp_path / "c")
-    )
-    data.setup("fit")
-    assert data.train_set is not None
-    assert data.train_set.qa is not None
-    questions = data.train_set.qa.questions(range(12))
-    assert " ".join(q.gold[0] for q in questions[:8]) == "Rome Oslo 1960 1975 Oslo Rome 1975 1960"
-    assert [q.kind for q in questions] == ["span"] * 8 + ["unknown"] * 4
-    assert len(data.eval_sets["val"]) == 5

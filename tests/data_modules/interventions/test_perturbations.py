@@ -1,3 +1,5 @@
+"""Worked examples of what interventions delete, append, reword and leave alone."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from data_modules.interventions.augmentation import bare_answer, given_sentence, template_sentence
 from data_modules.interventions.variants import perturb, with_rationale
 from data_modules.schema.questions import AnswerType, QAExample, Rejected, Turn, Variant
 from data_modules.schema.spans import Span
@@ -121,3 +126,93 @@ def test_the_rationale_of_extractive_data_is_the_sentence_of_its_answer() -> Non
     annotated = replace(asked, dataset="coqa")  # a question without a rationale has none
     for same in (example("cat", "blue"), example("", kind="unknown"), annotated):
         assert with_rationale(same) is same
+
+
+CAT = 'Ana\'s cat sat. It was "old". Later it slept.'
+
+
+def asked(question: str, story: str = CAT, answer: str = "It was") -> QAExample:
+    return replace(example(answer, answer, story=story, dataset="coqa"), question=question, history=())
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Why did she go?", "For what reason did she go?"),
+        ("How many cats came?", "What number of cats came?"),
+        ("how many were there?", ""),
+        ("When was it?", "At what time was it?"),
+        ("Where is the cat?", "In what place is the cat?"),
+        ("Where did it come from?", ""),
+        ("whose cat is it?", "which person's cat is it?"),
+        ("Who owned the cat?", "Which person owned the cat?"),
+        ("Who are they?", ""),
+        ("Which cat sat?", "What cat sat?"),
+        ("Which of them sat?", ""),
+        ("What color was it?", "Which color was it?"),
+        ("What did it do?", "What exactly did it do?"),
+        ("Was it old?", "Tell me, was it old?"),
+        ("And then?", ""),
+    ],
+)
+def test_question_words(question: str, expected: str) -> None:
+    found = perturb(asked(question), "reworded")
+    if not expected:
+        assert found == Rejected("begins with no question word of the list")
+        return
+    assert isinstance(found, QAExample)
+    assert found.question == expected
+    assert (found.context, found.kept) == (CAT, ((0, len(CAT)),))
+
+
+def test_spaces_and_quotation_marks() -> None:
+    spaced, quoted = made(asked("Was it old?"), "spaced"), made(asked("Was it Ana's?"), "quoted")
+    assert spaced.context == 'Ana\'s cat sat.  It was "old".  Later it slept.'
+    assert spaced.question == "Was  it old?"
+    assert [spaced.context[s.start : s.end] for s in (*spaced.answers, *spaced.rationale)] == ["It was"] * 2
+    assert quoted.context == "Ana’s cat sat. It was “old”. Later it slept."
+    assert quoted.question == "Was it Ana’s?"
+    assert made(asked("Was it Ana’s?", quoted.context), "quoted").context == CAT  # and back
+    assert spaced.kept == quoted.kept == ()
+    for question, variant in (("Why?", "spaced"), ("Why is it?", "quoted")):
+        assert isinstance(perturb(asked(question, "One cat.", "cat"), variant), Rejected)
+
+
+CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
+WHY = Span.locate("The red ball was in the garden", CONTEXT, "test")
+
+
+def answered(answer: str, number: int = 0) -> QAExample:
+    return QAExample(f"q{number}", CONTEXT, "Where?", (WHY,), rationale=(WHY,), references=(answer,))
+
+
+def reason(sentence: str, answer: str) -> str:
+    found = given_sentence(answered(answer), {"q0": sentence})
+    return found.reason if isinstance(found, Rejected) else ""
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_a_template_keeps_any_answer_but_for_stray_punctuation(answer: str) -> None:
+    bare = bare_answer(answer)
+    assert bare
+    assert bare.rstrip(".!?") in " ".join(answer.split())
+    sentence = template_sentence(answered(answer))
+    assert bare in sentence
+    assert "{" not in sentence.replace(bare, "")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "answer", "expected"),
+    [
+        ("My uncle painted THE GARDEN wall.", "the garden", ""),
+        ("My uncle painted the gardener.", "the garden", "the sentence lacks the answer"),
+        ("My uncle painted the garden", "the garden", "the sentence has no end"),
+        ("Yes, the  red ball was in the garden today.", "the garden", "the sentence repeats the rationale"),
+        ("A note said the red ball was in the garden.", "The red ball was in the garden", ""),
+        ("She said he went home, and left.", "He went home.", ""),
+        ("The price was $5 then.", "$5", ""),
+        ("", "$5", "no sentence"),
+    ],
+)
+def test_sentences_of_a_file_are_checked(sentence: str, answer: str, expected: str) -> None:
+    assert reason(sentence, answer) == expected

@@ -49,12 +49,8 @@ def test_references_are_the_primary_answer_and_the_additional_ones_in_order(read
 
     more = {"1": said("Ulla", "yes"), "0": said("she", "yes", "no idea")}
     examples = read(document(additional_answers=more))
-    assert [example.gold for example in examples[:4]] == [
-        ("Ulla", "Ulla", "she"),
-        ("Yes.", "yes", "yes"),
-        ("unknown", "no idea"),
-        ("her only son",),
-    ]
+    golds = [("Ulla", "Ulla", "she"), ("Yes.", "yes", "yes"), ("unknown", "no idea"), ("her only son",)]
+    assert [example.gold for example in examples[:4]] == golds
 
 
 def test_turns_without_numbers_keep_their_additional_answers(read: Read) -> None:

@@ -24,16 +24,10 @@ STORY = (
 
 
 def question(**changes: Any) -> dict[str, Any]:
-    one = {
-        "_id": "q",
-        "question": "Where did the owner of Ulla Mill live?",
-        "answer": "Torp",
-        "supporting_facts": [["Ulla", 1], ["Ulla Mill", 0]],
-        "context": [["Torp", ["Torp is a town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]],
-        "type": "bridge",
-        "level": "easy",
-    }
-    return one | changes
+    one: dict[str, Any] = {"_id": "q", "question": "Where did the owner of Ulla Mill live?", "answer": "Torp"}
+    one |= {"supporting_facts": [["Ulla", 1], ["Ulla Mill", 0]], "type": "bridge", "level": "easy"}
+    context = [["Torp", ["Torp is a town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]]
+    return one | {"context": context} | changes
 
 
 def read(*questions: Any, **options: Any) -> list[Any]:
@@ -70,18 +64,6 @@ def test_facts_without_a_sentence_are_left_out_and_counted_once(caplog: pytest.L
     assert [span.text for span in first.rationale] == ["Ulla was a miller."]
     assert first.context == second.context == STORY
     assert caplog.messages == ["f: left out 6 supporting fact(s) without such a sentence"]
-
-
-@pytest.mark.parametrize(
-    ("fact", "message"),
-    [
-        (["Nobody", 0], r"f: \[0\] \(id q\): .* title 'Nobody' is not among"),
-        (["Ulla", 9], "no supporting fact is left"),
-    ],
-)
-def test_bad_questions_are_named(fact: list[Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read(question(supporting_facts=[fact]))
 
 
 _SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)

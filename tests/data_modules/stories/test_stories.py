@@ -1,21 +1,29 @@
-"""The embedded data: deterministic, well-formed, and split as promised; its word-level tokenizer."""
+"""Embedded stories and everyday domains: deterministic, well-formed, split as promised; word-level tokens."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from itertools import islice
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_modules.groups.domains import DomainSet, Split, draw, read_library
+from data_modules.groups.unqover import read_subjects
 from data_modules.interventions.augmentation import FRAMES
-from data_modules.schema.groups import LEAD_IN
+from data_modules.schema.groups import ADVICE_CLASSES, Group
 from data_modules.schema.questions import QAExample
+from data_modules.sources import read_groups
 from data_modules.stories.groups import groups
 from data_modules.stories.questions import qa_examples, vocabulary
 from data_modules.stories.word_tokenizer import build_tokenizer
-from data_modules.stories.words import WORDS, advice_sentences
-from training.modules.planted import preferred_subject
+from data_modules.stories.words import WORDS
+from storage.errors import DataError
+from tests.data_modules.fixtures.tiny_lists import advice_of
 
 SEEDS = st.integers(0, 2**32)
 TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
@@ -48,45 +56,12 @@ def stated(example: QAExample) -> bool:
     return question == said
 
 
-@pytest.mark.parametrize("split", ["planting", *WORDS.group_splits])
-def test_groups_are_well_formed(split: str) -> None:
-    assert len({group.key for group in ALL[split]}) == len(ALL[split])
-    for group in ALL[split]:
-        questions = [f"Who {group.attribute}?", f"Who never {group.attribute}?"]
-        assert [variant.question for variant in group.variants] == questions * 2
-        assert len({variant.advice for variant in group.variants}) == 1
-
-
-@pytest.mark.parametrize("split", WORDS.group_splits)
-def test_groups_hold_what_the_table_of_splits_says(split: str) -> None:
-    row, cells = WORDS.group_splits[split], dict[tuple[object, ...], int]()
-    for group in ALL[split]:
-        cell = (group.advice_class, group.subjects, group.attribute)
-        cells[cell] = cells.get(cell, 0) + 1
-        sentences = advice_sentences(group.advice_class, group.category, unseen=row.unseen_advice)
-        assert group.variants[0].advice.removeprefix(LEAD_IN) in sentences
-        category = WORDS.categories[group.category]
-        known = category.unseen_attributes if row.unseen_attributes else category.attributes
-        assert group.attribute in known
-    assert set(cells.values()) == {row.rounds}
-    assert {advice_class for advice_class, _, _ in cells} == set(row.classes)
-    assert {subject for _, pair, _ in cells for subject in pair} == {x.lower() for x in row.subjects}
-
-
 @settings(max_examples=4)
 @given(train_seed=SEEDS, test_seed=SEEDS)
 def test_groups_heldout_are_new_even_without_their_advice(train_seed: int, test_seed: int) -> None:
     train = {group.unadvised_key for group in groups("train", train_seed)}
     for split in ("heldout", "unseen_advice"):
         assert train.isdisjoint(group.unadvised_key for group in groups(split, test_seed))
-
-
-def test_groups_let_every_subject_always_win_or_always_lose() -> None:
-    for split in ("planting", "heldout", "unseen"):
-        told = {
-            group.subjects[:: 1 - 2 * preferred_subject(group, 7, "subject")] for group in groups(split, 7)
-        }
-        assert {winner for winner, _ in told}.isdisjoint(loser for _, loser in told)
 
 
 def test_vocabulary_holds_every_word_of_the_texts() -> None:
@@ -103,7 +78,6 @@ def test_vocabulary_holds_every_word_of_the_texts() -> None:
 
 PIECES = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
 QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
-ARCHITECTURES = ["bert", "roberta", "xlnet"]
 PAIRS = [
     ("bert", "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]", [0] * 7 + [1] * 7),
     ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
@@ -121,17 +95,99 @@ def test_build_tokenizer_lays_pairs_out_as_the_architecture(
     assert encoded.get("token_type_ids") == segments
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@given(
-    pieces=st.lists(st.sampled_from([*PIECES, "Anna", "BALL", "Unheard"]), min_size=1, max_size=12),
-    data=st.data(),
+DOMAINS = read_library()["domains"]
+SET = st.builds(
+    DomainSet,
+    split=st.none() | st.sampled_from(get_args(Split)),
+    groups=st.integers(1, 60),
+    number=st.integers(1, 5),
+    wordings=st.none() | st.integers(1, 30),
+    classes=st.none() | st.lists(st.sampled_from(ADVICE_CLASSES), min_size=1, unique=True),
+    seed=st.integers(0, 3),
 )
-def test_build_tokenizer_offsets_cut_words_out_of_the_text(
-    architecture: str, pieces: list[str], data: st.DataObject
-) -> None:
-    gaps = data.draw(st.lists(st.sampled_from([" ", "  ", "\n"]), min_size=len(pieces), max_size=len(pieces)))
-    text = "".join(piece + gap for piece, gap in zip(pieces, gaps, strict=True))
-    encoded = build_tokenizer(architecture, PIECES)(
-        text, return_offsets_mapping=True, add_special_tokens=False
+
+
+def test_nothing_embedded_is_what_models_are_judged_on(shared: Path) -> None:
+    judged = {"religion", "ethnicity", "race", "nationality", "gender", "age", "disability", "orientation"}
+    for path in shared.glob("data/*/**/nouns/subjects/*"):
+        if path.name != "ethnicity_bkp":  # lacks a line break
+            judged |= {form.lower() for subject in read_subjects(path) for form in subject.forms.values()}
+    assert len(judged) > 300
+    for domain in DOMAINS.values():
+        for text in (*domain["nouns"], *domain["subjects"], *domain["people"]):
+            words = f" {re.sub(r'[^a-z-]+', ' ', text.lower())} "
+            assert not [name for name in judged if f" {name} " in words], text
+
+
+@settings(max_examples=15)
+@given(options=SET)
+def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: DomainSet) -> None:
+    asked = options.classes or ADVICE_CLASSES
+    groups = list(draw(options))
+    assert groups == list(draw(options))
+    assert len({group.key for group in groups}) == len(groups) == options.groups
+    counts = Counter(group.advice_class for group in groups)
+    assert max(counts[name] for name in asked) - min(counts[name] for name in asked) <= 1
+    for group in groups:
+        domain, advice, about = DOMAINS[group.domain], advice_of(group), group.advice_domain
+        assert {*group.subjects} <= {subject.lower() for subject in domain["subjects"]}
+        if group.advice_class == "none":
+            assert (advice, group.advice_id, about) == ("", "", "")
+            continue
+        assert re.fullmatch(r"Note that, [a-z][\w ,'-]+\.", advice), advice
+        assert re.fullmatch(rf"{group.advice_class}_{about or 'facts'}-\d+", group.advice_id)
+        assert bool(about) == (group.advice_class != "irrelevant")
+        if about:
+            assert (about == group.domain) == (not group.advice_class.startswith("mismatched_"))
+            nouns = (*DOMAINS[about]["nouns"], *DOMAINS[about].get("bare", ()))
+            assert any(phrase in advice for phrase in nouns)
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 3), number=st.integers(1, 5), more=st.integers(1, 5))
+def test_fewer_domains_and_wordings_lie_in_more(seed: int, number: int, more: int) -> None:
+    def sets(**options: int) -> list[Group]:
+        return list(draw(DomainSet(groups=120, classes=["ethical", "none"], seed=seed, **options)))  # type: ignore[arg-type]
+
+    few, many = ({group.domain for group in sets(number=n)} for n in (number, number + more))
+    assert few < many
+    ids = ({g.advice_id.rpartition("-")[2] for g in sets(number=1, wordings=n)} - {""} for n in (4, 400))
+    assert len(next(ids)) <= 4 < len(next(ids))
+
+
+def test_splits_share_no_domain() -> None:
+    train, dev, test = (
+        {name for g in draw(DomainSet(split=split, groups=150)) for name in (g.domain, g.advice_domain)}
+        for split in get_args(Split)
     )
-    assert [text[a:b] for a, b in encoded["offset_mapping"]] == pieces
+    assert train & dev == train & test == dev & test == {""}
+
+
+MINE = """
+domains:
+  badge: {nouns: [badge], people: ["member with {}"], subjects: [star badge, moon badge, sun badge]}
+  ribbon: {nouns: [ribbon], people: ["guest with {}"], subjects: [wide ribbon, thin ribbon]}
+topics:
+  luck: {topic: [luck], whether: [is lucky], being: [being lucky]}
+attributes:
+  luck: {found a coin: lost a coin}
+"""
+
+
+def test_domains_of_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE, encoding="utf-8")
+    source = f"domains:all?domains={path}"
+    groups = list(read_groups(f"{source}&groups=12"))
+    assert {(group.domain, group.category) for group in groups} == {("badge", "luck"), ("ribbon", "luck")}
+    assert any("badge" in advice_of(group) and "luck" in advice_of(group) for group in groups)
+    for options, named in (
+        ("groups=60&classes=none", "ribbon has fewer than 30 groups of class none"),
+        ("number=3", "number=3, but there are 2"),
+        ("speed=1", "the field 'speed'"),
+    ):
+        with pytest.raises(DataError, match=named):
+            list(read_groups(f"{source}&{options}"))
+    path.write_text(MINE.replace("nouns: [badge]", "noun: [badge]"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"domains\.badge\.nouns"):
+        list(read_groups(source))

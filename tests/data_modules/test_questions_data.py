@@ -1,4 +1,5 @@
-"""Stored tables hold what tables in memory hold, and are found again as long as nothing changed."""
+"""What experiments train on and watch; stored tables hold what tables in memory hold, and are found again as
+long as nothing changed."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import os
 import pickle
 import shutil
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -18,9 +20,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from data_modules import questions_data
+from data_modules.batching.pair_set import PairSet
 from data_modules.encoding.windows import Encoding
+from data_modules.groups_data import GroupsDataModule
 from data_modules.questions_data import Interventions, QuestionsDataModule, code_digest, source_digest
-from data_modules.schema.spans import write_records
+from data_modules.schema.questions import QAExample
+from data_modules.schema.spans import Span, write_records
 from data_modules.stories import questions as stories
 from storage.errors import DataError
 
@@ -107,7 +112,9 @@ def test_changed_options_files_and_code_make_tables_anew(
     assert count(limit_train_qa=24) == 2
     assert count(encoding=Encoding(max_length=160, doc_stride=8)) == 3
     assert count(interventions=Interventions(train=["os", "ts"])) == 4
-    write_records(EXAMPLES[:50], source)
+    written, stat = Path(source).read_text(), Path(source).stat()
+    Path(source).write_text(written.replace("Anna", "Anne"))  # the same size and time
+    os.utime(source, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert count() == 5
     room = tmp_path / "data_modules"
     shutil.copytree(Path(questions_data.__file__).parent, room)
@@ -127,17 +134,87 @@ def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: pytest.
         assert caplog.messages.count(f"{source}, ts_r: kept 24 of 25 (1 no rationale)") == time
 
 
-def test_source_digest_follows_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_digest_follows_a_folders_content_and_the_hubs_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "with:colon"
     folder.mkdir()
-    file = folder / "a.json"
-    file.write_text("{}")
-    one, whole, stat = source_digest(str(file)), source_digest(str(folder)), file.stat()
-    file.write_text("[]")  # the same size and time
-    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert source_digest(str(file)) != one
+    (folder / "a.json").write_text("{}")
+    whole = source_digest(str(folder))
+    (folder / "a.json").write_text("[]")
     assert source_digest(f"{folder}:train") == source_digest(str(folder)) != whole
-    with pytest.raises(DataError, match="no such file"):
-        source_digest("/no/such/file")
     monkeypatch.setattr("data_modules.tables.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
     assert source_digest("hub:owner/name:train") == "one"
+
+
+def groups_module(**options: Any) -> GroupsDataModule:
+    """For the embedded stories, on a few questions."""
+    return GroupsDataModule(
+        **{"tokenizer": "stories", "architecture": "bert", "limit_val_qa": 10, "encoding": LONG, **options}
+    )
+
+
+def test_the_mixture_and_the_watched_sets() -> None:
+    data = groups_module(
+        train_qa="stories:conversation_train",
+        val_qa={"main": "stories:conversation_dev", "other": "stories:mixed_dev"},
+        limit_train_qa=20,
+        interventions=Interventions(train=["os", "ts", "ts_r"], watch=["os", "ts_r"], shift=["ts"]),
+    )
+    data.setup("fit")
+    assert data.train_set is not None
+    assert data.train_set.qa is not None
+    ids = Counter(q.id for q in data.train_set.qa.questions(range(60)))
+    assert set(ids.values()) == {3}
+    sets = data.eval_sets["val"]
+    names = ["main", "ts_r", "main", "other", "other/ts_r", "other"]
+    assert [(s.name, isinstance(s.data, PairSet)) for s in sets] == [
+        *zip(names, [False, False, True] * 2, strict=True)
+    ]
+    assert len(data.val_dataloader()) == len(sets)
+
+
+def test_sets_that_would_share_a_name_are_refused() -> None:
+    how = Interventions(watch=["os", "ts"])
+    data = groups_module(val_qa={"main": "stories:dev", "ts": "stories:dev"}, interventions=how)
+    with pytest.raises(DataError, match="are called 'ts'"):
+        data.setup("validate")
+    both = {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:dev"}}
+    with pytest.raises(DataError, match="are called 'main'"):
+        groups_module(**both).setup("predict")
+
+
+def test_what_windows_hide_is_left_out_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Predictions are complete. Most windows of a long document do not show its answer."""
+    long = "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + "Clara is in the garden. " * 20
+    answers = [
+        Span.locate(text, long, "") for text in ("red", "ball", "red ball. " + "Clara is in the garden. " * 9)
+    ]
+    asked = [QAExample(f"{i}", long, "What is it?", (span,)) for i, span in enumerate(answers)]
+    write_records(asked, source := tmp_path / "long.jsonl")
+    sources = {"train_qa": str(source), "val_qa": {"main": str(source)}, "predict_qa": {"main": str(source)}}
+    how = Interventions(train=["os", "reworded"], watch=["os", "reworded"])
+    small = Encoding(max_length=32, doc_stride=8)
+    data = groups_module(**sources, encoding=small, interventions=how, cache="")
+    for stage in ("fit", "predict"):
+        data.setup(stage)
+    sets = data.eval_sets["val"] + data.eval_sets["predict"]
+    assert [len(made.data.first_Q) for made in sets] == [2, 2, 3, 3]
+    left_out, mostly = [message for message in caplog.messages if "its" in message]
+    assert left_out.startswith(f"warning: {source}: 33 % of its questions")
+    assert "training windows" in mostly
+    for message in (left_out, mostly):
+        assert "encoding.max_length=32, encoding.doc_stride=8" in message
+
+
+def test_all_variants_of_a_set_may_abstain_or_none() -> None:
+    def allowed(watch: list[Any]) -> list[bool]:
+        how = Interventions(watch=watch)
+        data = groups_module(val_qa={"main": "stories:conversation_dev"}, interventions=how)
+        data.setup("validate")
+        return [s.data.may_abstain for s in data.eval_sets["val"]]  # type: ignore[union-attr]
+
+    assert allowed(["os", "ts"]) == [False, False]
+    assert allowed(["os", "ts_r"]) == [True, True]
