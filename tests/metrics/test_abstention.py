@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from sklearn.metrics import precision_recall_fscore_support
 
-from tests.metrics.abstained import abstention
+from metrics.abstention import columns, measures
 
 questions = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=30)
+
+
+def abstention(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> dict[str, float]:
+    """The measures of abstention of some questions."""
+    columns_NC = columns(abstained_N, unanswerable_N, right_N)
+    sums_1C = np.array([[len(columns_NC), *columns_NC.sum(0)]])
+    return {name: float(value_R[0]) for name, value_R in measures(sums_1C).items()}
 
 
 @given(questions)

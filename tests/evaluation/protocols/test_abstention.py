@@ -19,7 +19,7 @@ from metrics.intervals import interval, jackknife_error
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
-from tests.metrics.abstained import abstention
+from tests.metrics.test_abstention import abstention
 
 EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
 STORIES = ("--data", "stories:mixed_dev", "--limit", "60")

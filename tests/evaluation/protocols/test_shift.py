@@ -37,6 +37,7 @@ from tests.evaluation.checkpoints import (
     save_model,
     told,
 )
+from tests.metrics.test_cka import naive_cka
 
 States = tuple[Tensor, dict[tuple[int, int], Tensor]]
 STORIES: list[QAExample] = list(islice(qa_examples("conversation_dev"), 12))
@@ -126,14 +127,6 @@ def test_rows_without_their_originals_are_refused(tmp_path: Path, capsys: pytest
     assert "without their originals" in told(capsys, "shift", *flags)
 
 
-def naive_cka(x_ND: np.ndarray, y_ND: np.ndarray) -> float:
-    """By centred Gram matrices: the other way to write it."""
-    n = len(x_ND)
-    centre = np.eye(n) - 1 / n
-    k, m = centre @ x_ND @ x_ND.T @ centre, centre @ y_ND @ y_ND.T @ centre
-    return float((k * m).sum() / np.sqrt((k * k).sum() * (m * m).sum()))
-
-
 def test_cosine_and_cka_between_checkpoints_match_transformers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +145,7 @@ def test_cosine_and_cka_between_checkpoints_match_transformers(
             assert cells("cosine", embedding="common", **cell) == pytest.approx(fmean(every), abs=1e-5)
             chosen = [[list(x)[round(i * (len(x) - 1) / 7)] for i in range(8)] for _, x in states["a"]]
             x_ND, y_ND = (
-                np.array([x[at][layer].numpy() for (_, x), c in zip(side, chosen, strict=True) for at in c])
+                torch.stack([x[at][layer] for (_, x), c in zip(side, chosen, strict=True) for at in c])
                 for side in (states["a"], states[other])
             )
             assert cells("cka", embedding="common", **cell) == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
@@ -160,7 +153,7 @@ def test_cosine_and_cka_between_checkpoints_match_transformers(
             if layer == 0:  # the same for every story
                 assert math.isnan(found)
             else:
-                x_ND, y_ND = (np.array([cls[layer].numpy() for cls, _ in states[n]]) for n in ("a", other))
+                x_ND, y_ND = (torch.stack([cls[layer] for cls, _ in states[n]]) for n in ("a", other))
                 assert found == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
 
 
