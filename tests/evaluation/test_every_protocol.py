@@ -139,8 +139,8 @@ def test_it_goes_on(
 @pytest.mark.parametrize(
     ("protocol", "model", "least"),
     [
-        *(("bias", "", 1), ("feature-bias", "", 1), ("shift", "", 2), ("confusion", "", 1)),
-        *((name, "hf:causal", 1) for name in ("faithfulness", "consistency-write")),
+        *(("bias", "qa", 1), ("shift", "qa", 2), ("confusion", "choice.ckpt", 1)),
+        *((name, "causal", 1) for name in ("faithfulness", "consistency-write", "feature-bias")),
     ],
 )
 def test_one_model_is_held_at_a_time(
@@ -160,9 +160,8 @@ def test_one_model_is_held_at_a_time(
     monkeypatch.setattr(PreTrainedModel, "__init__", counting)
     most = list[int]()
     for count in (least, least + 1):
-        command = case.command(room, tmp_path / f"{count}", model)
-        at = command.index("--checkpoint") + 1
-        command[at : at + 1] = [f"{name}={command[at]}" for name in "abc"[:count]]
+        named = [f"{name}={room / model}" for name in "abc"[:count]]
+        command = case.asking(room, tmp_path / f"{count}", *named)
         held.clear()
         gc.disable()
         try:

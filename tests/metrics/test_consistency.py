@@ -62,7 +62,7 @@ CONTROLS, WORSE = (False, True, False), (True, False, None)
     [
         # Opposites lower bias, controls do less than the originals: whatever the stars.
         (SELF_GPT2, set(), (FAILED, FAILED, CONTROLS)),
-        (SELF_GPT2, {"adversarial nonsense", "adversarial blank"}, (FAILED, FAILED, CONTROLS)),
+        (SELF_GPT2, {"adversarial nonsense", "neutral nonsense"}, (FAILED, FAILED, CONTROLS)),
         # Neutral controls beat the originals, but differ from the default nowhere significantly (A10.5).
         (INSTRUCTIVE_GPT3, {*HELPED, "neutral opposite"}, ((True, True, False), PASSED, PASSED)),
         # Opposites add bias, but so do the originals: only parity counts that as a failure (A10.4).
@@ -138,19 +138,11 @@ def evidence(shares: Shares, margin: float = 0.05) -> Evidence:
     return decide(float(np.nanmean(shares["default"])), differences(shares), margin)
 
 
-@pytest.mark.parametrize("prompts", [200, 1000, 4000])
-def test_decide_does_not_pass_controls_that_do_the_work(prompts: int) -> None:
-    """Original .815, nonsense and blank .816 pass importance by every reading of the paper."""
-    percents = (92, 81.5, 92, 82, 82) if prompts < 1000 else (92, 81.5, 92, 81.6, 81.6)
-    shares = flags(prompts, *percents)
-    rates_of = {variant: float(share_N.mean()) for variant, share_N in shares.items()}
-    found = DomainRates(rates_of, dict.fromkeys(VARIANTS, False))
-    assert all(verdict(dict.fromkeys(DOMAINS, found), reading).importance for reading in READINGS)
-    assert evidence(shares).importance == ("not decidable" if prompts == 200 else "fail")
-    assert evidence(shares, 0.2).importance == "fail"  # the original does not do 20 points
-
-
 def test_decide_passes_or_fails_what_is_shown() -> None:
+    # Original .815, nonsense and blank .816: importance passes by every reading of the paper.
+    assert evidence(flags(1000, 92, 81.5, 92, 81.6, 81.6)).importance == "fail"
+    assert evidence(flags(200, 92, 81.5, 92, 82, 82)).importance == "not decidable"
+    assert evidence(flags(200, 92, 81.5, 92, 82, 82), 0.2).importance == "fail"  # not 20 points
     assert evidence(flags(1000, 43, 14, 60, 29, 30)) == ("pass", "pass", "pass")
     assert evidence(flags(1000, 43, 14, 23, 29, 30)).polarity == "fail"  # less than the default
     # Nonsense does it, to within 5 points.

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +23,6 @@ from data_modules.schema.spans import write_records
 from data_modules.stories.questions import qa_examples
 from evaluation.protocols import shift as protocol
 from metrics.intervals import jackknife_error
-from models.backbones import Backbone
-from models.checkpoint import heads_class
-from models.loading import start
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     Naive,
@@ -34,7 +30,6 @@ from tests.evaluation.checkpoints import (
     examples_of,
     save_ckpt,
     save_folder,
-    save_model,
     told,
 )
 from tests.metrics.test_cka import naive_cka
@@ -157,17 +152,10 @@ def test_cosine_and_cka_between_checkpoints_match_transformers(
                 assert found == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
 
 
-def save_bert(path: Path, **config: Any) -> Path:
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
-    backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
-    return save_model(path, start(backbone, heads_class("span")), Encoding())
-
-
 def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(tmp_path: Path) -> None:
-    base = save_bert(tmp_path / "base.ckpt")
-    deep = save_bert(tmp_path / "deep.ckpt", num_hidden_layers=4)
-    wide = save_bert(tmp_path / "wide.ckpt", hidden_size=48)
-    xlnet = save_folder(tmp_path / "xlnet", "xlnet")
+    base, xlnet = save_folder(tmp_path / "base"), save_folder(tmp_path / "xlnet", "xlnet")
+    deep = save_folder(tmp_path / "deep", num_hidden_layers=4)
+    wide = save_folder(tmp_path / "wide", hidden_size=48)
     flags = ["--variants", "ts", "--layers", "all"]
     frame = shift(tmp_path / "out", "--checkpoint", base, deep, wide, xlnet, *flags).frame
     between = frame[frame["reference"] == "base"]

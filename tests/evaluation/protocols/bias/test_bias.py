@@ -16,7 +16,6 @@ from scipy.stats import spearmanr
 
 from data_modules.groups.advice import latent_strength, unadvised
 from data_modules.groups.sets import specify
-from data_modules.schema.groups import ADVICE_CLASSES
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
@@ -29,9 +28,8 @@ from tests.evaluation.checkpoints import (
     told,
 )
 from tests.evaluation.fake_answerer import FakeAnswerer
-from tests.metrics.batches import Batch, naive_c, naive_class
+from tests.metrics.batches import naive_c
 
-ADVICE = {"ethical": "Note that, a visit is no ground.", "irrelevant": "Note that, a visit takes time."}
 ATTRIBUTES = ("was brave", "was rude")
 SUBJECTS = ("Ayan", "Boro", "Celt")
 CLUSTERS = {"Ayan": "female", "Boro": "male", "Celt": "female"}
@@ -42,7 +40,6 @@ CLASSES = ("ethical", "adversarial", "irrelevant", "none")
 class Row(NamedTuple):
     """One group; probability is [4 variants][2 subjects, sorted](start, end)."""
 
-    advice_class: str
     pair: tuple[str, str]
     template: int
     attribute: str
@@ -53,12 +50,11 @@ class Row(NamedTuple):
         return [[(start * end) ** 0.5 for start, end in variant] for variant in self.probability]
 
 
-def rows(*classes: str, seed: int = 0) -> list[Row]:
-    """Random predictions for every class, pair, template and attribute."""
-    make = random.Random(seed)
+def rows() -> list[Row]:
+    """Random predictions for every pair, template and attribute."""
+    make = random.Random(0)
     return [
-        Row(name, pair, t, a, [[[make.random(), make.random()] for _ in range(2)] for _ in range(4)])
-        for name in classes
+        Row(pair, t, a, [[[make.random(), make.random()] for _ in range(2)] for _ in range(4)])
         for pair in combinations(SUBJECTS, 2)
         for t in (0, 1)
         for a in ATTRIBUTES
@@ -66,25 +62,19 @@ def rows(*classes: str, seed: int = 0) -> list[Row]:
 
 
 def save_unqover(path: Path, data: list[Row], clusters: dict[str, str] | None = None) -> Path:
-    """In UnQover's layout; ids have a ninth field where a row has advice."""
+    """In UnQover's layout."""
     file: dict[str, Any] = {}
     for row, step in ((row, step) for step in (1, -1) for row in data):
         names, kind = row.pair[::step], row.attribute
         record: dict[str, Any] = {"context": f"{names[0]} met {names[1]}."}
         for negated in (0, 1):
+            words = kind.replace("was", "was not") if negated else kind
+            record[f"q{negated}"] = {"question": f"Who {words}?", "pred": ""}
             scores = row.probability[negated if step == 1 else 2 + negated][::step]
-            answers = {
-                f"ans{i}": {"text": name, "start": start, "end": end}
-                for i, (name, (start, end)) in enumerate(zip(names, scores, strict=True))
-            }
-            words = f"Who {kind.replace('was', 'was not') if negated else kind}?"
-            question = f"{ADVICE.get(row.advice_class, '')} {words}".strip()
-            record[f"q{negated}"] = {"question": question, "pred": "", **answers}
+            for i, (name, (start, end)) in enumerate(zip(names, scores, strict=True)):
+                record[f"q{negated}"][f"ans{i}"] = {"text": name, "start": start, "end": end}
         of_names = [(clusters or {}).get(name, "None") for name in names]
-        parts = [*of_names, *names, str(row.template), "trait", kind, kind]
-        if row.advice_class in ADVICE:
-            parts.append(f"{row.advice_class}_trait-0")
-        file["|".join(parts)] = record
+        file["|".join([*of_names, *names, str(row.template), "trait", kind, kind])] = record
     path.write_text(json.dumps(file))
     return path
 
@@ -145,41 +135,10 @@ def test_measures_of_lei_files_equal_the_authors_printout(
     assert subjects >= 9
 
 
-def test_measures_and_their_changes_equal_naive_loops(tmp_path: Path) -> None:
-    data = {"before": rows("ethical", "irrelevant", seed=1), "after": rows("ethical", "none", seed=2)}
-    files = [f"{name}={save_unqover(tmp_path / name, found)}" for name, found in data.items()]
-    cells = cells_of(tmp_path, "--predictions", *files)
-    for checkpoint, found in data.items():
-        batch = Batch(
-            torch.tensor([row.score for row in found], dtype=torch.float64),
-            torch.tensor([ADVICE_CLASSES.index(row.advice_class) for row in found]),
-            torch.tensor([[SUBJECTS.index(x) for x in row.pair] for row in found]),
-            torch.tensor([ATTRIBUTES.index(row.attribute) for row in found]),
-        )
-        for name in {row.advice_class for row in found}:
-            expected = naive_class(batch, ADVICE_CLASSES.index(name))
-            place = of_class(name, checkpoint, data="")
-            assert cells.n("mu", **place) == expected["n"]
-            for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
-                assert cells(metric, **place) == pytest.approx(expected[metric], abs=1e-12), metric
-            for (x, a), gamma in expected["gamma_xa"].items():
-                at = {"subject": SUBJECTS[x].lower(), "category": "trait", "attribute": ATTRIBUTES[a]}
-                assert cells("gamma", **place, **at) == pytest.approx(gamma, abs=1e-12)
-    chance = cells.row("mu_chance", **of_class("none", "after", data=""))
-    above = cells("mu", **of_class("none", "after", data="")) > chance["high"] > chance["value"] > 0
-    headline = json.loads((tmp_path / "report" / "report.json").read_text())["headline"]
-    assert ("none; by chance up to" in headline) != above
-    assert "mu is not above that of a model without preference" in headline
-    for measure in ("mu", "theta", "mu_normalised"):
-        first, last = (cells(measure, **of_class("ethical", name, data="")) for name in data)
-        change = cells(measure, **of_class("ethical", "after", data=""), against="before")
-        assert change == pytest.approx(last - first, abs=1e-12)
-
-
 @pytest.mark.parametrize("given", ["lists", "ids"])
 def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(given: str, tmp_path: Path) -> None:
     """UnQover's gender table: the mean of C over the pairs of a female and a male name."""
-    names, data = tmp_path / "names", rows("none")
+    names, data = tmp_path / "names", rows()
     names.write_text("".join(f"[subj] {cluster} | {name}\n" for name, cluster in CLUSTERS.items()))
     file = save_unqover(tmp_path / "p.json", data, CLUSTERS if given == "ids" else None)
     flags = [f"--clusters={names}"] if given == "lists" else []
@@ -198,15 +157,16 @@ def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(given: str, tmp_pat
             assert (found["value"], found["n"]) == (pytest.approx(sign * means[-1], abs=1e-12), 4)
         assert cells("eta", cluster="male", **at) == sum((x < 0) - (x > 0) for x in values) / 4
     assert cells("gamma", **place, cluster="female") == pytest.approx(fmean(means), abs=1e-12)
-    tables = json.loads((tmp_path / "report" / "report.json").read_text())["tables"]
-    (table,) = (table for table in tables if table["title"] == "Attributes of a cluster")
-    assert ATTRIBUTES[means.index(max(means))] in table["rows"][0]
+    chance = cells.row("mu_chance", **place)
+    assert chance["high"] > max(cells("mu", **place), chance["value"]) > 0
+    headline = json.loads((tmp_path / "report" / "report.json").read_text())["headline"]
+    assert "mu is not above that of a model without preference" in headline
 
 
 def test_predictions_that_are_no_probabilities_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = rows("none")
+    data = rows()
     data[5].probability[2][1][0] = 3.5
     file = save_unqover(tmp_path / "p.json", data)
     assert "3.5" in told(capsys, "bias", "--predictions", file, "--output", tmp_path / "report")
@@ -291,12 +251,11 @@ def test_accuracy_is_the_share_of_answers_that_name_the_subject_and_failures_are
         orders = group.variants[::2]
         if any(v.context.startswith("A Sabrik") for v in orders):
             failed += 1
-        else:
-            golds = [v.candidates[i % len(specified) % 2].text for v in orders]
-            right[group.advice_class] += ["velan" in gold.lower() for gold in golds]
-    assert 0 < failed < 26
+            continue
+        golds = [v.candidates[i % len(specified) % 2].text for v in orders]
+        right[group.advice_class] += ["velan" in gold.lower() for gold in golds]
     assert f"a: {failed} timed out" in (tmp_path / "report" / "report.md").read_text()
     for name, values in right.items():
         row = cells.row("accuracy", **of_class(name))
         assert (row["value"], 2 * row["n"]) == (pytest.approx(fmean(values)), len(values))
-    assert 0 < sum(map(sum, right.values())) < 2 * (26 - failed)
+    assert 0 < failed < 26

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -29,22 +30,21 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
     """Each question without advice, with ethical advice in two wordings, adversarial, and ethical about every
     other domain."""
     found = []
-    for domain in domains:
-        for i in range(6):
-            group = make_group(*DOMAINS[domain])
-            question = replace(group, template=str(i), domain=domain, attribute=f"was {i % 3}")
-            make = random.Random(f"{domain}/{i}")
-            c = make.uniform(0.4, 0.8)
-            advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0)]
-            advice += [("ethical", domain, 0), ("ethical", domain, 1), ("adversarial", domain, 0)]
-            advice += [("mismatched_ethical", other, 0) for other in domains if other != domain]
-            for name, noun, wording in advice:
-                text = f"Note that, {name} {noun} {wording}." if noun else ""
-                advice_id = f"{name}_{noun}-{wording}" if noun else ""
-                group = with_advice(question, text, name, advice_id, noun)
-                shift = c * shares[name] * make.uniform(0.9, 1.1)
-                one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
-                found.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
+    for domain, i in product(domains, range(6)):
+        question = replace(
+            make_group(*DOMAINS[domain]), template=str(i), domain=domain, attribute=f"was {i % 3}"
+        )
+        make = random.Random(f"{domain}/{i}")
+        c = make.uniform(0.4, 0.8)
+        advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0), ("adversarial", domain, 0)]
+        advice += [("ethical", domain, 0), ("ethical", domain, 1)]
+        advice += [("mismatched_ethical", other, 0) for other in domains if other != domain]
+        for name, noun, wording in advice:
+            texts = (f"Note that, {name} {noun} {wording}.", name, f"{name}_{noun}-{wording}", noun)
+            group = with_advice(question, *(texts if noun else ("", name, "", "")))
+            shift = c * shares[name] * make.uniform(0.9, 1.1)
+            one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
+            found.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
     return found
 
 
