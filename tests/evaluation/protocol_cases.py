@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ def cell(measure: str, **place: str) -> Cell:
 
 UPPERCASE = {"task": "stories:uppercase", "intervention": "none"}
 RANDOM_PARALYSIS = {"probe": "choice_paralysis", "sampling": "random"}
+PLACES = ("attic", "cellar", "bank")
 WRITTEN = 3 * (1 + 1 + 1 + 2 + 1)
 """Continuations of three prompts: two groups of nonsense, and one of each other specification."""
 
@@ -213,30 +214,24 @@ def make_room(room: Path) -> None:
     save_causal(room / "causal")
     save_bbq(room)
     save_classifier(output=room / "classifier")
-    write_rows(
-        room / "written.jsonl",
-        [
-            {"domain": domain, "specification": variant, "group": group}
-            | {"prompt": place, "text": f" {colour} {place} {group}"}
-            for domain in DOMAINS
-            for variant, colour in zip(VARIANTS, ("red", "blue", "black", "white", "green"), strict=True)
-            for group in ((0, 1) if variant == "nonsense" else (None,))
-            for place in ("attic", "cellar", "bank")
-        ],
-    )
+    colours = dict(zip(VARIANTS, ("red", "blue", "black", "white", "green"), strict=True))
+    written = [
+        {"domain": domain, "specification": variant, "group": group}
+        | {"prompt": place, "text": f" {colour} {place} {group}"}
+        for domain, (variant, colour) in product(DOMAINS, colours.items())
+        for group in ((0, 1) if variant == "nonsense" else (None,))
+        for place in PLACES
+    ]
+    write_rows(room / "written.jsonl", written)
     save_groups(room / "groups.json", GROUPS)
     for name, words in (("adversarial", ("red", "blue", "black")), ("neutral", ("white", "green", "brown"))):
         rows = [{"prompt": {"text": f"anna came to the {word} attic"}} for word in words]
         write_rows(room / f"{name}.jsonl", rows)
-    write_rows(
-        room / "pairs.jsonl",
-        [
-            {"id": f"p{i}", "question": "is anna in the attic ?", "history": [], "edit": "scope"}
-            | {"story_org": f"anna is in the {place} .", "story_mod": f"anna is not in the {place} ."}
-            | {"answer_org": "yes", "answer_mod": "no", "dataset": "coqa"}
-            for i, place in enumerate(("attic", "cellar", "bank"))
-        ],
-    )
+    pair = {"question": "is anna in the attic ?", "history": [], "edit": "scope", "dataset": "coqa"}
+    pair |= {"answer_org": "yes", "answer_mod": "no"}
+    stories = [(f"anna is in the {place} .", f"anna is not in the {place} .") for place in PLACES]
+    sides = [{"id": f"p{i}", "story_org": org, "story_mod": mod} for i, (org, mod) in enumerate(stories)]
+    write_rows(room / "pairs.jsonl", [pair | both for both in sides])
     (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
 
 
@@ -244,18 +239,15 @@ def write_rows(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def save_causal(
-    folder: Path, words: Iterable[str] = (), *, seed: int = 6, positions: int = 256, spread: float = 0
-) -> None:
-    """A causal language model of random weights that knows some words (default: those of the embedded
-    stories); with a `spread` its weights are so far apart that prompts matter."""
-    words = words or [*vocabulary(), "good", "bad", "0", "1"]
-    words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *words])
+def save_causal(folder: Path, *, positions: int = 256, spread: float = 0) -> None:
+    """A causal language model of random weights that knows the words of the embedded stories; with a `spread`
+    its weights are so far apart that prompts matter."""
+    words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1"])
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}
-    torch.manual_seed(seed)
+    torch.manual_seed(6)
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=3, eos_token_id=1))
     with torch.no_grad():
         for parameter in model.parameters():

@@ -29,9 +29,7 @@ SMALLER = (
 """What the tour is run with instead."""
 
 
-def test_the_tour_runs_and_its_checkpoint_serves_the_examples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tour_and_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for cell in json.loads(TOUR.read_text())["cells"]:
@@ -63,9 +61,7 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
             interventune.evaluate("bias", **wrong)
 
 
-def test_commands_reach_their_rooms_and_misspelt_ones_the_nearest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_reach_their_rooms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evalute"]) == 2
     assert capsys.readouterr().err.splitlines() == ["error: evalute: no such command; did you mean evaluate?"]
     lists = [part for name, path in write_lists(tmp_path).items() for part in (f"--{name}", str(path))][:6]

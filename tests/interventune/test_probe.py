@@ -67,9 +67,7 @@ def table(protocol: str, source: str, *folders: Path, **flags: Any) -> dict[tupl
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "lora"])
-def test_numbers_and_changes_are_those_of_evaluate(
-    name: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
     start = folders["llama" if name == "lora" else name]
     model, tokenizer = opened(start)
     if name == "lora":

@@ -89,20 +89,16 @@ def test_a_resumed_training_keeps_its_start(
     read_archive(tmp_path / "checkpoint-4" / one.key)  # runs no code
 
 
-def test_a_lost_start_is_said_once_and_never_replaced(
+def test_a_lost_start_is_said_once(
     trainer: Callable[..., Trainer], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer().train()
-    on = trainer(one := probe(score={MEAN: 1.0}), steps=4)
+    on = trainer(probe(score={MEAN: 1.0}), steps=4)
     on.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     found = probed(on)[-1]
     assert all(math.isnan(found[name]) for name in (*CHANGES, MEAN, CKA, "val/score"))
     assert said(caplog) == [LOST]
     assert math.isfinite(found["val/qa/f1"])
-    again = trainer(one, steps=6)
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert math.isnan(probed(again)[-1][MEAN])
-    assert said(caplog) == [LOST, LOST]
 
 
 def test_lightning_keeps_the_start_of_a_training_that_is_resumed(
@@ -139,9 +135,7 @@ def test_lightning_keeps_the_start_of_a_training_that_is_resumed(
     assert math.isnan(other.table.loc[MEAN, "value"])
 
 
-def test_another_tokenizer_makes_the_shift_since_the_start_undefined(
-    folders: dict[str, Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_shift_with_another_tokenizer(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
     model, tokenizer = opened(folders["bert"])
     one = small(STORIES)
     one.ask(model, tokenizer)

@@ -77,7 +77,6 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
             f"mu{suffix}": fmean(max(abs(g) for (y, _), g in gamma.items() if y == x) for x in subjects),
             f"eta{suffix}": fmean(fmean(abs(e) for (y, _), e in eta.items() if y == x) for x in subjects),
             f"theta{suffix}": fmean(theta.values()),
-            f"gamma_xa{suffix}": gamma,
         }
     result["mean_abs_c"] = fmean(abs(naive_c(row[0])) for row in rows)
     result["delta"] = fmean(naive_delta(row[0]) for row in rows)

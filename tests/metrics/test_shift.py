@@ -68,9 +68,7 @@ def test_what_is_not_a_number_is_left_out_and_counted() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.01, 1e4), st.floats(0.01, 1e4))
-def test_cosine_equals_numpy_and_is_symmetric_blind_to_scale_and_in_range(
-    seed: int, one: float, other: float
-) -> None:
+def test_cosine_equals_numpy_whatever_the_scale(seed: int, one: float, other: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     a, b = (torch.randn(8, 16, generator=generator) for _ in range(2))
     for dtype in (torch.float64, torch.float32, torch.bfloat16):

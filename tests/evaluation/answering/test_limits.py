@@ -35,9 +35,7 @@ def test_an_encoder_of_few_positions_reads_windows_that_overlap(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_an_encoder_whose_tokenizer_pads_on_the_left_answers_as_alone(
-    architecture: str, tmp_path: Path
-) -> None:
+def test_an_encoder_that_pads_on_the_left_answers_as_alone(architecture: str, tmp_path: Path) -> None:
     """Padding before a text would move its positions with the longest text of the batch."""
     folder = save_folder(tmp_path / "qa", architecture)
     settings = folder / "tokenizer_config.json"
@@ -52,9 +50,7 @@ def test_an_encoder_whose_tokenizer_pads_on_the_left_answers_as_alone(
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
 @pytest.mark.parametrize("context", ["", " ", "\n\t"])
-def test_a_question_about_an_empty_text_has_no_answer(
-    architecture: str, context: str, tmp_path: Path
-) -> None:
+def test_an_empty_text_has_no_answer(architecture: str, context: str, tmp_path: Path) -> None:
     path = save_ckpt(tmp_path / "a.ckpt", architecture)
     asked = [QAExample("1", context, "where is anna ?"), QUESTIONS[0]]
     found = sorted(QuestionCheckpoint(str(path), ASKING).answers(asked))
@@ -77,9 +73,7 @@ def stories(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["m={}/m", "hf:{}/m"])
-def test_a_story_that_is_too_long_for_a_decoder_is_a_counted_failure(
-    form: str, stories: list[str], tmp_path: Path
-) -> None:
+def test_a_story_too_long_for_a_decoder_is_a_failure(form: str, stories: list[str], tmp_path: Path) -> None:
     model = form.format(tmp_path)
     cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", model, *stories, "--variants", "os")
     row = cells.row("failed", checkpoint="m", variant="os")

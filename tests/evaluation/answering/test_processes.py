@@ -80,10 +80,6 @@ class Squares:
             self.asked.append(request)
             yield request**2
 
-    @shared
-    def rows(self, requests: Sequence[int]) -> torch.Tensor:
-        return torch.tensor([list(self.now([request, 1])) for request in requests]).view(-1, 2)
-
     @kept
     def slowly(self, requests: Sequence[int], *, what: str = "") -> Iterator[int | TextFailure]:
         for request in requests:
@@ -99,9 +95,6 @@ def check_shares(rank: int, work: Path) -> None:
             model = Squares()
             assert list(model.now(range(count))) == [i**2 for i in range(count)]
             assert model.asked == [*range(count)][rank::2]
-        assert Squares().rows([3, 4, 5]).tolist() == [[9, 1], [16, 1], [25, 1]]
-        assert (model := Squares()).rows([3]).tolist() == [[9, 1]]
-        assert model.asked == [[3, 1], []][rank]
         model = Squares()
         for _ in range(2):
             assert list(model.slowly([1, 2, 3, 2])) == [1, 4, 9, 4]

@@ -109,9 +109,7 @@ def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: 
     assert str(71911 * 7) not in found.text
 
 
-def test_overwrite_replaces_nothing_but_a_page_and_links_are_not_followed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_overwrite_replaces_nothing_but_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report, other = save_report(tmp_path / "report"), tmp_path / "best.ckpt"
     other.write_text("weights")
     for flags in ([], ["--overwrite"]):

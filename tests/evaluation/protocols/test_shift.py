@@ -1,18 +1,17 @@
-"""`python -m evaluation shift` against transformers' own model, one text at a time."""
+"""`python -m evaluation shift` and `sensitivity` against transformers' own model, one text at a time."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, pstdev
 
-import numpy as np
 import pytest
 import torch
-from scipy.stats import t
 from torch import Tensor
 
 from data_modules.batching.sets import full_query
@@ -21,8 +20,9 @@ from data_modules.interventions.variants import perturb
 from data_modules.schema.questions import QAExample, Variant
 from data_modules.schema.spans import write_records
 from data_modules.stories.questions import qa_examples
+from data_modules.tasks.predicate_argument import predicate_argument_questions
 from evaluation.protocols import shift as protocol
-from metrics.intervals import jackknife_error
+from evaluation.protocols.sensitivity import colour_stories
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     Naive,
@@ -91,11 +91,6 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
                 for stories in ("", "single window"):
                     row = cells.row(measure, embedding=embedding, stories=stories, **cell)
                     assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
-            sums = np.array([[sum(cos[layer] for cos in story), len(story)] for story in tokens])
-            value, without = np.divide(*sums.sum(0)), np.divide(*(sums.sum(0) - sums).T)
-            half = t.ppf(0.975, len(sums) - 1) * jackknife_error(value, without)
-            row = cells.row("cosine", embedding="common", **cell)
-            assert (row["low"], row["high"]) == pytest.approx((value - half, value + half), abs=1e-5)
 
 
 def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
@@ -122,9 +117,7 @@ def test_rows_without_their_originals_are_refused(tmp_path: Path, capsys: pytest
     assert "without their originals" in told(capsys, "shift", *flags)
 
 
-def test_cosine_and_cka_between_checkpoints_match_transformers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cosine_and_cka_between_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "CKA_TOKENS", 8)
     folders = [save_folder(tmp_path / name, seed=seed) for seed, name in enumerate("abc")]
     cells = shift(tmp_path / "out", "--checkpoint", *folders, "--variants", "ts_r", "--batch-size", "5")
@@ -166,3 +159,48 @@ def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(tm
     assert set(deep_rows["layer"]) == {"0", "1", "2", "3", "4", "last"}
     assert set(deep_rows[deep_rows["against"] == "base"]["layer"]) == {"0", "1", "2", "last"}
     assert "another vocabulary" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_colour_stories_exchange_one_colour_each() -> None:
+    stories = colour_stories()
+    assert [story.text for story in stories] == list(
+        dict.fromkeys(x.context for *_, x in predicate_argument_questions())
+    )
+    for story in stories:
+        words = story.text.rstrip(".").split()
+        for text, noun in zip(story.exchanged, story.nouns, strict=True):
+            changed = text.rstrip(".").split()
+            (place,) = (i for i, pair in enumerate(zip(words, changed, strict=True)) if pair[0] != pair[1])
+            assert words[place + 1] == noun
+            assert changed[place] not in words
+            assert Counter(words)[noun] == story.text.count(noun) == 1
+
+
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
+def test_distances_equal_those_of_single_texts(architecture: str, tmp_path: Path) -> None:
+    """Against transformers' own model, one unpadded text at a time."""
+    folder = save_folder(tmp_path / architecture, architecture, seed=4)
+    cells = evaluate(tmp_path / "r", "sensitivity", "--checkpoint", f"m={folder}", "--batch-size", "7")
+    naive = Naive(folder)
+
+    def states(text: str, word: str) -> torch.Tensor:
+        first, (_, tokens) = text.index(word), naive.states(text, "")
+        inside = [h_LD for (start, end), h_LD in tokens.items() if first <= start < end <= first + len(word)]
+        return torch.stack(inside).mean(0)
+
+    found = examples_of(tmp_path / "r")
+    assert len(found) == 2 * 130
+    rows = iter(found)
+    for s, story in enumerate(colour_stories()):
+        for n, noun in enumerate(story.nouns):
+            row = next(rows)
+            assert (row["sentence"], row["noun"]) == (story.text, noun)
+            if s % 20 == 0:
+                for field, text in (("own", story.exchanged[n]), ("other", story.exchanged[1 - n])):
+                    before_LD, after_LD = states(story.text, noun), states(text, noun)
+                    cosine_L = torch.nn.functional.cosine_similarity(before_LD, after_LD, dim=-1)
+                    expected = (1 - cosine_L).tolist()
+                    assert row[field] == pytest.approx([*expected, expected[-1]], abs=2e-6)
+    differences = [row["own"][1] - row["other"][1] for row in found]
+    row = cells.row("difference", checkpoint="m", layer=1)
+    assert (row["value"], row["units"]) == (pytest.approx(fmean(differences), abs=1e-12), 130)

@@ -137,9 +137,7 @@ def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -
     assert all(first.read_text() == other.read_text() for other in others)
 
 
-def test_default_continuations_match_transformers_in_any_batch(
-    folder: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_continuations_match_transformers(folder: Path, files: dict[str, Path], tmp_path: Path) -> None:
     rows = written(folder, files, tmp_path / "three", "--batch-size", "3")
     assert rows == written(folder, files, tmp_path / "one", "--batch-size", "1")
     assert len({row["continuation"] for row in rows}) > 5  # the models do something
