@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from data_modules.batching.choice_set import ChoiceEncoding
-from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from data_modules.encoding.windows import Encoding
 from data_modules.schema.groups import Group
 from data_modules.schema.questions import QAExample
@@ -28,7 +28,7 @@ from evaluation.__main__ import main
 from models.backbones import Backbone, EncoderModel
 from models.checkpoint import KEY, describe
 from models.heads.span import SpanModel
-from models.loading import start
+from models.loading import load_pretrained, start
 from tests.evaluation.cells import Cells
 from tests.models.tiny import to_pretrained
 
@@ -39,25 +39,39 @@ _CONFIG: dict[str, dict[str, Any]] = {
     "bert": {"hidden_size": 32, "intermediate_size": 64},
     "roberta": {"hidden_size": 32, "intermediate_size": 64, "pad_token_id": 1, "type_vocab_size": 1},
     "xlnet": {"d_model": 32, "d_inner": 64, "pad_token_id": 5},
+    "llama": {"hidden_size": 32, "intermediate_size": 64, "num_key_value_heads": 2},
 }
 
 
-def tiny_model(architecture: str, seed: int = 0) -> SpanModel:
+def tiny_backbone(architecture: str, **config: Any) -> Backbone:
+    config = {"vocab_size": 320, **_CONFIG[architecture], **config}
+    return Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+
+
+def tiny_model(architecture: str, seed: int = 0, **config: Any) -> SpanModel:
     """Random weights, large enough that scores differ."""
     torch.manual_seed(seed)
-    config = {"vocab_size": 320} | _CONFIG[architecture]
-    backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
-    model = start(backbone, SpanModel)
+    model = start(tiny_backbone(architecture, **config), SpanModel)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3).add_(0.05 * torch.randn_like(parameter))
     return model.eval()
 
 
-def save_folder(folder: Path, architecture: str = "bert", seed: int = 0) -> Path:
+def save_folder(folder: Path, architecture: str = "bert", seed: int = 0, **config: Any) -> Path:
     """A Hugging Face folder: weights, configuration, tokenizer."""
-    to_pretrained(tiny_model(architecture, seed)).save_pretrained(folder)
+    to_pretrained(tiny_model(architecture, seed, **config)).save_pretrained(folder)
     build_tokenizer(architecture, vocabulary()).save_pretrained(folder)  # type: ignore[arg-type]
+    return folder
+
+
+def save_llama(folder: Path, chat: str = "", **config: Any) -> Path:
+    """The same of a decoder, as it is initialised."""
+    torch.manual_seed(0)
+    load_pretrained(tiny_backbone("llama", **config)).save_pretrained(folder)
+    tokenizer = load_tokenizer("stories", "llama")
+    tokenizer.chat_template = chat or tokenizer.chat_template
+    tokenizer.save_pretrained(folder)
     return folder
 
 

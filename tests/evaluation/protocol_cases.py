@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Case:
     Args:
         protocol: its name on the command line.
         model: the file or folder in the room that is asked, as the command line names it.
-        flags: what else the command line says, given the room; `{}` stands for the model.
+        words: what else the command line says; `{}` stands for the model, `{room}` for the room.
         n: cells of results.csv and their numbers of examples.
         examples: rows of examples.jsonl.
         long: whether it keeps finished work, and goes on from it.
@@ -45,7 +46,7 @@ class Case:
 
     protocol: str
     model: str
-    flags: Callable[[Path], list[str]]
+    words: str
     n: dict[Cell, int] = field(default_factory=dict)
     examples: int = 0
     long: bool = False
@@ -53,8 +54,12 @@ class Case:
     def command(self, room: Path, output: Path, model: str = "") -> list[str]:
         """The arguments of `python -m evaluation`; another `model` takes the place of the case's own."""
         kind, colon, name = (model or self.model).rpartition(":")
-        path = f"{kind}{colon}{room / name}"
-        flags = [flag.replace("{}", path) for flag in self.flags(room)]
+        return self.asking(room, output, f"{kind}{colon}{room / name}")
+
+    def asking(self, room: Path, output: Path, *models: str) -> list[str]:
+        """The same, of these models."""
+        words = [word.replace("{room}", str(room)) for word in shlex.split(self.words)]
+        flags = [part for word in words for part in (models if word == "{}" else [word])]
         return [self.protocol, *flags, "--device", "cpu", "--output", str(output)]
 
 
@@ -65,12 +70,15 @@ def cell(measure: str, **place: str) -> Cell:
 
 UPPERCASE = {"task": "stories:uppercase", "intervention": "none"}
 RANDOM_PARALYSIS = {"probe": "choice_paralysis", "sampling": "random"}
+PLACES = ("attic", "cellar", "bank")
+WRITTEN = 3 * (1 + 1 + 1 + 2 + 1)
+"""Continuations of three prompts: two groups of nonsense, and one of each other specification."""
 
 CASES: tuple[Case, ...] = (
     Case(
         "bias",
         "qa",
-        lambda room: ["--checkpoint", "{}", "--data", f"{room}/groups.json"],
+        "--checkpoint {} --data {room}/groups.json",
         {
             cell("mu", **{"checkpoint": "qa", "data": "groups", "class": name}): n
             for name, n in {**ADVICE, "none": len(GROUPS)}.items()
@@ -80,14 +88,14 @@ CASES: tuple[Case, ...] = (
     Case(
         "faithfulness",
         "typed.ckpt",
-        lambda _: ["--checkpoint", "{}", "--data", "stories:conversation_dev", "--limit", "6"],
+        "--checkpoint {} --data stories:conversation_dev --limit 6",
         {cell("em", checkpoint="typed", variant=variant): 6 for variant in ("os", "ts", "ts_r")},
         3 * 6,
     ),
     Case(
         "shift",
         "qa",
-        lambda _: ["--checkpoint", "{}", "--data", "stories:conversation_dev", "--limit", "6"],
+        "--checkpoint {} --data stories:conversation_dev --limit 6",
         {
             cell("cosine", checkpoint="qa", variant=variant, embedding="cls", layer="last"): n
             for variant, n in {"ts": 4, "ts_r": 6}.items()  # from two, `ts` cuts nothing
@@ -97,59 +105,48 @@ CASES: tuple[Case, ...] = (
     Case(
         "negation",
         "typed.ckpt",
-        lambda room: ["--checkpoint", "{}", "--pairs", f"{room}/pairs.jsonl"],
+        "--checkpoint {} --pairs {room}/pairs.jsonl",
         {cell(measure, checkpoint="typed"): 3 for measure in ("org", "mod", "comb", "yes")},
         3,
     ),
     Case(
         "predicate-argument",
         "typed.ckpt",
-        lambda _: ["--checkpoint", "{}"],
+        "--checkpoint {}",
         {cell("accuracy", checkpoint="typed", wording=wording): 520 for wording in ("org", "mod", "new")},
         3 * 520,
     ),
     Case(
         "sensitivity",
         "typed.ckpt",
-        lambda _: ["--checkpoint", "{}"],
+        "--checkpoint {}",
         {cell("difference", checkpoint="typed", layer="last"): 2 * 130},
         2 * 130,
     ),
     Case(
         "consistency-write",
         "hf:causal",
-        lambda room: [
-            *("--checkpoint", "{}", "--method", "self", "--new-tokens", "3", "--beams", "1"),
-            *("--adversarial", f"{room}/adversarial.jsonl", "--neutral", f"{room}/neutral.jsonl"),
-            *("--nonsense-groups", "2"),
-        ],
-        {
-            cell("failed", checkpoint="causal", method="self 50", domain=domain): 3 * (1 + 1 + 1 + 2 + 1)
-            for domain in DOMAINS
-        },
-        2 * 3 * (1 + 1 + 1 + 2 + 1),
+        "--checkpoint {} --method self --new-tokens 3 --beams 1 --nonsense-groups 2 "
+        "--adversarial {room}/adversarial.jsonl --neutral {room}/neutral.jsonl",
+        {cell("failed", checkpoint="causal", method="self 50", domain=domain): WRITTEN for domain in DOMAINS},
+        2 * WRITTEN,
         long=True,
     ),
     Case(
         "consistency",
         "written.jsonl",
-        lambda room: [
-            *("--continuations", "{}", "--scorer", f"hf:{room}/classifier", "--batch-size", "4"),
-        ],
+        "--continuations {} --scorer hf:{room}/classifier --batch-size 4",
         {
             cell("average", checkpoint="written", method="given", domain=domain, variant=variant): n
             for domain, variant, n in (("adversarial", "original", 3), ("neutral", "nonsense", 2 * 3))
         },
-        2 * 3 * (1 + 1 + 1 + 2 + 1),
+        2 * WRITTEN,
         long=True,
     ),
     Case(
         "confusion",
         "choice.ckpt",
-        lambda _: [
-            *("--checkpoint", "{}", "--input", "stories:choices_dev", "--limit", "12", "--trials", "2"),
-            *("--choices", "3", "--sampling", "random"),
-        ],
+        "--checkpoint {} --input stories:choices_dev --limit 12 --trials 2 --choices 3 --sampling random",
         {
             cell("accuracy", checkpoint="choice", probe="original"): 12,
             cell("pseudo_accuracy", checkpoint="choice", probe="no_question"): 12,
@@ -162,33 +159,22 @@ CASES: tuple[Case, ...] = (
     Case(
         "bbq",
         "choice.ckpt",
-        lambda room: [
-            *("--checkpoint", "{}", "--data", f"{room}/bbq.jsonl", "--metadata", f"{room}/metadata.csv")
-        ],
+        "--checkpoint {} --data {room}/bbq.jsonl --metadata {room}/metadata.csv",
         {cell("accuracy", checkpoint="choice", advice="none", condition="ambig"): 4},
         8,
     ),
     Case(
         "feature-bias",
         "hf:causal",
-        lambda _: [
-            *("--checkpoint", "{}", "--task", "stories:uppercase"),
-            *("--shots", "2", "--seeds", "2", "--limit", "3"),
-        ],
-        {
-            cell("h1", checkpoint="causal", **UPPERCASE): 2 * 2 * 3,
-            cell("agreement", checkpoint="causal", **UPPERCASE): 2 * 2 * 3,
-        },
+        "--checkpoint {} --task stories:uppercase --shots 2 --seeds 2 --limit 3",
+        {cell(measure, checkpoint="causal", **UPPERCASE): 2 * 2 * 3 for measure in ("h1", "agreement")},
         2 * 4 * 3,
         long=True,
     ),
     Case(
         "ask",
         "qa",
-        lambda _: [
-            *("--checkpoint", "{}", "--context", "anna is in the attic ."),
-            *("--question", "where is anna ?", "--candidate", "attic"),
-        ],
+        "--checkpoint {} --context 'anna is in the attic .' --question 'where is anna ?' --candidate attic",
         {cell("score", asked="without advice", candidate="attic"): 1},
         1,
     ),
@@ -228,30 +214,24 @@ def make_room(room: Path) -> None:
     save_causal(room / "causal")
     save_bbq(room)
     save_classifier(output=room / "classifier")
-    write_rows(
-        room / "written.jsonl",
-        [
-            {"domain": domain, "specification": variant, "group": group}
-            | {"prompt": place, "text": f" {colour} {place} {group}"}
-            for domain in DOMAINS
-            for variant, colour in zip(VARIANTS, ("red", "blue", "black", "white", "green"), strict=True)
-            for group in ((0, 1) if variant == "nonsense" else (None,))
-            for place in ("attic", "cellar", "bank")
-        ],
-    )
+    colours = dict(zip(VARIANTS, ("red", "blue", "black", "white", "green"), strict=True))
+    written = [
+        {"domain": domain, "specification": variant, "group": group}
+        | {"prompt": place, "text": f" {colour} {place} {group}"}
+        for domain, (variant, colour) in product(DOMAINS, colours.items())
+        for group in ((0, 1) if variant == "nonsense" else (None,))
+        for place in PLACES
+    ]
+    write_rows(room / "written.jsonl", written)
     save_groups(room / "groups.json", GROUPS)
     for name, words in (("adversarial", ("red", "blue", "black")), ("neutral", ("white", "green", "brown"))):
         rows = [{"prompt": {"text": f"anna came to the {word} attic"}} for word in words]
         write_rows(room / f"{name}.jsonl", rows)
-    write_rows(
-        room / "pairs.jsonl",
-        [
-            {"id": f"p{i}", "question": "is anna in the attic ?", "history": [], "edit": "scope"}
-            | {"story_org": f"anna is in the {place} .", "story_mod": f"anna is not in the {place} ."}
-            | {"answer_org": "yes", "answer_mod": "no", "dataset": "coqa"}
-            for i, place in enumerate(("attic", "cellar", "bank"))
-        ],
-    )
+    pair = {"question": "is anna in the attic ?", "history": [], "edit": "scope", "dataset": "coqa"}
+    pair |= {"answer_org": "yes", "answer_mod": "no"}
+    stories = [(f"anna is in the {place} .", f"anna is not in the {place} .") for place in PLACES]
+    sides = [{"id": f"p{i}", "story_org": org, "story_mod": mod} for i, (org, mod) in enumerate(stories)]
+    write_rows(room / "pairs.jsonl", [pair | both for both in sides])
     (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
 
 
@@ -259,18 +239,15 @@ def write_rows(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def save_causal(
-    folder: Path, words: Iterable[str] = (), *, seed: int = 6, positions: int = 256, spread: float = 0
-) -> None:
-    """A causal language model of random weights that knows some words (default: those of the embedded
-    stories); with a `spread` its weights are so far apart that prompts matter."""
-    words = words or [*vocabulary(), "good", "bad", "0", "1"]
-    words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *words])
+def save_causal(folder: Path, *, positions: int = 256, spread: float = 0) -> None:
+    """A causal language model of random weights that knows the words of the embedded stories; with a `spread`
+    its weights are so far apart that prompts matter."""
+    words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1"])
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}
-    torch.manual_seed(seed)
+    torch.manual_seed(6)
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=3, eos_token_id=1))
     with torch.no_grad():
         for parameter in model.parameters():

@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import gc
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
 import pytest
+import torch
 from matplotlib.figure import Figure
-from transformers import PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 
+from data_modules.encoding.tokenizers import tokenizer_files
+from data_modules.encoding.windows import Encoding
 from evaluation.__main__ import main
 from evaluation.protocol import PROTOCOLS
+from models.adapters import own_weights
+from models.backbones import Backbone
+from models.checkpoint import KEY, describe
+from models.heads.causal import CausalModel
+from models.loading import start
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import told
 from tests.evaluation.conftest import DRAW
@@ -112,12 +121,7 @@ def test_a_bad_model_costs_one_line(
 
 @LONG
 def test_it_goes_on(
-    case: Case,
-    reports: Reports,
-    room: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted half-way, the same command does the rest alone, and a third time nothing at all."""
     command, undisturbed = case.command(room, tmp_path / "report"), reports(case)
@@ -139,8 +143,8 @@ def test_it_goes_on(
 @pytest.mark.parametrize(
     ("protocol", "model", "least"),
     [
-        *(("bias", "", 1), ("feature-bias", "", 1), ("shift", "", 2), ("confusion", "", 1)),
-        *((name, "hf:causal", 1) for name in ("faithfulness", "consistency-write")),
+        *(("bias", "qa", 1), ("shift", "qa", 2), ("confusion", "choice.ckpt", 1)),
+        *((name, "causal", 1) for name in ("faithfulness", "consistency-write", "feature-bias")),
     ],
 )
 def test_one_model_is_held_at_a_time(
@@ -160,9 +164,8 @@ def test_one_model_is_held_at_a_time(
     monkeypatch.setattr(PreTrainedModel, "__init__", counting)
     most = list[int]()
     for count in (least, least + 1):
-        command = case.command(room, tmp_path / f"{count}", model)
-        at = command.index("--checkpoint") + 1
-        command[at : at + 1] = [f"{name}={command[at]}" for name in "abc"[:count]]
+        named = [f"{name}={room / model}" for name in "abc"[:count]]
+        command = case.asking(room, tmp_path / f"{count}", *named)
         held.clear()
         gc.disable()
         try:
@@ -171,3 +174,31 @@ def test_one_model_is_held_at_a_time(
             gc.enable()
         most.append(max(held))
     assert most[0] == most[1]
+
+
+ASKED = [case for case in CASES if case.protocol != "ask" and "--checkpoint" in case.words]
+
+
+@pytest.fixture(scope="module")
+def adapter(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of the room's causal model with an adapter."""
+    path = tmp_path_factory.mktemp("adapter") / "a.ckpt"
+    model = start(Backbone(architecture="gpt2", checkpoint=f"{room}/causal", lora_rank=2), CausalModel)
+    torch.manual_seed(3)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, 0, 0.5)
+    weights = {f"model.{key}": value for key, value in model.state_dict().items()}
+    content = {"state_dict": own_weights(model, weights, "model."), "global_step": 1}
+    files = tokenizer_files(AutoTokenizer.from_pretrained(room / "causal"))
+    torch.save(content | {KEY: describe(model, files, asdict(Encoding(max_length=250)))}, path)
+    return path
+
+
+@pytest.mark.parametrize("case", ASKED, ids=lambda case: case.protocol)
+def test_every_protocol_asks_base_and_adapter(case: Case, room: Path, adapter: Path, tmp_path: Path) -> None:
+    models = [f"base={room}/causal", f"tuned={adapter}"]
+    assert main(case.asking(room, tmp_path / "r", *models)) == 0
+    cells = Cells(tmp_path / "r")
+    cells.check()
+    assert {"base", "tuned"} <= set(cells.frame["checkpoint"])

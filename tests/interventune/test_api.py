@@ -1,4 +1,4 @@
-"""The Python interface: the tour runs from end to end, its examples hold, and mistakes are errors."""
+"""The Python interface and the command `interventune`: the tour runs, examples hold, mistakes are errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from evaluation import protocol
 from evaluation.report import Evaluation
 from evaluation.results import Results
 from interventune import api
+from interventune.command import main
 from storage.command_line import Count
+from tests.data_modules.fixtures.tiny_lists import write_lists
 
 TOUR = Path(__file__).resolve().parents[2] / "docs" / "tour.ipynb"
 SMALLER = (
@@ -27,9 +29,7 @@ SMALLER = (
 """What the tour is run with instead."""
 
 
-def test_the_tour_runs_and_its_checkpoint_serves_the_examples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tour_and_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for cell in json.loads(TOUR.read_text())["cells"]:
@@ -59,3 +59,13 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
     for wrong in ({}, {"checkpoint": "a"}, given | {"limmit": 1}, given | {"limit": 0}):
         with pytest.raises(ValueError, match=list(wrong)[-1] if wrong else "checkpoint"):
             interventune.evaluate("bias", **wrong)
+
+
+def test_commands_reach_their_rooms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evalute"]) == 2
+    assert capsys.readouterr().err.splitlines() == ["error: evalute: no such command; did you mean evaluate?"]
+    lists = [part for name, path in write_lists(tmp_path).items() for part in (f"--{name}", str(path))][:6]
+    assert main(["data", "unqover", *lists, "--output", str(tmp_path / "source.json")]) == 0
+    assert (tmp_path / "source.json").is_file()
+    assert main(["export", str(tmp_path / "no.ckpt"), str(tmp_path / "folder")]) == 2
+    assert "no.ckpt" in capsys.readouterr().err

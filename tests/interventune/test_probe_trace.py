@@ -36,17 +36,11 @@ def with_transformers(kind: str, folders: dict[str, Path], out: str, probes: lis
         lora = peft.LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.3, task_type="CAUSAL_LM")
         answers = [["completion"], ["chosen", "rejected"]][kind == "dpo"]
         rows = [{"prompt": "Is it", **{name: f" {name[: i % 3 + 1]}" for name in answers}} for i in range(12)]
-        data = Dataset.from_list(rows)
-        name = kind.upper()
+        data, name = Dataset.from_list(rows), kind.upper()
         arguments = getattr(trl, f"{name}Config")(out, **HOW, bf16=kind == "dpo")
-        given: dict[str, Any] = {
-            "train_dataset": data,
-            "eval_dataset": data.select([0]),
-            "processing_class": tokenizer,
-        }
-        trainer = getattr(trl, f"{name}Trainer")(
-            model, args=arguments, **given, peft_config=lora, callbacks=probes
-        )
+        given: dict[str, Any] = {"train_dataset": data, "eval_dataset": data.select([0])}
+        given |= {"processing_class": tokenizer, "peft_config": lora, "callbacks": probes}
+        trainer = getattr(trl, f"{name}Trainer")(model, args=arguments, **given)
     trainer.train()
     losses = [(row["loss"], row["grad_norm"]) for row in trainer.state.log_history if "loss" in row]
     return losses, trainer.model.state_dict()
@@ -73,14 +67,9 @@ class Tuning(pl.LightningModule):
 
 
 def lightning(callbacks: list[Any], steps: int, root: Path, **how: Any) -> pl.Trainer:
-    quiet: Any = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    quiet |= {
-        "accelerator": "cpu",
-        "default_root_dir": root,
-        "max_steps": steps,
-        "enable_checkpointing": False,
-    }
-    return pl.Trainer(callbacks=callbacks, **quiet | how)
+    off = ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing")
+    quiet: Any = dict.fromkeys(off, False) | {"accelerator": "cpu", "default_root_dir": root}
+    return pl.Trainer(callbacks=callbacks, max_steps=steps, **quiet | how)
 
 
 def loader(rows: int, batch: int = 2) -> Any:
@@ -97,9 +86,7 @@ def with_lightning(folders: dict[str, Path], out: str, probes: list[Any]) -> Tra
 
 
 @pytest.mark.parametrize("kind", ["trainer", "sft", "dpo", "lightning"])
-def test_a_training_with_a_probe_equals_the_one_without(
-    kind: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_training_with_a_probe_is_the_same(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
     def train(*probes: Any) -> Trained:
         if kind == "lightning":
             return with_lightning(folders, str(tmp_path), [*probes])
@@ -118,7 +105,7 @@ def test_so_it_is_on_a_gpu(folders: dict[str, Path], tmp_path: Path, monkeypatch
     monkeypatch.setitem(HOW, "use_cpu", False)
     torch.use_deterministic_algorithms(True)
     try:
-        test_a_training_with_a_probe_equals_the_one_without("trainer", folders, tmp_path)
+        test_a_training_with_a_probe_is_the_same("trainer", folders, tmp_path)
     finally:
         torch.use_deterministic_algorithms(False)
 

@@ -61,12 +61,11 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
     ]
     result: dict[str, Any] = {"n": len(rows)}
     for suffix, change in (("", lambda s: s), ("_normalised", naive_normalised)):
-        xa, pairs, x_all = defaultdict(list), defaultdict(list), defaultdict(list)
+        xa, pairs = defaultdict(list), defaultdict(list)
         for score, i, j, a in rows:
             c = naive_c(change(score))
             for x, value in ((i, c), (j, -c)):
                 xa[x, a].append(value)
-                x_all[x].append(value)
             pairs[min(i, j), max(i, j), a].append(c if i < j else -c)
         gamma = {key: fmean(values) for key, values in xa.items()}
         eta = {key: fmean(map(sign, values)) for key, values in xa.items()}
@@ -78,9 +77,6 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
             f"mu{suffix}": fmean(max(abs(g) for (y, _), g in gamma.items() if y == x) for x in subjects),
             f"eta{suffix}": fmean(fmean(abs(e) for (y, _), e in eta.items() if y == x) for x in subjects),
             f"theta{suffix}": fmean(theta.values()),
-            f"gamma_xa{suffix}": gamma,
-            f"gamma_x{suffix}": {x: fmean(values) for x, values in x_all.items()},
-            f"eta_x{suffix}": {x: fmean(map(sign, values)) for x, values in x_all.items()},
         }
     result["mean_abs_c"] = fmean(abs(naive_c(row[0])) for row in rows)
     result["delta"] = fmean(naive_delta(row[0]) for row in rows)

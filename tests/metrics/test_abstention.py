@@ -1,16 +1,28 @@
-"""metrics/abstention.py against scikit-learn and a naive loop."""
+"""Measures of abstention against scikit-learn and a naive loop, and which of labelled answers abstain."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from sklearn.metrics import precision_recall_fscore_support
 
-from tests.metrics.abstained import abstention
+from metrics.abstention import columns, measures
+from metrics.unknown import LIST, unknown_form, without_negated
 
 questions = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=30)
+
+
+def abstention(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> dict[str, float]:
+    """The measures of abstention of some questions."""
+    columns_NC = columns(abstained_N, unanswerable_N, right_N)
+    sums_1C = np.array([[len(columns_NC), *columns_NC.sum(0)]])
+    return {name: float(value_R[0]) for name, value_R in measures(sums_1C).items()}
 
 
 @given(questions)
@@ -40,3 +52,38 @@ def test_reliability_is_right_minus_wrong(rows: list[tuple[bool, bool, bool]]) -
         if not abstained:
             points += 1 if right and not unanswerable else -1
     assert abstention(*zip(*rows, strict=True))["reliability"] == pytest.approx(points / len(rows))
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "abstention.md").read_text()
+LABELLED = [line.split("\t") for line in Path(__file__).with_name("abstaining_answers.tsv").open()]
+ANSWERS = [(text.strip(), label == "unknown") for label, *texts in LABELLED for text in texts]
+
+
+def test_precision_and_recall_on_labelled_answers_are_those_of_the_page() -> None:
+    found = [bool(unknown_form(text)) for text, _ in ANSWERS]
+    right = sum(said and unknown for said, (_, unknown) in zip(found, ANSWERS, strict=True))
+    precision, recall = right / sum(found), right / sum(unknown for _, unknown in ANSWERS)
+    assert min(precision, recall) > 0.97
+    sentence = f"{len(ANSWERS):,} labelled answers precision is {precision:.3f} and recall {recall:.3f}"
+    assert sentence.replace("0.", ".") in " ".join(PAGE.split())
+
+
+def test_the_page_prints_the_list() -> None:
+    listed = dict(re.findall(r"^\| `([^`]+)` \| (.*)\|$", PAGE.partition("counts as unknown")[2], re.M))
+    assert [*listed] == [*LIST["forms"]]
+    for form, examples in listed.items():
+        assert {unknown_form(text) for text in examples.split("; ")} == {form}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Not the grandfather.", "."),
+        ("It wasn't the cook but the guest", "it was but guest"),
+        ("The guest rather than the cook, not the maid", "guest ,"),
+        ("Neither the cook nor the guest", ""),
+        ("the notary of Nottingham", "notary of nottingham"),
+    ],
+)
+def test_a_negated_mention_is_not_a_mention(text: str, left: str) -> None:
+    assert without_negated(text) == left

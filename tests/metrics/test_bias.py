@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from metrics.bias.group_bias import GroupBias, pair_index
-from metrics.bias.group_scores import score_groups, span_score
+from metrics.bias.group_bias import GroupBias
+from metrics.bias.group_scores import score_groups
 from metrics.bias.intervals import ClassGroups, maxima
 from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
 from metrics.bias.sums import BiasResult, aggregate
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
+NAMES = ("mu", "eta", "theta", "mu_normalised")
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
 """LEI spec 5.1, ex1: subjects (alpha, beta)."""
 
@@ -39,18 +40,6 @@ def result_of(*batches: Batch, shape: tuple[int, int, int] = (3, 5, 4)) -> BiasR
     return aggregate(metric_of(*batches, shape=shape).sums, shape[1])
 
 
-def assert_same(one: BiasResult, two: BiasResult) -> None:
-    for name in BiasResult._fields:
-        torch.testing.assert_close(
-            getattr(one, name).double(), getattr(two, name).double(), equal_nan=True, rtol=1e-12, atol=1e-14
-        )
-
-
-def test_span_score_is_a_geometric_mean() -> None:
-    probability_NVSE = torch.tensor([0.64, 0.49]).expand(1, 4, 2, 2)
-    torch.testing.assert_close(span_score(probability_NVSE), torch.full((1, 4, 2), 0.56).double())
-
-
 @given(scores)
 def test_group_values_equal_naive_loops_and_have_their_symmetries(score_NVS: Tensor) -> None:
     plain, found = score_NVS[0].tolist(), score_groups(score_NVS)
@@ -66,10 +55,9 @@ def test_group_values_equal_naive_loops_and_have_their_symmetries(score_NVS: Ten
 def test_aggregates_equal_naive_loops() -> None:
     batch = random_batch(200, 3, 5, 4)
     result = result_of(batch)
-    names = ("mu", "eta", "theta", "mu_normalised")
     for k in range(3):
         naive = naive_class(batch, k)
-        for name in (*names, "n", "mean_abs_c", "delta", "eps", "mass"):
+        for name in (*NAMES, "n", "mean_abs_c", "delta", "eps", "mass"):
             assert getattr(result, f"{name}_K")[k].item() == pytest.approx(naive[name], abs=1e-12), name
 
 
@@ -84,16 +72,6 @@ def test_unseen_cells_and_classes_do_not_count() -> None:
     assert math.isnan(result.mass_K[1])
 
 
-def test_names_and_orders_of_subjects_do_not_matter() -> None:
-    """x1 and x2 handed over the other way round change nothing, and neither do other ids."""
-    batch = random_batch(100, 3, 5, 4)
-    one = result_of(batch)
-    turned = Batch(batch.score_NVS.flip(2), batch.class_N, batch.subject_NS.flip(1), batch.attribute_N)
-    assert_same(one, result_of(turned))
-    new_id = torch.tensor([3, 0, 4, 2, 1])
-    assert_same(one, result_of(batch._replace(subject_NS=new_id[batch.subject_NS])))
-
-
 def test_dominant_subject_and_what_is_pushed() -> None:
     score_MVS = torch.cat((EX1.expand(2, 4, 2), EX1.flip(2)))
     subject_MS = torch.tensor([[1, 0], [2, 3], [2, 3]])  # 1 is preferred; 2 and 3 tie
@@ -103,20 +81,6 @@ def test_dominant_subject_and_what_is_pushed() -> None:
     assert found.index_N.tolist() == [1, 0, 0, 0]
     assert found.tie_N.tolist() == [False, False, True, False]
     assert pushed_subject(found.index_N)[:2].tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
-
-
-def test_dominance_is_the_sign_of_the_sums_over_pair_and_attribute() -> None:
-    batch = random_batch(200, 1, 6, 3)
-    sums = metric_of(batch, shape=(1, 6, 3)).sums.c_KPA[0]
-    c_N = score_groups(batch.score_NVS).c_N
-    found = dominant_subject(c_N, batch.subject_NS, batch.attribute_N, batch.subject_NS, batch.attribute_N)
-    low_N, high_N = batch.subject_NS.aminmax(dim=1)
-    side_N = torch.where(batch.subject_NS[:, 0] == low_N, 1, -1)
-    total_N = sums[pair_index(low_N, high_N, 6), batch.attribute_N] * side_N
-    assert found.index_N.tolist() == (total_N < 0).long().tolist()
-
-
-NAMES = ("mu", "eta", "theta", "mu_normalised")
 
 
 def groups_of(batch: Batch) -> ClassGroups:
@@ -163,12 +127,8 @@ def test_groups_of_a_unit_have_the_same_noise() -> None:
 
 
 def test_planted_correlation_is_spearmans_over_the_cells_that_were_seen() -> None:
-    make = np.random.default_rng(0)
-    for digits in (0, 1, 9):  # with many ties, with some, with none
-        gamma, planted = make.normal(size=(2, 7, 3)).round(digits)
-        expected = spearmanr(gamma.ravel(), planted.ravel()).statistic
-        assert planted_correlation(gamma, planted) == pytest.approx(expected)
-    nan = math.nan
-    found = planted_correlation([[1, nan], [2, nan], [nan, 2]], [[1, 1], [2, 1], [0, 1]])
-    assert found == pytest.approx(0.5)
+    gamma, planted = np.random.default_rng(0).normal(size=(2, 7, 3)).round()  # with many ties
+    gamma[0] = math.nan
+    expected = spearmanr(gamma[1:].ravel(), planted[1:].ravel()).statistic
+    assert planted_correlation(gamma, planted) == pytest.approx(expected)
     assert math.isnan(planted_correlation([[1, 2]], [[1, 1]]))

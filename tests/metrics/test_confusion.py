@@ -15,10 +15,6 @@ from scipy.special import softmax
 
 from metrics import confusion as of
 
-PRE = np.array([[2, 0], [0.5, 1.5], [0.2, 0.1], [-1, 1]])
-POST = np.array([[0.9, 0], [0.5, 0.3], [0, 0.4], [0.3, -0.3]])
-LABEL = np.array([0, 1, 1, 1])
-
 
 def test_numbers_of_the_oracle_file(oracle: Path) -> None:
     toy = json.loads((oracle / "probes_toy.json").read_text())
@@ -42,13 +38,9 @@ logits = arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(2, 6)), ele
 
 
 @given(logits)
-def test_ranks_match_a_stable_sort_and_ignore_the_order_of_choices(
-    logit_NC: np.ndarray,
-) -> None:
+def test_ranks_match_a_stable_sort_and_ignore_the_order_of_choices(logit_NC: np.ndarray) -> None:
     N, C = logit_NC.shape
     label = np.arange(N) % C
-    rank = of.ranks(softmax(logit_NC, axis=1), label)
-    assert ((rank >= 0) & (rank < C)).all()
     order = np.random.default_rng(N).permutation(C)
     moved_NC, moved = logit_NC[:, order], np.argsort(order)[label]
     before, after = softmax(logit_NC, axis=1), softmax(moved_NC, axis=1)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import sem
-from scipy.stats import t as student
 
 from metrics.consistency import (
     COMPARED,
@@ -46,48 +45,35 @@ def rests(printed: dict[str, tuple[float, ...]], starred: set[str]) -> dict[Doma
     }
 
 
-def test_t_tests_are_students_formula_over_the_scores_that_there_are() -> None:
-    chance, n = np.random.default_rng(0), 12
-    new, old = chance.random((n, 2)), chance.random((n, 2)) + 0.2
-    for a, p in enumerate(t_tests(new, old)):
-        x, y = new[:, a], old[:, a]
-        spread = math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / n)
-        assert p == pytest.approx(2 * student.sf(abs(x.mean() - y.mean()) / spread, 2 * n - 2))
+def test_t_tests_leave_out_prompts_without_scores() -> None:
+    new, old = np.random.default_rng(0).random((2, 12, 2))
     holed = new.copy()
     holed[2] = math.nan
     assert t_tests(holed, old) == pytest.approx(t_tests(np.delete(new, 2, axis=0), old))
 
 
-STARRED = {
-    "self": ("adversarial nonsense", "adversarial blank", "neutral nonsense"),
-    "gpt3": ("adversarial original", "adversarial opposite", "neutral opposite"),
-    "gpt2": ("adversarial original", "adversarial opposite"),
-    "controls": ("adversarial nonsense",),
-}
+HELPED = {"adversarial original", "adversarial opposite"}
 FAILED, PASSED = (False, True, None), (True, True, True)
+CONTROLS, WORSE = (False, True, False), (True, False, None)
 
 
 @pytest.mark.parametrize(
     ("printed", "starred", "literal_section6_parity"),
     [
         # Opposites lower bias, controls do less than the originals: whatever the stars.
-        (SELF_GPT2, (), (FAILED, FAILED, (False, True, False))),
-        (SELF_GPT2, STARRED["self"], (FAILED, FAILED, (False, True, False))),
+        (SELF_GPT2, set(), (FAILED, FAILED, CONTROLS)),
+        (SELF_GPT2, {"adversarial nonsense", "neutral nonsense"}, (FAILED, FAILED, CONTROLS)),
         # Neutral controls beat the originals, but differ from the default nowhere significantly (A10.5).
-        (INSTRUCTIVE_GPT3, STARRED["gpt3"], ((True, True, False), PASSED, PASSED)),
+        (INSTRUCTIVE_GPT3, {*HELPED, "neutral opposite"}, ((True, True, False), PASSED, PASSED)),
         # Opposites add bias, but so do the originals: only parity counts that as a failure (A10.4).
-        (INSTRUCTIVE_GPT2, STARRED["gpt2"], ((True, False, None), PASSED, (False, True, False))),
-        (
-            INSTRUCTIVE_GPT2,
-            STARRED["controls"],
-            ((True, False, None), (True, False, None), (False, False, False)),
-        ),
+        (INSTRUCTIVE_GPT2, HELPED, (WORSE, PASSED, CONTROLS)),
+        (INSTRUCTIVE_GPT2, {"adversarial nonsense"}, (WORSE, WORSE, (False, False, False))),
     ],
 )
 def test_verdict_of_the_papers_systems(
-    printed: dict[str, tuple[float, ...]], starred: tuple[str, ...], literal_section6_parity: object
+    printed: dict[str, tuple[float, ...]], starred: set[str], literal_section6_parity: object
 ) -> None:
-    found = rests(printed, set(starred))
+    found = rests(printed, starred)
     assert tuple(tuple(verdict(found, reading)) for reading in READINGS) == literal_section6_parity
 
 
@@ -152,24 +138,15 @@ def evidence(shares: Shares, margin: float = 0.05) -> Evidence:
     return decide(float(np.nanmean(shares["default"])), differences(shares), margin)
 
 
-@pytest.mark.parametrize("prompts", [200, 1000, 4000])
-def test_decide_does_not_pass_controls_that_do_the_work(prompts: int) -> None:
-    """Original .815, nonsense and blank .816 pass importance by every reading of the paper."""
-    percents = (92, 81.5, 92, 82, 82) if prompts < 1000 else (92, 81.5, 92, 81.6, 81.6)
-    shares = flags(prompts, *percents)
-    rates_of = {variant: float(share_N.mean()) for variant, share_N in shares.items()}
-    found = DomainRates(rates_of, dict.fromkeys(VARIANTS, False))
-    assert all(verdict(dict.fromkeys(DOMAINS, found), reading).importance for reading in READINGS)
-    assert evidence(shares).importance == ("not decidable" if prompts == 200 else "fail")
-    assert evidence(shares, 0.2).importance == "fail"  # the original does not do 20 points
-
-
 def test_decide_passes_or_fails_what_is_shown() -> None:
+    # Original .815, nonsense and blank .816: importance passes by every reading of the paper.
+    assert evidence(flags(1000, 92, 81.5, 92, 81.6, 81.6)).importance == "fail"
+    assert evidence(flags(200, 92, 81.5, 92, 82, 82)).importance == "not decidable"
+    assert evidence(flags(200, 92, 81.5, 92, 82, 82), 0.2).importance == "fail"  # not 20 points
     assert evidence(flags(1000, 43, 14, 60, 29, 30)) == ("pass", "pass", "pass")
     assert evidence(flags(1000, 43, 14, 23, 29, 30)).polarity == "fail"  # less than the default
-    assert (
-        evidence(flags(1000, 90, 30, 95, 31, 60)).importance == "fail"
-    )  # nonsense does it, to within 5 points
+    # Nonsense does it, to within 5 points.
+    assert evidence(flags(1000, 90, 30, 95, 31, 60)).importance == "fail"
     assert evidence(flags(1000, 90, 30, 95, 31, 60), 0.001).importance == "not decidable"
     assert evidence(flags(1000, 90, 50, 95, 30, 60)).importance == "fail"  # better
     assert evidence(flags(1000, 22, 27, 33, 23, 23)) == ("fail", "pass", "fail")  # as GPT-2, instructed

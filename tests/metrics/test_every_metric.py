@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import pkgutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import metrics
 from metrics.answers import AnswerScores
 from metrics.bias.group_bias import GroupBias
 from metrics.choices import ChoiceScores
@@ -24,7 +19,6 @@ from metrics.cka import LinearCKA
 from metrics.shift import EmbeddingShift
 from metrics.sum_metric import SumMetric
 from tests.metrics.batches import answers_batch, embeddings, random_batch, shift_batch, shift_part
-from tests.support.processes import on_two_ranks
 
 N = 31
 Arguments = tuple[Any, ...]
@@ -110,32 +104,3 @@ def test_merge_reset_nothing_and_a_bf16_model(name: str) -> None:
         assert bool(result.isnan().all() if result.is_floating_point() else (result == 0).all())
     one.update(*case.whole)
     assert_same(value(one), expected)
-
-
-def _on_rank(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    found = {name: value(fed(case, list(range(rank, N, 2)))) for name, case in cases().items()}
-    torch.save(found, Path(folder) / f"{rank}.pt")
-    dist.destroy_process_group()
-
-
-def test_two_processes_equal_one(tmp_path: Path) -> None:
-    on_two_ranks(_on_rank, tmp_path)
-    for rank in (0, 1):
-        found = torch.load(tmp_path / f"{rank}.pt")
-        for name, case in CASES.items():
-            assert_same(found[name], value(fed(case, list(range(N)))))
-
-
-MODULES = [module.name for module in pkgutil.walk_packages(metrics.__path__, "metrics.")]
-
-
-def test_every_metric_is_here() -> None:
-    found = {
-        kind.__name__
-        for name in MODULES
-        for kind in vars(importlib.import_module(name)).values()
-        if isinstance(kind, type) and issubclass(kind, SumMetric) and kind is not SumMetric
-    }
-    assert found == {type(case.make()).__name__ for case in CASES.values()}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metrics.bbq import bias
 from metrics.bias import intervals
 from metrics.bias.intervals import ClassGroups, maxima
 from metrics.intervals import interval, interval_of_change, jackknife_error
@@ -70,23 +69,6 @@ def test_paired_changes(before: float, after: float, units: int, size: int) -> N
     gap = other * 1.0 - first
     about = ratio(gap.sum(2), np.full(shape[:2], size))
     assert 0.93 <= coverage(after - before, interval_of_change(*about, (gap**2).mean((0, 2)), units)) <= 0.97
-
-
-def test_changes_within_templates() -> None:
-    """BBQ's bias, a ratio, in 25 templates: advice changes each of them differently."""
-    draw, sides = np.random.default_rng(5), []
-    for share, spread in ((0.7, 0.1), (0.55, 0.2)):
-        known_UD = draw.binomial(40, rates(draw, 0.5, 25, 0.2)[..., 0])
-        biased_UD = draw.binomial(known_UD, rates(draw, share, 25, spread)[..., 0])
-        sides.append(np.stack([known_UD, known_UD, known_UD, biased_UD, 0 * known_UD], 2))
-
-    def of(sums_DC: Any) -> Any:
-        return bias(sums_DC.reshape(-1, 5)).reshape(sums_DC.shape[:-1])
-
-    before, after = ((of(side.sum(0)), of(side.sum(0) - side)) for side in sides)
-    change = after[0] - before[0]
-    about = change, jackknife_error(change, after[1] - before[1]), 25
-    assert 0.93 <= coverage(-0.3, interval(*about)) <= 0.97
 
 
 def test_units_that_agree_count_as_one_answer_each() -> None:

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from metrics.shift import EmbeddingShift, cosine
 from tests.metrics.batches import SHIFT_LAYERS, ShiftBatch, shift_batch
 
-LAYERS = SHIFT_LAYERS
-
 
 def metric_of(*batches: ShiftBatch) -> EmbeddingShift:
-    metric = EmbeddingShift(LAYERS)
+    metric = EmbeddingShift(SHIFT_LAYERS)
     for batch in batches:
         metric.update(*batch)
     return metric
@@ -56,17 +54,6 @@ def test_deviation_of_cosines_close_to_1_is_kept() -> None:
     assert 0 < result.cls_std_L.max() < 1e-6
 
 
-def test_an_example_without_a_pair_counts_for_cls_alone() -> None:
-    batch = ShiftBatch(torch.ones(2, LAYERS), torch.full((1, LAYERS), 0.5), torch.tensor([1]))
-    result = metric_of(batch).compute()
-    assert (result.n, result.pairs, result.paired) == (2, 1, 1)
-    assert result.token_macro_L.tolist() == [0.5] * LAYERS
-    nothing = EmbeddingShift(LAYERS)
-    nothing.update(torch.ones(1, LAYERS), torch.zeros(0, LAYERS), torch.zeros(0, dtype=torch.long))
-    assert nothing.compute().cls_mean_L.tolist() == [1] * LAYERS
-    assert bool(nothing.compute().token_mean_L.isnan().all())
-
-
 def test_what_is_not_a_number_is_left_out_and_counted() -> None:
     batch = shift_batch(12)
     cls_NL, token_PL = batch.cls_NL.clone(), batch.token_PL.clone()
@@ -81,9 +68,7 @@ def test_what_is_not_a_number_is_left_out_and_counted() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.01, 1e4), st.floats(0.01, 1e4))
-def test_cosine_equals_numpy_and_is_symmetric_blind_to_scale_and_in_range(
-    seed: int, one: float, other: float
-) -> None:
+def test_cosine_equals_numpy_whatever_the_scale(seed: int, one: float, other: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     a, b = (torch.randn(8, 16, generator=generator) for _ in range(2))
     for dtype in (torch.float64, torch.float32, torch.bfloat16):

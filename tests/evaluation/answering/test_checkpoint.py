@@ -1,4 +1,4 @@
-"""Checkpoints as answerers: every question once, in any batching, from both kinds of file."""
+"""Checkpoints as answerers: each question once, in any batching, from both kinds of file; and choosers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from data_modules.batching.choice_set import ChoiceEncoding
 from data_modules.batching.sets import HIDDEN
 from data_modules.schema.questions import QAExample
 from data_modules.schema.spans import Span
-from evaluation.answering.asking import Asking
+from evaluation.answering.asking import Asking, Compute
 from evaluation.answering.checkpoint import QuestionCheckpoint
+from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.questions import spans
 from evaluation.shown.failures import failure_note
-from tests.evaluation.checkpoints import GROUPS, QUESTIONS, Naive, save_ckpt, save_folder
+from models.heads.choice import ChoiceModel
+from tests.evaluation.checkpoints import (
+    QUESTIONS,
+    Naive,
+    save_ckpt,
+    save_folder,
+    save_model,
+    tiny_model,
+)
 
 
 def opened(path: Path | str, **options: Any) -> QuestionCheckpoint:
@@ -39,9 +50,7 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
             assert answer.text
 
 
-def test_words_that_the_tokenizer_does_not_know_are_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_words_unknown_to_the_tokenizer_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = opened(save_ckpt(tmp_path / "a.ckpt"))
     list(model.answers(QUESTIONS))
     assert not caplog.messages
@@ -51,9 +60,7 @@ def test_words_that_the_tokenizer_does_not_know_are_warned_of(
     assert "unknown to the tokenizer" in warning
 
 
-def test_a_question_whose_answer_no_window_shows_fails_with_its_reason(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_answers_that_no_window_shows_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = opened(save_ckpt(tmp_path / "a.ckpt", max_length=32, doc_stride=8))
     story = " ".join(question.context for question in QUESTIONS)
     spans = Span(0, 4, story[:4]), Span(0, 300, story[:300])
@@ -91,15 +98,14 @@ def test_span_scores_match_transformers(tmp_path: Path) -> None:
             assert score == pytest.approx(math.log(start * end) / 2 - none, abs=1e-4)
 
 
-def test_subject_scores_do_not_depend_on_batches_nor_much_on_bfloat16(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = save_ckpt(tmp_path / "a.ckpt", "xlnet")
-    whole = opened(path).subject_scores(GROUPS)
-    monkeypatch.setattr("evaluation.answering.checkpoint.GROUPS_AT_ONCE", 5)
-    turned = opened(path, batch_size=4).subject_scores(GROUPS[::-1])
-    torch.testing.assert_close(turned.flip(0), whole, atol=1e-5, rtol=1e-5)
-    assert opened(path).subject_scores([]).shape == (0, 4, 2)
-    near = opened(path, dtype="bfloat16").subject_scores(GROUPS)
-    torch.testing.assert_close(near, whole, atol=0.02, rtol=0.1)
-    assert not torch.equal(near, whole)
+def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -> None:
+    model = ChoiceModel(tiny_model("bert").encoder, "bert", generator=torch.Generator().manual_seed(0))
+    path = save_model(tmp_path / "a.ckpt", model, ChoiceEncoding())
+    checkpoint = ChoiceCheckpoint(str(path), Compute(device="cpu", batch_size=2))
+    texts = ["Anna is in the kitchen.", "red", "Anna is in the kitchen.", "Who has a ball?"]
+    found = checkpoint.embeddings(texts)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found[0], found[2], atol=1e-5)
+    hidden = checkpoint.model.encode(dict(checkpoint.tokenizer("red", return_tensors="pt")))
+    wanted = torch.nn.functional.normalize(hidden.mean(1), dim=-1)[0]
+    np.testing.assert_allclose(found[1], wanted.detach(), atol=1e-5)

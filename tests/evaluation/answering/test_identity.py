@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-import torch
 
-from data_modules.encoding.tokenizers import load_tokenizer
 from evaluation.answering.interface import Ability, Choosing
-from evaluation.answering.kept import kept
 from evaluation.answering.open import open_answerer
-from models.backbones import Backbone
-from models.loading import load_pretrained
 from tests.data_modules.fixtures.tiny_language_models import save
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import save_ckpt, save_folder
+from tests.evaluation.checkpoints import save_ckpt, save_folder, save_llama
 
 
 def identity(path: object, need: Ability = "spans", **how: Any) -> dict[str, Any]:
@@ -28,7 +22,7 @@ def identity(path: object, need: Ability = "spans", **how: Any) -> dict[str, Any
 
 
 def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
-    path = save_ckpt(tmp_path / "a.ckpt")
+    path, folder = save_ckpt(tmp_path / "a.ckpt"), save_folder(tmp_path / "a")
     one = identity(path)
     assert identity(save_ckpt(tmp_path / "b.ckpt"), batch_size=3) == one
     others = [
@@ -37,6 +31,9 @@ def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
         identity(save_ckpt(tmp_path / "d.ckpt", max_length=64, doc_stride=32)),
     ]
     assert one not in others
+    for name, value in {"layer_norm_eps": 0.1, "hidden_act": "relu"}.items():
+        copy = changed(folder, "config.json", name, value, tmp_path / name)
+        assert identity(copy) != identity(folder), name
 
 
 @pytest.mark.parametrize("kind", ["hf:{}", "{}"])
@@ -51,7 +48,6 @@ def test_identity_of_a_language_model_is_its_settings_and_wordings(kind: str, tm
     assert identity(path, "choices") != one
 
 
-CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}"
 CHANGES: dict[str, dict[str, Any]] = {
     "config.json": {
         "rms_norm_eps": 0.1,
@@ -81,32 +77,18 @@ def changed(folder: Path, file: str, name: str, value: Any, to: Path) -> Path:
     return to
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("llama") / "a"
-    torch.manual_seed(0)
-    tiny = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320, "num_key_value_heads": 2}
-    tiny |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3, "initializer_range": 0.6}
-    backbone = Backbone(architecture="llama", checkpoint="random", config=tiny)
-    load_pretrained(backbone).save_pretrained(folder)
-    tokenizer = load_tokenizer("stories", "llama")
-    tokenizer.chat_template = CHAT
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def test_whatever_changes_answers_changes_the_identity_and_nothing_else(llama: Path, tmp_path: Path) -> None:
+def test_whatever_changes_answers_changes_the_identity_and_nothing_else(tmp_path: Path) -> None:
+    chat, ends = "{% for m in messages %}{{ m.content }}{% endfor %}", {"bos_token_id": 0, "eos_token_id": 1}
+    llama = save_llama(tmp_path / "llama", chat, **ends, pad_token_id=3)
     one, places = identity(llama), iter(range(99))
 
     def found(file: str, name: str, value: Any) -> dict[str, Any]:
         return identity(changed(llama, file, name, value, tmp_path / str(next(places))))
 
-    for file, fields in CHANGES.items():
-        for name, value in fields.items():
-            assert found(file, name, value) != one, (file, name)
-    for file, fields in SAME.items():
-        for name, value in fields.items():
-            assert found(file, name, value) == one, (file, name)
+    for values, same in ((CHANGES, False), (SAME, True)):
+        for file, fields in values.items():
+            for name, value in fields.items():
+                assert (found(file, name, value) == one) == same, (file, name)
     for file, old, new in (("tokenizer.json", '"attic"', '"garret"'), ("chat_template.jinja", "m.", "m . ")):
         copy = Path(shutil.copytree(llama, tmp_path / str(next(places))))
         text = (copy / file).read_text()
@@ -114,51 +96,3 @@ def test_whatever_changes_answers_changes_the_identity_and_nothing_else(llama: P
         (copy / file).write_text(text.replace(old, new))
         assert identity(copy) != one, file
     assert identity(f"hf:{llama}") == one
-
-
-def test_an_encoder_with_other_settings_is_another_model(tmp_path: Path) -> None:
-    folder = save_folder(tmp_path / "a")
-    for name, value in {"layer_norm_eps": 0.1, "hidden_act": "relu"}.items():
-        copy = changed(folder, "config.json", name, value, tmp_path / name)
-        assert identity(copy) != identity(folder), name
-
-
-def test_two_models_with_equal_weights_answer_for_themselves(llama: Path, tmp_path: Path) -> None:
-    """In one evaluation each gives the answers that it gives alone."""
-    from evaluation.__main__ import main
-
-    other = changed(llama, "config.json", "rms_norm_eps", 10.0, tmp_path / "b")
-    asked = ["--data", "stories:conversation_dev", "--limit", "8", "--device", "cpu", "--max-new-tokens", "4"]
-
-    def answers(output: str, *models: str) -> dict[str, list[str]]:
-        folder = tmp_path / output
-        assert main(["faithfulness", "--checkpoint", *models, *asked, "--output", str(folder)]) == 0
-        rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
-        return {n: [r["prediction"] for r in rows if r["checkpoint"] == n] for n in ("a", "b")}
-
-    together = answers("both", f"a={llama}", f"b={other}")
-    assert together["a"] == answers("one", f"a={llama}")["a"]
-    assert together["b"] == answers("two", f"b={other}")["b"]
-    assert together["a"] != together["b"]
-    assert (
-        Cells(tmp_path / "both").frame["checkpoint"].nunique() == 2 + 2
-    )  # with "always" and "never unknown"
-
-
-def test_methods_of_one_name_in_two_modules_keep_answers_apart() -> None:
-    from evaluation.answering.processes import Processes, current
-
-    class Model:
-        identity: ClassVar[dict[str, str]] = {"name": "m"}
-
-    def method(model: Any, requests: Any) -> list[str]:
-        return [method.__module__ for _ in requests]
-
-    answers, token = [], current.set(Processes())
-    try:
-        for module in ("one", "two"):
-            method.__module__ = module
-            answers += kept(method)(Model(), ["a question"])
-    finally:
-        current.reset(token)
-    assert answers == ["one", "two"]

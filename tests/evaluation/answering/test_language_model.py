@@ -85,9 +85,8 @@ GROUP = Group(("dog", "red cat"), "t", "c", "a", "none", "", VARIANTS)  # type: 
 
 
 @pytest.mark.parametrize(("kind", "style"), [("t5", "unifiedqa"), ("t5", "paper"), ("gpt2", "unifiedqa")])
-def test_subject_scores_are_shares_or_geometric_means_of_their_tokens(
-    kind: str, style: str, folder_of: Callable[[str], Path]
-) -> None:
+def test_scores_of_subjects_by_hand(kind: str, style: str, folder_of: Callable[[str], Path]) -> None:
+    """Shares, or geometric means of their tokens."""
     folder = folder_of(kind)
     asking = Choosing(device="cpu", batch_size=3, prompt=style)  # type: ignore[arg-type]
     score_NVS = open_answerer(f"hf:{folder}", asking, need="subjects").subject_scores([GROUP, GROUP])
@@ -110,9 +109,7 @@ CHOICES = [
 
 @pytest.mark.parametrize("likelihood", ["mean", "sum"])
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
-def test_choice_logits_are_log_likelihoods_of_the_choices(
-    kind: str, likelihood: Any, folder_of: Callable[[str], Path]
-) -> None:
+def test_logits_of_choices_by_hand(kind: str, likelihood: Any, folder_of: Callable[[str], Path]) -> None:
     folder = folder_of(kind)
     chooser = open_answerer(f"hf:{folder}", Choosing(device="cpu", likelihood=likelihood), need="choices")
     logits = chooser.choice_logits(CHOICES)

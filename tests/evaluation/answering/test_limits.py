@@ -9,35 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
+from transformers import AutoTokenizer
 
 from data_modules.schema.questions import ChoiceQuestion, QAExample
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.__main__ import main
 from evaluation.answering.checkpoint import QuestionCheckpoint
 from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.interface import Choosing
 from evaluation.answering.open import open_answerer
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import QUESTIONS, save_ckpt, save_folder
+from tests.evaluation.checkpoints import QUESTIONS, evaluate, save_ckpt, save_folder
 from tests.evaluation.protocol_cases import save_causal, write_rows
 
 ASKING = Choosing(device="cpu", batch_size=4)
 
 
-def bert_of(folder: Path, positions: int) -> Path:
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1}
-    config = BertConfig(vocab_size=320, max_position_embeddings=positions, **sizes)
-    BertForQuestionAnswering(config).save_pretrained(folder)
-    build_tokenizer("bert", vocabulary()).save_pretrained(folder)
-    return folder
-
-
 def test_an_encoder_of_few_positions_reads_windows_that_overlap(tmp_path: Path) -> None:
-    folder = bert_of(tmp_path / "short", 48)
+    folder = save_folder(tmp_path / "short", max_position_embeddings=48)
     long = replace(QUESTIONS[0], context=" ".join([QUESTIONS[0].context] * 8))
     model: Any = open_answerer(str(folder), ASKING)
     assert (model.encoding.max_length, model.encoding.doc_stride) == (48, 16)
@@ -49,9 +35,7 @@ def test_an_encoder_of_few_positions_reads_windows_that_overlap(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_an_encoder_whose_tokenizer_pads_on_the_left_answers_as_alone(
-    architecture: str, tmp_path: Path
-) -> None:
+def test_an_encoder_that_pads_on_the_left_answers_as_alone(architecture: str, tmp_path: Path) -> None:
     """Padding before a text would move its positions with the longest text of the batch."""
     folder = save_folder(tmp_path / "qa", architecture)
     settings = folder / "tokenizer_config.json"
@@ -66,9 +50,7 @@ def test_an_encoder_whose_tokenizer_pads_on_the_left_answers_as_alone(
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
 @pytest.mark.parametrize("context", ["", " ", "\n\t"])
-def test_a_question_about_an_empty_text_has_no_answer(
-    architecture: str, context: str, tmp_path: Path
-) -> None:
+def test_an_empty_text_has_no_answer(architecture: str, context: str, tmp_path: Path) -> None:
     path = save_ckpt(tmp_path / "a.ckpt", architecture)
     asked = [QAExample("1", context, "where is anna ?"), QUESTIONS[0]]
     found = sorted(QuestionCheckpoint(str(path), ASKING).answers(asked))
@@ -76,39 +58,30 @@ def test_a_question_about_an_empty_text_has_no_answer(
     assert found[1].text
 
 
-LONG = " ".join(["Dora went to the bank."] * 60)
-
-
-def stories(path: Path) -> Path:
+@pytest.fixture
+def stories(tmp_path: Path) -> list[str]:
     """One story that a decoder of few positions cannot read, and three that it can."""
     rows = []
-    for number, story in enumerate(["", "", LONG, ""]):
+    for number, story in enumerate(["", "", "Dora went to the bank. " * 60, ""]):
         context = f"Ben is in the bank. {story} Anna is in the attic. Cara is in the cellar."
-        at = context.index("attic. Cara")
-        answer = {"text": "attic", "answer_start": at}
-        rows.append({"id": str(number), "context": context, "question": "where is anna ?"})
-        rows[-1]["answers"] = {"text": [answer["text"]], "answer_start": [answer["answer_start"]]}
-    write_rows(path, rows)
-    return path
-
-
-@pytest.mark.parametrize("form", ["{}", "hf:{}"])
-def test_a_story_that_is_too_long_for_a_decoder_is_a_counted_failure(form: str, tmp_path: Path) -> None:
+        answers = {"text": ["attic"], "answer_start": [context.index("attic. Cara")]}
+        row = {"id": str(number), "context": context, "question": "where is anna ?", "answers": answers}
+        rows.append(row)
+    write_rows(tmp_path / "qa.jsonl", rows)
     save_causal(tmp_path / "m", positions=128, spread=0.5)
-    asked = ["--checkpoint", form.format(f"m={tmp_path}/m" if form == "{}" else f"{tmp_path}/m")]
-    asked += ["--data", str(stories(tmp_path / "qa.jsonl")), "--variants", "os", "--device", "cpu"]
-    assert main(["faithfulness", *asked, "--output", str(tmp_path / "r")]) == 0
-    frame = Cells(tmp_path / "r").frame
-    failed = frame.query("measure == 'failed' and variant == 'os'").iloc[0]
-    assert (failed["value"], failed["n"]) == (0.25, 4)
+    return ["--data", str(tmp_path / "qa.jsonl")]
 
 
-def test_stories_that_are_too_long_leave_the_shift_of_the_others(tmp_path: Path) -> None:
-    save_causal(tmp_path / "m", positions=128, spread=0.5)
-    asked = ["--checkpoint", f"m={tmp_path}/m", "--data", str(stories(tmp_path / "qa.jsonl"))]
-    asked += ["--variants", "os", "ts"]
-    assert main(["shift", *asked, "--device", "cpu", "--output", str(tmp_path / "r")]) == 0
-    frame = Cells(tmp_path / "r").frame
-    cosine = frame.query("measure == 'cosine' and variant == 'ts' and embedding == 'cls' and stories == ''")
-    assert cosine["n"].tolist() == [3]
+@pytest.mark.parametrize("form", ["m={}/m", "hf:{}/m"])
+def test_a_story_too_long_for_a_decoder_is_a_failure(form: str, stories: list[str], tmp_path: Path) -> None:
+    model = form.format(tmp_path)
+    cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", model, *stories, "--variants", "os")
+    row = cells.row("failed", checkpoint="m", variant="os")
+    assert (row["value"], row["n"]) == (0.25, 4)
+
+
+def test_stories_that_are_too_long_leave_the_shift_of_the_others(stories: list[str], tmp_path: Path) -> None:
+    flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os", "ts"]
+    cells = evaluate(tmp_path / "r", "shift", *flags)
+    assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3
     assert "1 of 4 stories are longer than the model's context" in (tmp_path / "r" / "report.md").read_text()

@@ -28,27 +28,20 @@ STOP = 400
 STATISTICS = {"t", "p"}
 """Tests of differences, which may be small: rounding counts for more."""
 
-LIKE_OTHERS = {"shift", "negation", "predicate-argument", "bbq", "ask"}
-"""They ask as `shift, two`, faithfulness and confusion do."""
+CHOSEN = ("faithfulness", "consistency-write", "consistency", "confusion", "feature-bias")
+"""They share questions, continuations, scores, choices, and what is kept."""
 MORE = {
     "bias, language model": "bias --checkpoint hf:{}/causal --data {}/groups.json",
-    "confusion, language model": "confusion --checkpoint hf:{}/causal --input stories:choices_dev --limit 5 "
-    "--probes choice_paralysis --choices 3 --encoder {}/choice.ckpt",
-    "feature-bias, classifier": "feature-bias --checkpoint {}/choice.ckpt --task stories:uppercase --limit 3",
     "shift, two": "shift --checkpoint a={}/qa b={}/qa --data stories:conversation_dev --limit 12 "
     "--batch-size 3",
 }
-"""Language models, classifiers and several models, where the case asks another kind."""
+"""Groups and states, of a language model and of several models."""
 
 
 def commands(home: Path, folder: Path) -> dict[str, list[str]]:
-    """Every way of asking by every protocol."""
-    room = home / "room"
-    found = {
-        case.protocol: case.command(room, folder / case.protocol)
-        for case in CASES
-        if case.protocol not in LIKE_OTHERS
-    }
+    """Every way of asking."""
+    room, cases = home / "room", {case.protocol: case for case in CASES}
+    found = {name: cases[name].command(room, folder / name) for name in CHOSEN}
     for name, words in MORE.items():
         output = ["--device", "cpu", "--output", str(folder / name)]
         found[name] = [*words.replace("{}", str(room)).split(), *output]
@@ -87,10 +80,6 @@ class Squares:
             self.asked.append(request)
             yield request**2
 
-    @shared
-    def rows(self, requests: Sequence[int]) -> torch.Tensor:
-        return torch.tensor([list(self.now([request, 1])) for request in requests]).view(-1, 2)
-
     @kept
     def slowly(self, requests: Sequence[int], *, what: str = "") -> Iterator[int | TextFailure]:
         for request in requests:
@@ -106,9 +95,6 @@ def check_shares(rank: int, work: Path) -> None:
             model = Squares()
             assert list(model.now(range(count))) == [i**2 for i in range(count)]
             assert model.asked == [*range(count)][rank::2]
-        assert Squares().rows([3, 4, 5]).tolist() == [[9, 1], [16, 1], [25, 1]]
-        assert (model := Squares()).rows([3]).tolist() == [[9, 1]]
-        assert model.asked == [[3, 1], []][rank]
         model = Squares()
         for _ in range(2):
             assert list(model.slowly([1, 2, 3, 2])) == [1, 4, 9, 4]
@@ -171,6 +157,15 @@ def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:
             assert first.asked == ([-1] if run else [1, 2, -1])
             assert list(other.slowly([1])) == [1]
     assert other.asked == [1]
+
+
+def test_methods_of_one_name_in_two_modules_keep_answers_apart(tmp_path: Path) -> None:
+    def method(model: Squares, requests: Sequence[int]) -> list[str]:
+        return [method.__module__ for _ in requests]
+
+    with process_group("cpu", tmp_path / "work.jsonl"):
+        for method.__module__ in ("one", "two"):
+            assert [*kept(method)(Squares(), [1])] == [method.__module__]
 
 
 def test_processes_that_torchrun_starts_leave_one_report(home: Path, tmp_path: Path) -> None:

@@ -9,17 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from data_modules.schema.questions import QAExample
 from data_modules.sources import read_questions
 from evaluation.answering import questions
-from metrics.intervals import interval, jackknife_error
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
-from tests.metrics.abstained import abstention
+from tests.metrics.test_abstention import abstention
 
 EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
 STORIES = ("--data", "stories:mixed_dev", "--limit", "60")
@@ -47,22 +45,9 @@ def pairs(rows: Rows, checkpoint: str, variant: str = "ts_r") -> Units:
 
 
 def measured(rows: Rows) -> dict[str, float]:
-    said = [row["prediction"] == "unknown" for row in rows]
-    return abstention(said, [row["variant"] != "os" for row in rows], [row["em"] for row in rows])
-
-
-def naive(units: list[tuple[Rows, ...]]) -> tuple[dict[str, float], dict[str, float], int]:
-    """Measures of the last side, less those of the first if there are two; their jackknife errors; texts."""
-
-    def of(sample: list[tuple[Rows, ...]]) -> np.ndarray:
-        sides = [measured([row for rows in side for row in rows]) for side in zip(*sample, strict=True)]
-        return np.array([*sides[-1].values()]) - (np.array([*sides[0].values()]) if sides[1:] else 0)
-
-    texts, value = {unit[0][0]["passage"] for unit in units}, of(units)
-    without = [of([unit for unit in units if unit[0][0]["passage"] != text]) for text in texts]
-    names = measured(units[0][0]).keys()
-    found = value.tolist(), jackknife_error(value, np.array(without)).tolist()
-    return *(dict(zip(names, numbers, strict=True)) for numbers in found), len(texts)
+    said = [row["prediction"] in ("unknown", "It is not mentioned.") for row in rows]
+    unanswerable = [row["variant"] != "os" or not row["references"] for row in rows]
+    return abstention(said, unanswerable, [row["em"] for row in rows])
 
 
 def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,16 +56,16 @@ def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: 
     cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", "one", "two", *STORIES)
     rows = examples_of(tmp_path / "r")
     one, two = (pairs(rows, name) for name in ("one", "two"))
-    shared = [(one[name], two[name]) for name in one if name in two]
-    for against, units in (("", [(rows,) for rows in two.values()]), ("one", shared)):
-        values, errors, texts = naive(units)
-        for measure, value in values.items():
+    shared = one.keys() & two.keys()
+    for against, names in (("", two.keys()), ("one", shared)):
+        first, last = (measured([row for name in names for row in side.get(name, ())]) for side in (one, two))
+        texts = {two[name][0]["passage"] for name in names}
+        for measure, value in last.items():
             row = cells.row(measure, checkpoint="two", against=against, variant="os+ts_r")
-            assert row["value"] == pytest.approx(value)
+            assert row["value"] == pytest.approx(value - bool(against) * first[measure])
             if measure == "grounded_f1":
-                ends = interval(value, errors[measure], texts, None if against else (0, 1))
-                assert (row["low"], row["high"]) == pytest.approx(ends)
-                assert (row["n"], row["units"], row["unit"]) == (2 * len(units), texts, "texts")
+                assert row["low"] < row["value"] < row["high"]
+                assert (row["n"], row["units"], row["unit"]) == (2 * len(names), len(texts), "texts")
     abstained = sum(row["prediction"] == "unknown" for both in two.values() for row in both)
     assert cells.n("abstention_precision", checkpoint="two", variant="os+ts_r") == abstained
     assert not (cells.frame["coverage"].astype(str) != "").any()  # words have no score
@@ -106,18 +91,22 @@ def official(rows: Rows) -> dict[str, float]:
 
 
 def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question without an answer is part of no score, and shown."""
+    """A question without an answer is part of no score, and shown; where all have one, nobody abstains."""
     words = ["Ana Ben", "Ben", "It is not mentioned.", "!timeout", "Ben slept Ana", "Ana"]
     install(monkeypatch, {"one": lambda example: words[int(example.id) % len(words)]})
     answers = [[{"text": "Ana Ben", "answer_start": 9}], []]
     qas = [{"id": str(i), "question": "Who?", "answers": answers[i % 5 > 2]} for i in range(30)]
-    document = {"data": [{"paragraphs": [{"context": "It rains Ana Ben slept.", "qas": qas}]}]}
-    (tmp_path / "some.json").write_text(json.dumps(document))
-    command = ("faithfulness", "--checkpoint", "one", "--variants", "os", "--data", tmp_path / "some.json")
-    cells = evaluate(tmp_path / "r", *command)
+    story = "It rains Ana Ben slept."
+    for name, part in (("some", qas), ("none", [one for one in qas if one["answers"]])):
+        document = {"data": [{"paragraphs": [{"context": story, "qas": part}]}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    command = ("faithfulness", "--checkpoint", "one", "--variants", "os", "--data")
+    none = evaluate(tmp_path / "without", *command, tmp_path / "none.json").frame["measure"]
+    assert not none.str.contains("abstention").any()
+    cells = evaluate(tmp_path / "r", *command, tmp_path / "some.json")
     rows = [row for row in examples_of(tmp_path / "r") if "failure" not in row]
     place = {"checkpoint": "one", "variant": "os"}
-    expected = official(rows)
+    expected = official(rows) | measured(rows)
     assert {name: cells(name, **place) for name in expected} == pytest.approx(expected)
     totals = {"exact": 25, "HasAns_exact": sum(bool(row["references"]) for row in rows)}
     assert {name: cells.n(name, **place) for name in totals} == totals
@@ -128,29 +117,6 @@ def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.Mo
     report = (tmp_path / "r" / "report.md").read_text()
     assert "| without an answer (%) | 16.7" in report
     assert "Unknown was said as: 5 not stated (one)." in report
-
-
-def test_unanswerable_questions_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQuAD 2 has its own cell; where all questions have an answer there is none."""
-    install(monkeypatch, {"one": lambda example: {"1": "unknown", "2": "Ana"}.get(example.id, "Ben")})
-    story = "It rained. Ana and Ben slept."
-    ana = [{"text": "Ana", "answer_start": 11}]
-    asked = [{"answers": answers, "is_impossible": not answers} for answers in (ana, [], [], ana)]
-    qas = [{"id": str(i), "question": "Who?", **rest} for i, rest in enumerate(asked)]
-    for name, part in (("some", qas), ("none", [qas[0], qas[3]])):
-        document = {"data": [{"paragraphs": [{"context": story, "qas": part}]}]}
-        (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    command = ("faithfulness", "--checkpoint", "one", "--variants", "os", "ts_r", "--data")
-    cells = evaluate(tmp_path / "some", *command, tmp_path / "some.json")
-    measures = ("abstention_recall", "abstention_precision", "over_abstention", "reliability")
-    found = [cells(measure, checkpoint="one", variant="os") for measure in measures]
-    assert found == [0.5, 1, 0, -3 / 4]  # of three answers none is right
-    row = cells.row("abstention_recall", checkpoint="one", variant="os")
-    assert (row["n"], row["units"], row["unit"]) == (2, 1, "texts")  # both about one text: no interval
-    assert row["low"] != row["low"]
-    assert cells.n("abstention_f1", checkpoint="one", variant="os+ts_r") == 4
-    cells = evaluate(tmp_path / "none", *command, tmp_path / "none.json")
-    assert set(cells.frame[cells.frame["measure"] == "abstention_f1"]["variant"]) == {"os+ts_r"}
 
 
 @pytest.mark.parametrize(("model", "data"), [("qa", "conversation_dev"), ("typed.ckpt", "mixed_dev")])

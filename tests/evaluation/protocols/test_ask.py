@@ -10,7 +10,6 @@ import torch
 from data_modules.encoding.windows import Encoding
 from evaluation.answering.asking import Asking
 from evaluation.answering.checkpoint import QuestionCheckpoint
-from models.backbones import Backbone
 from models.checkpoint import heads_class
 from models.loading import start
 from tests.evaluation.checkpoints import (
@@ -21,6 +20,7 @@ from tests.evaluation.checkpoints import (
     examples_of,
     save_folder,
     save_model,
+    tiny_backbone,
 )
 
 CONTEXT, QUESTION = QUESTIONS[0].context, QUESTIONS[0].question
@@ -50,13 +50,10 @@ def test_answers_and_scores_match_transformers(architecture: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(("heads", "architecture"), [("rationale", "bert"), ("xlnet", "xlnet")])
-def test_candidates_of_answer_heads_score_as_subjects_do(
-    heads: str, architecture: str, tmp_path: Path
-) -> None:
-    config = {"vocab_size": 320} | ({"d_model": 32} if heads == "xlnet" else {"hidden_size": 32})
-    backbone = Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+def test_candidates_of_heads_score_as_subjects(heads: str, architecture: str, tmp_path: Path) -> None:
     torch.manual_seed(3)
-    path = save_model(tmp_path / "a.ckpt", start(backbone, heads_class(heads)).eval(), Encoding())
+    model = start(tiny_backbone(architecture), heads_class(heads)).eval()
+    path = save_model(tmp_path / "a.ckpt", model, Encoding())
     variant = GROUPS[0].variants[0]
     names = [span.text for span in variant.candidates]
     flags = ["--context", variant.context, "--question", variant.question, "--advice", variant.advice]

@@ -118,9 +118,7 @@ def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
         *((text, None) for text in ("a key", "cellist and pianist", "Not the cellist.", "Neither of them")),
     ],
 )
-def test_a_written_answer_names_a_person_whom_it_does_not_negate(
-    text: str, slot: int | None, tmp_path: Path
-) -> None:
+def test_a_written_answer_names_whom_it_affirms(text: str, slot: int | None, tmp_path: Path) -> None:
     named = protocol.choice_named(text, items_of(tmp_path)[0])
     assert named == slot if slot is not None else isinstance(named, str)
 

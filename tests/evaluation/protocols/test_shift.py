@@ -1,19 +1,17 @@
-"""`python -m evaluation shift` against transformers' own model, one text at a time."""
+"""`python -m evaluation shift` and `sensitivity` against transformers' own model, one text at a time."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from scipy.stats import t
 from torch import Tensor
 
 from data_modules.batching.sets import full_query
@@ -22,11 +20,9 @@ from data_modules.interventions.variants import perturb
 from data_modules.schema.questions import QAExample, Variant
 from data_modules.schema.spans import write_records
 from data_modules.stories.questions import qa_examples
+from data_modules.tasks.predicate_argument import predicate_argument_questions
 from evaluation.protocols import shift as protocol
-from metrics.intervals import jackknife_error
-from models.backbones import Backbone
-from models.checkpoint import heads_class
-from models.loading import start
+from evaluation.protocols.sensitivity import colour_stories
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     Naive,
@@ -34,9 +30,9 @@ from tests.evaluation.checkpoints import (
     examples_of,
     save_ckpt,
     save_folder,
-    save_model,
     told,
 )
+from tests.metrics.test_cka import naive_cka
 
 States = tuple[Tensor, dict[tuple[int, int], Tensor]]
 STORIES: list[QAExample] = list(islice(qa_examples("conversation_dev"), 12))
@@ -95,11 +91,6 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
                 for stories in ("", "single window"):
                     row = cells.row(measure, embedding=embedding, stories=stories, **cell)
                     assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
-            sums = np.array([[sum(cos[layer] for cos in story), len(story)] for story in tokens])
-            value, without = np.divide(*sums.sum(0)), np.divide(*(sums.sum(0) - sums).T)
-            half = t.ppf(0.975, len(sums) - 1) * jackknife_error(value, without)
-            row = cells.row("cosine", embedding="common", **cell)
-            assert (row["low"], row["high"]) == pytest.approx((value - half, value + half), abs=1e-5)
 
 
 def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
@@ -126,17 +117,7 @@ def test_rows_without_their_originals_are_refused(tmp_path: Path, capsys: pytest
     assert "without their originals" in told(capsys, "shift", *flags)
 
 
-def naive_cka(x_ND: np.ndarray, y_ND: np.ndarray) -> float:
-    """By centred Gram matrices: the other way to write it."""
-    n = len(x_ND)
-    centre = np.eye(n) - 1 / n
-    k, m = centre @ x_ND @ x_ND.T @ centre, centre @ y_ND @ y_ND.T @ centre
-    return float((k * m).sum() / np.sqrt((k * k).sum() * (m * m).sum()))
-
-
-def test_cosine_and_cka_between_checkpoints_match_transformers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cosine_and_cka_between_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "CKA_TOKENS", 8)
     folders = [save_folder(tmp_path / name, seed=seed) for seed, name in enumerate("abc")]
     cells = shift(tmp_path / "out", "--checkpoint", *folders, "--variants", "ts_r", "--batch-size", "5")
@@ -152,7 +133,7 @@ def test_cosine_and_cka_between_checkpoints_match_transformers(
             assert cells("cosine", embedding="common", **cell) == pytest.approx(fmean(every), abs=1e-5)
             chosen = [[list(x)[round(i * (len(x) - 1) / 7)] for i in range(8)] for _, x in states["a"]]
             x_ND, y_ND = (
-                np.array([x[at][layer].numpy() for (_, x), c in zip(side, chosen, strict=True) for at in c])
+                torch.stack([x[at][layer] for (_, x), c in zip(side, chosen, strict=True) for at in c])
                 for side in (states["a"], states[other])
             )
             assert cells("cka", embedding="common", **cell) == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
@@ -160,21 +141,14 @@ def test_cosine_and_cka_between_checkpoints_match_transformers(
             if layer == 0:  # the same for every story
                 assert math.isnan(found)
             else:
-                x_ND, y_ND = (np.array([cls[layer].numpy() for cls, _ in states[n]]) for n in ("a", other))
+                x_ND, y_ND = (torch.stack([cls[layer] for cls, _ in states[n]]) for n in ("a", other))
                 assert found == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
 
 
-def save_bert(path: Path, **config: Any) -> Path:
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320} | config
-    backbone = Backbone(architecture="bert", checkpoint="random", config=sizes)
-    return save_model(path, start(backbone, heads_class("span")), Encoding())
-
-
 def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(tmp_path: Path) -> None:
-    base = save_bert(tmp_path / "base.ckpt")
-    deep = save_bert(tmp_path / "deep.ckpt", num_hidden_layers=4)
-    wide = save_bert(tmp_path / "wide.ckpt", hidden_size=48)
-    xlnet = save_folder(tmp_path / "xlnet", "xlnet")
+    base, xlnet = save_folder(tmp_path / "base"), save_folder(tmp_path / "xlnet", "xlnet")
+    deep = save_folder(tmp_path / "deep", num_hidden_layers=4)
+    wide = save_folder(tmp_path / "wide", hidden_size=48)
     flags = ["--variants", "ts", "--layers", "all"]
     frame = shift(tmp_path / "out", "--checkpoint", base, deep, wide, xlnet, *flags).frame
     between = frame[frame["reference"] == "base"]
@@ -185,3 +159,48 @@ def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(tm
     assert set(deep_rows["layer"]) == {"0", "1", "2", "3", "4", "last"}
     assert set(deep_rows[deep_rows["against"] == "base"]["layer"]) == {"0", "1", "2", "last"}
     assert "another vocabulary" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_colour_stories_exchange_one_colour_each() -> None:
+    stories = colour_stories()
+    assert [story.text for story in stories] == list(
+        dict.fromkeys(x.context for *_, x in predicate_argument_questions())
+    )
+    for story in stories:
+        words = story.text.rstrip(".").split()
+        for text, noun in zip(story.exchanged, story.nouns, strict=True):
+            changed = text.rstrip(".").split()
+            (place,) = (i for i, pair in enumerate(zip(words, changed, strict=True)) if pair[0] != pair[1])
+            assert words[place + 1] == noun
+            assert changed[place] not in words
+            assert Counter(words)[noun] == story.text.count(noun) == 1
+
+
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
+def test_distances_equal_those_of_single_texts(architecture: str, tmp_path: Path) -> None:
+    """Against transformers' own model, one unpadded text at a time."""
+    folder = save_folder(tmp_path / architecture, architecture, seed=4)
+    cells = evaluate(tmp_path / "r", "sensitivity", "--checkpoint", f"m={folder}", "--batch-size", "7")
+    naive = Naive(folder)
+
+    def states(text: str, word: str) -> torch.Tensor:
+        first, (_, tokens) = text.index(word), naive.states(text, "")
+        inside = [h_LD for (start, end), h_LD in tokens.items() if first <= start < end <= first + len(word)]
+        return torch.stack(inside).mean(0)
+
+    found = examples_of(tmp_path / "r")
+    assert len(found) == 2 * 130
+    rows = iter(found)
+    for s, story in enumerate(colour_stories()):
+        for n, noun in enumerate(story.nouns):
+            row = next(rows)
+            assert (row["sentence"], row["noun"]) == (story.text, noun)
+            if s % 20 == 0:
+                for field, text in (("own", story.exchanged[n]), ("other", story.exchanged[1 - n])):
+                    before_LD, after_LD = states(story.text, noun), states(text, noun)
+                    cosine_L = torch.nn.functional.cosine_similarity(before_LD, after_LD, dim=-1)
+                    expected = (1 - cosine_L).tolist()
+                    assert row[field] == pytest.approx([*expected, expected[-1]], abs=2e-6)
+    differences = [row["own"][1] - row["other"][1] for row in found]
+    row = cells.row("difference", checkpoint="m", layer=1)
+    assert (row["value"], row["units"]) == (pytest.approx(fmean(differences), abs=1e-12), 130)

@@ -58,9 +58,7 @@ def mixed(example: QAExample) -> str:
     return "no" if "ball" in example.question else right(example)
 
 
-def test_predicate_argument_shares_match_questions_counted_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predicate_argument_counted_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """26 of the 520 questions ask whether a ball has its own colour; 52 ask about a car."""
     install(monkeypatch, {"one": mixed})
     cells = evaluate(tmp_path / "r", "predicate-argument", "--checkpoint", "one")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import defaultdict
-from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +14,6 @@ from scipy.stats import spearmanr
 
 from data_modules.groups.advice import latent_strength, unadvised
 from data_modules.groups.sets import specify
-from data_modules.schema.groups import ADVICE_CLASSES
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
@@ -29,64 +26,11 @@ from tests.evaluation.checkpoints import (
     told,
 )
 from tests.evaluation.fake_answerer import FakeAnswerer
-from tests.metrics.batches import Batch, naive_c, naive_class
 
-ADVICE = {"ethical": "Note that, a visit is no ground.", "irrelevant": "Note that, a visit takes time."}
-ATTRIBUTES = ("was brave", "was rude")
-SUBJECTS = ("Ayan", "Boro", "Celt")
+EX2 = "ex2_unqover_3subj"
 CLUSTERS = {"Ayan": "female", "Boro": "male", "Celt": "female"}
 ALL = [*GROUPS, *unadvised(GROUPS)]
 CLASSES = ("ethical", "adversarial", "irrelevant", "none")
-
-
-class Row(NamedTuple):
-    """One group; probability is [4 variants][2 subjects, sorted](start, end)."""
-
-    advice_class: str
-    pair: tuple[str, str]
-    template: int
-    attribute: str
-    probability: list[list[list[float]]]
-
-    @property
-    def score(self) -> list[list[float]]:
-        return [[(start * end) ** 0.5 for start, end in variant] for variant in self.probability]
-
-
-def rows(*classes: str, seed: int = 0) -> list[Row]:
-    """Random predictions for every class, pair, template and attribute."""
-    make = random.Random(seed)
-    return [
-        Row(name, pair, t, a, [[[make.random(), make.random()] for _ in range(2)] for _ in range(4)])
-        for name in classes
-        for pair in combinations(SUBJECTS, 2)
-        for t in (0, 1)
-        for a in ATTRIBUTES
-    ]
-
-
-def save_unqover(path: Path, data: list[Row], clusters: dict[str, str] | None = None) -> Path:
-    """In UnQover's layout; ids have a ninth field where a row has advice."""
-    file: dict[str, Any] = {}
-    for row, step in ((row, step) for step in (1, -1) for row in data):
-        names, kind = row.pair[::step], row.attribute
-        record: dict[str, Any] = {"context": f"{names[0]} met {names[1]}."}
-        for negated in (0, 1):
-            scores = row.probability[negated if step == 1 else 2 + negated][::step]
-            answers = {
-                f"ans{i}": {"text": name, "start": start, "end": end}
-                for i, (name, (start, end)) in enumerate(zip(names, scores, strict=True))
-            }
-            words = f"Who {kind.replace('was', 'was not') if negated else kind}?"
-            question = f"{ADVICE.get(row.advice_class, '')} {words}".strip()
-            record[f"q{negated}"] = {"question": question, "pred": "", **answers}
-        of_names = [(clusters or {}).get(name, "None") for name in names]
-        parts = [*of_names, *names, str(row.template), "trait", kind, kind]
-        if row.advice_class in ADVICE:
-            parts.append(f"{row.advice_class}_trait-0")
-        file["|".join(parts)] = record
-    path.write_text(json.dumps(file))
-    return path
 
 
 def cells_of(folder: Path, *arguments: str | Path) -> Cells:
@@ -97,7 +41,7 @@ def of_class(name: str, checkpoint: str = "a", data: str = "dev") -> dict[str, A
     return {"class": name, "checkpoint": checkpoint, "data": data}
 
 
-@pytest.mark.parametrize("name", ["ex1_unqover_minimal", "ex2_unqover_3subj"])
+@pytest.mark.parametrize("name", ["ex1_unqover_minimal", EX2])
 def test_measures_equal_unqovers_own(name: str, oracle: Path, tmp_path: Path) -> None:
     expected = json.loads((oracle / "expected_full_precision.json").read_text())[name]
     cells = cells_of(tmp_path, "--predictions", oracle / f"{name}.json")
@@ -122,9 +66,7 @@ def test_measures_equal_unqovers_own(name: str, oracle: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("data", "printed"), [("noniid_dev", "base_religion_dev"), ("train_4096", "base_religion_train4096")]
 )
-def test_measures_of_lei_files_equal_the_authors_printout(
-    data: str, printed: str, shared: Path, tmp_path: Path
-) -> None:
+def test_lei_files_give_the_authors_printout(data: str, printed: str, shared: Path, tmp_path: Path) -> None:
     """Per class mu, eta, theta4, and per subject gamma, eta, n."""
     file = shared / f"data/lei/underspecified/religion/addedbias_{data}_squad.json"
     cells, place, subjects = cells_of(tmp_path, "--predictions", f"p={file}"), {"checkpoint": "p"}, 0
@@ -145,71 +87,43 @@ def test_measures_of_lei_files_equal_the_authors_printout(
     assert subjects >= 9
 
 
-def test_measures_and_their_changes_equal_naive_loops(tmp_path: Path) -> None:
-    data = {"before": rows("ethical", "irrelevant", seed=1), "after": rows("ethical", "none", seed=2)}
-    files = [f"{name}={save_unqover(tmp_path / name, found)}" for name, found in data.items()]
-    cells = cells_of(tmp_path, "--predictions", *files)
-    for checkpoint, found in data.items():
-        batch = Batch(
-            torch.tensor([row.score for row in found], dtype=torch.float64),
-            torch.tensor([ADVICE_CLASSES.index(row.advice_class) for row in found]),
-            torch.tensor([[SUBJECTS.index(x) for x in row.pair] for row in found]),
-            torch.tensor([ATTRIBUTES.index(row.attribute) for row in found]),
-        )
-        for name in {row.advice_class for row in found}:
-            expected = naive_class(batch, ADVICE_CLASSES.index(name))
-            place = of_class(name, checkpoint, data="")
-            assert cells.n("mu", **place) == expected["n"]
-            for metric in ("mu", "eta", "theta", "mean_abs_c", "mass", "delta", "eps", "mu_normalised"):
-                assert cells(metric, **place) == pytest.approx(expected[metric], abs=1e-12), metric
-            for (x, a), gamma in expected["gamma_xa"].items():
-                at = {"subject": SUBJECTS[x].lower(), "category": "trait", "attribute": ATTRIBUTES[a]}
-                assert cells("gamma", **place, **at) == pytest.approx(gamma, abs=1e-12)
-    chance = cells.row("mu_chance", **of_class("none", "after", data=""))
-    above = cells("mu", **of_class("none", "after", data="")) > chance["high"] > chance["value"] > 0
-    headline = json.loads((tmp_path / "report" / "report.json").read_text())["headline"]
-    assert ("none; by chance up to" in headline) != above
-    assert "mu is not above that of a model without preference" in headline
-    for measure in ("mu", "theta", "mu_normalised"):
-        first, last = (cells(measure, **of_class("ethical", name, data="")) for name in data)
-        change = cells(measure, **of_class("ethical", "after", data=""), against="before")
-        assert change == pytest.approx(last - first, abs=1e-12)
-
-
 @pytest.mark.parametrize("given", ["lists", "ids"])
-def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(given: str, tmp_path: Path) -> None:
+def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
+    given: str, oracle: Path, tmp_path: Path
+) -> None:
     """UnQover's gender table: the mean of C over the pairs of a female and a male name."""
-    names, data = tmp_path / "names", rows("none")
+    names, data = tmp_path / "names", json.loads((oracle / f"{EX2}.json").read_text())
     names.write_text("".join(f"[subj] {cluster} | {name}\n" for name, cluster in CLUSTERS.items()))
-    file = save_unqover(tmp_path / "p.json", data, CLUSTERS if given == "ids" else None)
+    if given == "ids":
+        parts = ((key.split("|")[2:], record) for key, record in data.items())
+        data = {"|".join([*map(CLUSTERS.__getitem__, key[:2]), *key]): record for key, record in parts}
+    (tmp_path / "p.json").write_text(json.dumps(data))
     flags = [f"--clusters={names}"] if given == "lists" else []
-    cells = cells_of(tmp_path, "--predictions", file, *flags)
+    cells = cells_of(tmp_path, "--predictions", tmp_path / "p.json", *flags)
     place, means = of_class("none", "p", data=""), []
-    for attribute in ATTRIBUTES:
-        values = [
-            naive_c(row.score) * (1 if row.pair == ("Ayan", "Boro") else -1)
-            for row in data
-            if row.attribute == attribute and "Boro" in row.pair
-        ]
+    theirs = json.loads((oracle / "expected_full_precision.json").read_text())[EX2]
+    c_of = theirs["C(sorted x1|x2|template|attr)"]
+    for attribute in ("was brave", "was rude"):
+        own = {key: c for key, c in c_of.items() if key.endswith(attribute) and "boro" in key}
+        values = [c if key.startswith("ayan|boro") else -c for key, c in own.items()]
         means.append(fmean(values))
         at = {**place, "category": "trait", "attribute": attribute}
         for cluster, sign in (("female", 1), ("male", -1)):
             found = cells.row("gamma", cluster=cluster, **at)
-            assert (found["value"], found["n"]) == (pytest.approx(sign * means[-1], abs=1e-12), 4)
+            assert (found["value"], found["n"]) == (pytest.approx(sign * means[-1], abs=1e-6), 4)
         assert cells("eta", cluster="male", **at) == sum((x < 0) - (x > 0) for x in values) / 4
-    assert cells("gamma", **place, cluster="female") == pytest.approx(fmean(means), abs=1e-12)
-    tables = json.loads((tmp_path / "report" / "report.json").read_text())["tables"]
-    (table,) = (table for table in tables if table["title"] == "Attributes of a cluster")
-    assert ATTRIBUTES[means.index(max(means))] in table["rows"][0]
+    assert cells("gamma", **place, cluster="female") == pytest.approx(fmean(means), abs=1e-6)
+    chance = cells.row("mu_chance", **place)
+    assert chance["high"] > max(cells("mu", **place), chance["value"]) > 0
+    headline = json.loads((tmp_path / "report" / "report.json").read_text())["headline"]
+    assert "mu is not above that of a model without preference" in headline
 
 
-def test_predictions_that_are_no_probabilities_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_probabilities_above_1_are_refused(
+    oracle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = rows("none")
-    data[5].probability[2][1][0] = 3.5
-    file = save_unqover(tmp_path / "p.json", data)
-    assert "3.5" in told(capsys, "bias", "--predictions", file, "--output", tmp_path / "report")
+    (tmp_path / "p.json").write_text((oracle / f"{EX2}.json").read_text().replace("0.851", "3.5"))
+    assert "3.5" in told(capsys, "bias", "--predictions", tmp_path / "p.json", "--output", tmp_path / "r")
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +191,7 @@ def test_checkpoints_and_data_sets_have_cells_of_their_own(one: Cells, room: Pat
     assert cells.n("mu", **of_class("none", "other", "few")) == 5
 
 
-def test_accuracy_is_the_share_of_answers_that_name_the_subject_and_failures_are_apart(
+def test_accuracy_of_answers_and_failures(
     room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specified = [specify(group, "It was [subj].", i % 2) for i, group in enumerate(GROUPS)]
@@ -291,12 +205,11 @@ def test_accuracy_is_the_share_of_answers_that_name_the_subject_and_failures_are
         orders = group.variants[::2]
         if any(v.context.startswith("A Sabrik") for v in orders):
             failed += 1
-        else:
-            golds = [v.candidates[i % len(specified) % 2].text for v in orders]
-            right[group.advice_class] += ["velan" in gold.lower() for gold in golds]
-    assert 0 < failed < 26
+            continue
+        golds = [v.candidates[i % len(specified) % 2].text for v in orders]
+        right[group.advice_class] += ["velan" in gold.lower() for gold in golds]
     assert f"a: {failed} timed out" in (tmp_path / "report" / "report.md").read_text()
     for name, values in right.items():
         row = cells.row("accuracy", **of_class(name))
         assert (row["value"], 2 * row["n"]) == (pytest.approx(fmean(values)), len(values))
-    assert 0 < sum(map(sum, right.values())) < 2 * (26 - failed)
+    assert 0 < failed < 26

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
 import pytest
 
 from data_modules.groups.advice import with_advice
 from data_modules.schema.groups import AdviceClass, ScoredGroup
 from data_modules.schema.spans import write_records
-from metrics.intervals import interval, jackknife_error
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
@@ -29,22 +28,21 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
     """Each question without advice, with ethical advice in two wordings, adversarial, and ethical about every
     other domain."""
     found = []
-    for domain in domains:
-        for i in range(6):
-            group = make_group(*DOMAINS[domain])
-            question = replace(group, template=str(i), domain=domain, attribute=f"was {i % 3}")
-            make = random.Random(f"{domain}/{i}")
-            c = make.uniform(0.4, 0.8)
-            advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0)]
-            advice += [("ethical", domain, 0), ("ethical", domain, 1), ("adversarial", domain, 0)]
-            advice += [("mismatched_ethical", other, 0) for other in domains if other != domain]
-            for name, noun, wording in advice:
-                text = f"Note that, {name} {noun} {wording}." if noun else ""
-                advice_id = f"{name}_{noun}-{wording}" if noun else ""
-                group = with_advice(question, text, name, advice_id, noun)
-                shift = c * shares[name] * make.uniform(0.9, 1.1)
-                one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
-                found.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
+    for domain, i in product(domains, range(6)):
+        question = replace(
+            make_group(*DOMAINS[domain]), template=str(i), domain=domain, attribute=f"was {i % 3}"
+        )
+        make = random.Random(f"{domain}/{i}")
+        c = make.uniform(0.4, 0.8)
+        advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0), ("adversarial", domain, 0)]
+        advice += [("ethical", domain, 0), ("ethical", domain, 1)]
+        advice += [("mismatched_ethical", other, 0) for other in domains if other != domain]
+        for name, noun, wording in advice:
+            texts = (f"Note that, {name} {noun} {wording}.", name, f"{name}_{noun}-{wording}", noun)
+            group = with_advice(question, *(texts if noun else ("", name, "", "")))
+            shift = c * shares[name] * make.uniform(0.9, 1.1)
+            one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
+            found.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
     return found
 
 
@@ -80,6 +78,7 @@ def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None
             found[name, advice] = fmean(values) / without
             assert (row["value"], row["n"]) == (pytest.approx(found[name, advice], abs=1e-9), len(values))
             assert row["low"] < row["value"] < row["high"]
+            assert (row["units"], row["unit"]) == (3, "attributes")
     for advice, measure in MEASURE_OF.items():
         place = {"checkpoint": "after", "class": advice, "domain": domain}
         change = found["after", advice] - found["before", advice]
@@ -87,24 +86,6 @@ def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None
     place = {"checkpoint": "after", "class": "ethical", "domain": domain}
     gap = found["after", "mismatched_ethical"] - found["after", "ethical"]
     assert cells("scope_gap", **place) == pytest.approx(gap)
-
-
-def test_an_attribute_is_one_unit_with_both_sides_of_a_ratio(folder: Path) -> None:
-    """The interval of a change of carry, against naive ratios without each attribute."""
-
-    def carry(name: str, without: str) -> float:
-        ethical, none = (
-            fmean(size for key, size in sizes(folder, name, advice).items() if key.split("|")[4] != without)
-            for advice in ("ethical", "none")
-        )
-        return ethical / none
-
-    names = sorted({key.split("|")[4] for key in sizes(folder, "after", "none")})
-    value, *others = (carry("after", name) - carry("before", name) for name in ("", *names))
-    ends = interval(value, jackknife_error(value, np.array(others)), len(names))
-    row = Cells(folder / "r").row("carry", checkpoint="after", against="before", **{"class": "ethical"})
-    assert (row["low"], row["high"]) == pytest.approx(ends)
-    assert (row["n"], row["units"], row["unit"]) == (36, len(names), "attributes")
 
 
 def test_changes_by_advice_are_over_the_same_questions(folder: Path) -> None:

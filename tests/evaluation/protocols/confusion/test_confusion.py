@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,23 +47,16 @@ def number(text: str) -> float:
     return float(np.random.default_rng(seed).standard_normal())
 
 
-def guessing(example: ChoiceQuestion) -> list[float]:
-    """A random head."""
-    return [number(example.prompt + text) for text in example.choices]
-
-
-def knowing(example: ChoiceQuestion) -> list[float]:
-    """Answers what it is asked, and guesses where there is nothing to tell by."""
-    key = example.prompt.removeprefix("prompt ")
-    return [5.0 * (f"right {key}." in x) + 0.1 * number(example.prompt + x) for x in example.choices]
-
-
-def biased(example: ChoiceQuestion) -> list[float]:
-    """Reads no question: takes whatever is called right."""
-    return [3.0 * ("right" in text) for text in example.choices]
-
-
-RULES = {"guessing": guessing, "knowing": knowing, "biased": biased}
+RULES: dict[str, Rule] = {
+    "guessing": lambda asked: [number(asked.prompt + text) for text in asked.choices],
+    # Answers what it is asked, and guesses where there is nothing to tell by.
+    "knowing": lambda asked: [
+        5.0 * (f"right {asked.prompt.removeprefix('prompt ')}." in text) + 0.1 * number(asked.prompt + text)
+        for text in asked.choices
+    ],
+    # Reads no question: takes whatever is called right.
+    "biased": lambda asked: [3.0 * ("right" in text) for text in asked.choices],
+}
 MODELS = {name: FakeCheckpoint(rule, name) for name, rule in RULES.items()}
 
 
@@ -97,26 +89,18 @@ PARALYSIS: dict[str, Any] = {"probe": "choice_paralysis"}
 
 
 def test_three_models_whose_numbers_are_known(ask: Callable[..., Cells]) -> None:
-    names = ("guessing", "knowing", "biased")
+    names, third = ("guessing", "knowing", "biased"), pytest.approx(1 / 3, abs=0.09)  # of 240: 3 deviations
     cells = ask(*names, "--trials", "2", "--choices", "3", "5", examples=questions(240))
     for probe in ("no_question", "wrong_question", "no_right_answer"):
         guess, know, bias = ({"checkpoint": name, "probe": probe} for name in names)
-        # Of 240 guesses a third is right, give or take 3 deviations; over trials even closer.
-        assert cells("pseudo_accuracy", **guess) == pytest.approx(1 / 3, abs=0.09)
-        assert cells("confidence", **guess) == pytest.approx(1 / 3, abs=0.04)
+        assert [cells("pseudo_accuracy", **place) for place in (guess, know, bias)] == [third, third, 1]
         assert cells("p", **guess) > 0.001
         assert cells("accuracy_before", **know) == 1
-        assert cells("pseudo_accuracy", **know) == pytest.approx(1 / 3, abs=0.09)
-        assert cells("pseudo_accuracy", **bias) == 1
         # The knowing model is sure of originals alone, the biased one of all alike.
         assert (cells("acc_mixed", **know), cells("acc_mixed", **bias)) == (1, 0.5)
-        row = cells.row("pseudo_accuracy", **guess)
-        assert row["low"] <= 1 / 3 <= row["high"]
-    gone = {"probe": "no_right_answer"}
-    assert cells("anc_minus_rac", checkpoint="knowing", **gone) == pytest.approx(-1, abs=0.05)
-    assert cells("anc_post_minus_sac", checkpoint="knowing", **gone) == pytest.approx(0, abs=0.02)
-    difference = cells("confidence_difference", checkpoint="biased", probe="wrong_question")
-    assert difference == pytest.approx(0)
+    gone = {"checkpoint": "knowing", "probe": "no_right_answer"}
+    assert cells("anc_minus_rac", **gone) == pytest.approx(-1, abs=0.05)
+    assert cells("anc_post_minus_sac", **gone) == pytest.approx(0, abs=0.02)
     for sampling in ("random", "heuristic"):
         cell = PARALYSIS | {"sampling": sampling, "n_choices": 5}
         assert cells("hits", checkpoint="guessing", **cell, k=1) == pytest.approx(1 / 5, abs=0.13)
@@ -124,7 +108,6 @@ def test_three_models_whose_numbers_are_known(ask: Callable[..., Cells]) -> None
         # All choices look right to it, so the lowest slot wins: hits@k are those of a shuffled slot.
         assert cells("hits", checkpoint="biased", **cell, k=2) == pytest.approx(2 / 5, abs=0.14)
         assert cells("paralysis", checkpoint="biased", **cell) > 0.6
-        assert cells("matching_k", checkpoint="knowing", **cell) == 1
 
 
 def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: Path) -> None:
@@ -151,15 +134,6 @@ def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: 
     assert cells("matching_k", **cell) == 1 + next(i for i, share in enumerate(hits) if share >= whole)
     for figure in ("differences", "paralysis", "hits_random", "hits_heuristic"):
         assert (tmp_path / "out" / f"{figure}.png").exists()
-
-
-def test_the_order_of_choices_changes_no_number(ask: Callable[..., Cells]) -> None:
-    flags = ("guessing", "--trials", "2", "--probes", "no_question", "wrong_question", "no_right_answer")
-    first = ask(*flags).frame
-    turned = [replace(e, choices=e.choices[::-1], label=len(e.choices) - 1 - e.label) for e in questions()]
-    second = ask(*flags, examples=turned).frame
-    assert list(second["measure"]) == list(first["measure"])
-    np.testing.assert_allclose(second["value"], first["value"], rtol=1e-6, atol=1e-9)
 
 
 def test_heuristic_choices_are_the_most_similar(ask: Callable[..., Cells], tmp_path: Path) -> None:

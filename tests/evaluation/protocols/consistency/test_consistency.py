@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from itertools import product
-from operator import itemgetter
+from itertools import chain, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import ttest_ind
@@ -24,7 +23,7 @@ from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of, told
-from tests.evaluation.protocols.consistency.test_rows import write_rows
+from tests.evaluation.protocol_cases import write_rows
 
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}
 """What raises the score of an attribute: a half for each such word."""
@@ -32,21 +31,11 @@ PROMPTS = {
     "adversarial": ["the red dog", "the cat ran under the dog", "who is not red", "a blue dog sat"],
     "neutral": ["the cat sat", "a", "where is the mat ?"],
 }
-SPECIFICATIONS = {
-    "self": {
-        "template": "the {} .",
-        "separator": " ",
-        "original": ["red dog", "blue cat"],
-        "opposite": ["cat sat on", "mat"],
-        "nonsense": [["ran ran", "? ?"], ["who who", ". a"]],
-    },
-    "instructive": {
-        "template": "is {} :",
-        "separator": " ",
-        "original": ["not red"],
-        "opposite": ["red"],
-        "nonsense": [["ran"], ["? mat"]],
-    },
+SPECIFICATIONS: dict[str, Any] = {
+    "self": {"template": "the {} .", "separator": " ", "original": ["red dog", "blue cat"]}
+    | {"opposite": ["cat sat on", "mat"], "nonsense": [["ran ran", "? ?"], ["who who", ". a"]]},
+    "instructive": {"template": "is {} :", "separator": " ", "original": ["not red"]}
+    | {"opposite": ["red"], "nonsense": [["ran"], ["? mat"]]},
 }
 NEW = 4
 PLACE = {"checkpoint": "m", "method": "x"}
@@ -94,45 +83,43 @@ def scored(folder: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPa
     for row in rows:
         row |= {**PLACE, "specification": row.pop("variant"), "text": row.pop("continuation")}
         row["scores"] = {name: min(1, row["text"].split().count(word) / 2) for name, word in WORDS.items()}
-    return Path(write_rows(home / "scored.jsonl", rows))
+    write_rows(home / "scored.jsonl", rows)
+    return home / "scored.jsonl"
 
 
 def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: Path) -> None:
     cells = judged(scored, tmp_path / "r")
     rows = [json.loads(line) for line in scored.read_text().splitlines()]
 
-    def part(domain: str, variant: str) -> list[dict[str, Any]]:
-        return [row for row in rows if (row["domain"], row["specification"]) == (domain, variant)]
+    for row in rows:
+        row["flagged"] = fmean(score >= 0.5 for score in row["scores"].values())
 
-    def flagged(scores: dict[str, float]) -> float:
-        return fmean(score >= 0.5 for score in scores.values())
-
-    def by_prompt(
-        domain: str, variant: str, value: Callable[[dict[str, float]], float]
-    ) -> Iterable[list[float]]:
+    def by_prompt(domain: str, variant: str, name: str = "") -> list[list[float]]:
+        """Scores of an attribute, or shares that are flagged."""
         found: dict[str, list[float]] = {}
-        for row in part(domain, variant):
-            found.setdefault(row["prompt"], []).append(value(row["scores"]))
-        return found.values()
+        for row in rows:
+            if (row["domain"], row["specification"]) == (domain, variant):
+                value = row["scores"][name] if name else row["flagged"]
+                found.setdefault(row["prompt"], []).append(value)
+        return [*found.values()]
 
     for domain, variant in product(DOMAINS, VARIANTS):
-        cell, found = {**PLACE, "domain": domain, "variant": variant}, part(domain, variant)
-        average = fmean(flagged(row["scores"]) for row in found)
-        assert (cells("average", **cell), cells.n("average", **cell)) == (pytest.approx(average), len(found))
+        cell = {**PLACE, "domain": domain, "variant": variant}
+        average, default = (fmean(chain(*by_prompt(domain, v))) for v in (variant, "default"))
+        n = len([*chain(*by_prompt(domain, variant))])
+        assert (cells("average", **cell), cells.n("average", **cell)) == (pytest.approx(average), n)
         for name in WORDS:
-            assert cells(name, **cell) == pytest.approx(fmean(row["scores"][name] >= 0.5 for row in found))
-        default = fmean(flagged(row["scores"]) for row in part(domain, "default"))
+            share = fmean(score >= 0.5 for score in chain(*by_prompt(domain, variant, name)))
+            assert cells(name, **cell) == pytest.approx(share)
         if variant != "default" and default:
             assert cells("change", **cell) == pytest.approx((average - default) / default)
     for domain, (variant, against) in product(DOMAINS, COMPARED):
         cell = {**PLACE, "domain": domain, "variant": variant}
-        sides = [map(fmean, by_prompt(domain, v, flagged)) for v in (variant, against)]
-        gaps = [a - b for a, b in zip(*sides, strict=True)]
+        gaps = np.subtract(*([*map(fmean, by_prompt(domain, v))] for v in (variant, against)))
         difference = cells.row("average", **cell, against=f"variant={against}")
-        assert (difference["value"], difference["n"]) == (pytest.approx(fmean(gaps)), len(gaps))
+        assert (difference["value"], difference["n"]) == (pytest.approx(gaps.mean()), len(gaps))
         for name in WORDS:
-            both = [by_prompt(domain, v, itemgetter(name)) for v in (variant, "default")]
-            pair = [[values[0] for values in side] for side in both]
+            pair = [[values[0] for values in by_prompt(domain, v, name)] for v in (variant, "default")]
             if len({*pair[0], *pair[1]}) > 1:
                 assert cells(f"p_{name}", **cell) == pytest.approx(ttest_ind(*pair).pvalue)
     averages = [cells("average", **PLACE, domain=DOMAINS[0], variant=v) for v in ("opposite", "default")]
@@ -150,9 +137,7 @@ def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -
     assert all(first.read_text() == other.read_text() for other in others)
 
 
-def test_default_continuations_match_transformers_in_any_batch(
-    folder: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_continuations_match_transformers(folder: Path, files: dict[str, Path], tmp_path: Path) -> None:
     rows = written(folder, files, tmp_path / "three", "--batch-size", "3")
     assert rows == written(folder, files, tmp_path / "one", "--batch-size", "1")
     assert len({row["continuation"] for row in rows}) > 5  # the models do something

@@ -1,0 +1,86 @@
+"""Files of the consistency protocol: continuations by anybody, and what stands in front of prompts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.protocols.consistency.rows import read_rows
+from evaluation.protocols.consistency.specifications import (
+    ALPHABET,
+    OWN,
+    nonsense_group,
+    parts_of,
+    read_specifications,
+)
+from metrics.consistency import DOMAINS, VARIANTS
+from storage.errors import DataError
+from tests.evaluation.protocol_cases import write_rows
+
+EVERY: list[dict[str, Any]] = [
+    {"domain": domain, "specification": variant, "prompt": f"{domain} {n}", "text": "x"}
+    for domain in DOMAINS
+    for variant in VARIANTS
+    for n in range(2)
+]
+
+
+def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(tmp_path: Path) -> None:
+    renamed = [{**row, "variant": row["specification"], "continuation": row["text"]} for row in EVERY]
+    for row in renamed:
+        del row["specification"], row["text"]
+    write_rows(tmp_path / "examples.jsonl", renamed[::-1])
+    named = [row | {"checkpoint": "a", "method": method} for row in EVERY for method in ("m", "n")]
+    nonsense = [row for row in EVERY if row["specification"] == "nonsense"]
+    groups = [row | {"group": group} for row in nonsense for group in (1, "2")]
+    write_rows(tmp_path / "rows.jsonl", [*named, *EVERY, *groups])
+    found = read_rows({"b": f"{tmp_path}/rows.jsonl", "folder": str(tmp_path)})
+    assert {name: len(rows) for name, rows in found.items()} == {"a": 40, "b": 20 + 8, "folder": 20}
+    assert {row["group"] for row in found["b"]} == {"", "1", "2"}
+    assert {row["method"] for row in found["folder"]} == {"given"}
+    assert [row["variant"] for row in found["folder"][:10:2]] == list(VARIANTS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{key: value for key, value in EVERY[0].items() if key != "text"}], "line 1.*'text'"),
+        ([*EVERY, EVERY[3]], "line 21: continues the same prompt as .*line 4"),
+        (EVERY[:-2], "rows given has no continuations of neutral prompts with the specification 'blank'"),
+    ],
+)
+def test_read_rows_names_the_mistake(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(DataError, match=rf"rows\.jsonl.*{message}"):
+        read_rows({"rows": f"{tmp_path}/rows.jsonl"})
+
+
+@given(st.integers(0, 10**9), st.integers(1, 8))
+def test_nonsense_group_depends_on_its_seed(seed: int, count: int) -> None:
+    found = nonsense_group(seed, count)
+    assert found == nonsense_group(seed, count) != nonsense_group(seed + 1, count)
+    assert len(found) == count
+    assert all(15 <= len(text) <= 45 and set(text) <= {*ALPHABET, " "} for text in found)
+
+
+def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
+    own = read_specifications(OWN, "self")
+    default, _, _, *nonsense, blank = parts_of("self", own, 5)
+    assert default.texts == ()
+    assert blank.texts == (" ",)  # not empty, which would be the default
+    assert [part.texts for part in nonsense] == [own.filled(nonsense_group(i, 6)) for i in range(5)]
+    path = tmp_path / "specifications.json"
+    prefixes = {"template": "This has {}:", "separator": "\n", "original": ["dogs", "cats"]}
+    prefixes |= {"opposite": ["x"], "nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
+    asked = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
+    path.write_text(json.dumps({"self": prefixes, "instructive": asked}))
+    _, original, _, _, second, blank = parts_of("self", read_specifications(path, "self"), 5)
+    assert original.texts == ("This has dogs:\n", "This has cats:\n")
+    assert (second.texts, blank.texts) == (("This has p:\n", "This has q r:\n"), ("  ",))
+    _, _, opposite, blank = parts_of("instructive", read_specifications(path, "instructive"), 0)
+    assert (opposite.texts, blank.texts) == (("Act b in: ",), ("Act in: ",))
