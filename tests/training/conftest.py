@@ -56,8 +56,7 @@ def lei(commands: Commands, version: str, *flags: str, architecture: str = "llam
     """Two epochs of the group losses; the folder of the run."""
     few = ("--model.learning_rate=1e-3", "--trainer.max_epochs=2", "--data.groups_per_class=4")
     cache = f"--model.reference_cache={commands.root.parent / 'reference'}"
-    train(commands.of("fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags))
-    return commands.root / "lei_few_shot" / version
+    return commands.run("fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags)
 
 
 def metrics_of(home: Path) -> dict[str, float]:
@@ -122,6 +121,10 @@ class Commands:
             *self.data.flags(experiment),
             *flags,
         ]
+
+    def run(self, subcommand: str, experiment: str, architecture: str, *flags: str) -> Path:
+        """Run it here; the folder of the run."""
+        return Path(train(self.of(subcommand, experiment, architecture, *flags)).trainer.loggers[0].log_dir)
 
 
 @pytest.fixture

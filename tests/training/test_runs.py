@@ -37,19 +37,12 @@ def export(checkpoint: Path, folder: Path) -> Path:
 
 def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_path: Path) -> None:
     other = f"{{class_path: CSVLogger, init_args: {{save_dir: {tmp_path / 'other'}}}}}"
-    fit = commands.of(
-        "fit",
-        "squad",
-        "bert",
-        *(f"--trainer.logger={other}", "--run.wandb=offline"),
-        *("--ckpt_path=auto", "--trainer.log_every_n_steps=1"),
-    )
-    train([*fit, "--trainer.max_epochs=1"])
-    home = commands.root / "squad" / "version_0"
+    fit = ("fit", "squad", "bert", f"--trainer.logger={other}", "--run.wandb=offline", "--ckpt_path=auto")
+    home = commands.run(*fit, "--trainer.log_every_n_steps=1", "--trainer.max_epochs=1")
     assert list((home / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "other").rglob("metrics.csv"))
     before = (home / "metrics.csv").read_text()
-    train([*fit, "--trainer.max_epochs=2"])
+    commands.run(*fit, "--trainer.log_every_n_steps=1", "--trainer.max_epochs=2")
     assert (home / "metrics.csv").read_text().startswith(before)
 
 
@@ -81,9 +74,8 @@ def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands) ->
     """bfloat16 would move them by some 1e-3, more than interventions move some."""
     found = []
     for precision in ("32-true", "bf16-mixed"):
-        flags = [f"--trainer.precision={precision}", f"--run.name={precision}", "--seed_everything=3"]
-        train(commands.of("validate", "stories_ot", "bert", *flags))
-        metrics = metrics_of(commands.root / precision / "version_0")
+        flags = (f"--trainer.precision={precision}", "--seed_everything=3")
+        metrics = metrics_of(commands.run("validate", "stories_ot", "bert", *flags))
         found.append({key: value for key, value in metrics.items() if key.startswith("val/shift/")})
     assert found[0].keys() == found[1].keys()
     assert len(found[0]) > 4
@@ -91,13 +83,24 @@ def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands) ->
         assert found[1][key] == pytest.approx(value, abs=1e-6), key
 
 
-def test_a_plain_span_model_refuses_yes_and_no(commands: Commands) -> None:
-    with pytest.raises(ValueError, match="AnswerModule"):
-        train(
-            commands.of(
-                "fit", "squad", "bert", "--data.train_qa=stories:mixed_train", "--data.limit_train_qa=40"
-            )
-        )
+YES_OR_NO = ("--data.train_qa=stories:mixed_train", "--data.limit_train_qa=40")
+ROUNDED = ("--backbone.lora_rank=4", "--trainer.precision=16-true")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "architecture", "flags", "said"),
+    [
+        ("squad", "bert", YES_OR_NO, "AnswerModule"),
+        ("lei_few_shot", "gpt2", ["--model.loss.form=probability"], "is of start and end"),
+        ("lei_few_shot", "llama", ROUNDED, "take bf16-true or 16-mixed"),
+        ("lei_few_shot", "llama", ["--backbone.frozen_weights=bfloat16"], r"set backbone\.lora_rank"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    experiment: str, architecture: str, flags: list[str], said: str, commands: Commands
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        commands.run("fit", experiment, architecture, *flags)
 
 
 CELLS = {
@@ -136,9 +139,8 @@ def test_every_experiment_resumes_evaluates_and_exports(
         load_pretrained(below).save_pretrained(tmp_path / "base")
         flags += [f"--backbone.checkpoint={tmp_path / 'base'}", f"--backbone.lora_rank={lora}"]
     for steps in (1, 2):
-        again = ("--ckpt_path=auto", f"--trainer.max_steps={steps}", "--trainer.max_epochs=-1")
-        train(commands.of("fit", experiment, architecture, *flags, *again))
-    run = commands.root / experiment / "a"
+        again = ("--ckpt_path=auto", f"--trainer.max_steps={steps}")
+        run = commands.run("fit", experiment, architecture, *flags, *again)
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["step"] == 2
     assert bool(read_info(str(checkpoint)).adapter) == bool(lora)
@@ -146,6 +148,8 @@ def test_every_experiment_resumes_evaluates_and_exports(
     asked = ["--checkpoint", f"ours={checkpoint}"]
     if experiment != "stories_ibt":  # whose heads transformers has not
         asked.append(f"theirs={export(checkpoint, tmp_path / 'folder')}")
+    if architecture not in ("roberta", "bert", "xlnet"):
+        asked.append(f"by_name=hf:{tmp_path / 'folder'}")
     asked += ["--data", str(commands.data.groups_dev if groups else commands.data.qa_dev)]
     assert evaluate([protocol, *asked, "--output", str(tmp_path / "out")]) == 0
     table = pd.read_csv(tmp_path / "out/results.csv").query("against.isna()")
@@ -186,8 +190,3 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
     assert len(rows) == 8
     for kind, value in zip(rows["class"], rows["value"], strict=True):
         assert value == pytest.approx(last[f"val/bias/{kind}/mu"], abs=1e-5)
-
-
-def test_the_probability_form_is_refused(commands: Commands) -> None:
-    with pytest.raises(ValueError, match="is of start and end"):
-        lei(commands, "none", "--model.loss.form=probability", architecture="gpt2")
