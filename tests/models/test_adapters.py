@@ -23,8 +23,8 @@ peft = pytest.importorskip("peft")
 INPUTS = rows([9, 12])
 
 
-def heads_of(name: str) -> str:
-    return "causal" if ARCHITECTURES[name].causal else "span"
+def kind_of(name: str) -> Any:
+    return heads_class("causal" if ARCHITECTURES[name].causal else "span")
 
 
 def base(folder: Path, name: str) -> Path:
@@ -38,7 +38,7 @@ def base(folder: Path, name: str) -> Path:
 
 def trained(path: Path, on: Path | str, name: str, **options: Any) -> Path:
     """A checkpoint of an adapter with random weights on a base."""
-    model = start(at(on, name, **{"lora_rank": 2, **options}), heads_class(heads_of(name)))
+    model = start(at(on, name, **{"lora_rank": 2, **options}), kind_of(name))
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data += 0.05 * torch.randn_like(weight)
@@ -62,7 +62,7 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     kind = AutoModelForCausalLM if ARCHITECTURES[name].causal else AutoModelForQuestionAnswering
     below = kind.from_pretrained(tmp_path / "base")
     theirs = peft.PeftModel.from_pretrained(below, tmp_path / "peft").eval()
-    ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), heads_class(heads_of(name))).eval())
+    ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), kind_of(name)).eval())
     inputs = {key: value for key, value in INPUTS.items() if key != "token_type_ids"}
     found, wanted = (model(**inputs) for model in (theirs, ours))
     for output, other in zip(found[:2], wanted[:2], strict=True):
@@ -70,6 +70,12 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
             torch.testing.assert_close(output, other, rtol=0, atol=1e-6)
     # As a starting point, and to be asked: merged.
     torch.testing.assert_close(states(tmp_path / "peft"), states(checkpoint), rtol=0, atol=1e-6)
+    whole, adapted = (start(at(tmp_path / "peft", name, lora_rank=n), kind_of(name)) for n in (0, 3))
+    assert all(weight.requires_grad for weight in whole.parameters())
+    moving = {name for name, weight in adapted.named_parameters() if weight.requires_grad}
+    assert moving == {
+        name for name, _ in adapted.named_parameters() if "lora_" in name or "span_head" in name
+    }
     again = trained(tmp_path / "again.ckpt", tmp_path / "peft", name, lora_rank=3)
     assert read_info(str(again)).adapter["base"] == str(tmp_path / "peft")
     assert not torch.equal(states(again), states(checkpoint))

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from transformers import BloomConfig, BloomForCausalLM
 
-from data_modules.encoding.windows import DECODERS
-from models.backbones import ARCHITECTURES, Backbone
+from models.backbones import Backbone
 from models.heads.causal import CausalModel
 from models.language.likelihood import log_likelihoods
 from models.loading import load_pretrained, start
@@ -102,7 +101,3 @@ def test_a_model_that_counts_distances_itself_is_not_trained(tmp_path: Path) -> 
     BloomForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(DataError, match="'bloom' model does not read two candidates"):
         start(Backbone(architecture="causal", checkpoint=str(tmp_path)), CausalModel)
-
-
-def test_the_readers_of_prompts_are_the_decoders() -> None:
-    assert {name for name, row in ARCHITECTURES.items() if row.causal} == DECODERS

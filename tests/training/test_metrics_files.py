@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.training.conftest import Commands, curves, metrics_of
-from training.cli import main as train
 
 
 def test_what_max_steps_ends_is_validated_each_time(
     commands: Commands, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fit = commands.of("fit", "squad", "bert", "--ckpt_path=auto", "--data.qa_batch_size=4")
-    home = commands.root / "squad" / "version_0"
-    train([*fit, "--trainer.max_steps=3"])
+    fit = ("fit", "squad", "bert", "--ckpt_path=auto", "--data.qa_batch_size=4")
+    home = commands.run(*fit, "--trainer.max_steps=3")
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"run: {home}, 3 steps; best.ckpt: val/qa/f1 ")
-    train([*fit, "--trainer.max_steps=6", "--trainer.max_epochs=2"])
+    commands.run(*fit, "--trainer.max_steps=6", "--trainer.max_epochs=2")
     assert [step for step, _ in curves(home, "val/qa/f1")] == [2, 5]
     assert metrics_of(home)["step"] == 6
 
@@ -23,13 +21,12 @@ def test_what_max_steps_ends_is_validated_each_time(
 def test_a_test_adds_to_the_metrics_of_its_run(
     commands: Commands, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = commands.root / "squad" / "lr[1e-4]"  # a version's name is no pattern
-    here = "--run.version=lr[1e-4]"
-    train(commands.of("fit", "squad", "bert", "--trainer.max_steps=2", here))
+    here = "--run.version=lr[1e-4]"  # a version's name is no pattern
+    home = commands.run("fit", "squad", "bert", "--trainer.max_steps=2", here)
     before = metrics_of(home)
     capsys.readouterr()
     sets = f"--data.test_qa.main={commands.data.qa_dev}"
-    train(commands.of("test", "squad", "bert", sets, "--ckpt_path=last", here))
+    commands.run("test", "squad", "bert", sets, "--ckpt_path=last", here)
     after = metrics_of(home)
     assert {key: after[key] for key in before} == before
     assert after["test/qa/f1"] == pytest.approx(before["val/qa/f1"], abs=1e-6)
@@ -37,7 +34,7 @@ def test_a_test_adds_to_the_metrics_of_its_run(
 
 
 def test_nothing_goes_on_from_weights_alone(commands: Commands) -> None:
-    train(commands.of("fit", "squad", "bert", "--trainer.max_steps=2", "--checkpoint.save_weights_only=true"))
-    best = commands.root / "squad" / "version_0" / "checkpoints" / "best.ckpt"
+    fit = ("fit", "squad", "bert", "--checkpoint.save_weights_only=true")
+    home = commands.run(*fit, "--trainer.max_steps=2")
     with pytest.raises(ValueError, match=r"--backbone\.checkpoint"):
-        train(commands.of("fit", "squad", "bert", "--trainer.max_steps=4", f"--ckpt_path={best}"))
+        commands.run(*fit, "--trainer.max_steps=4", f"--ckpt_path={home}/checkpoints/best.ckpt")

@@ -24,7 +24,6 @@ from tests.models.tiny import (
     model,
     rows,
     tensors,
-    to_pretrained,
 )
 
 LOW = torch.finfo(torch.float32).min
@@ -61,22 +60,6 @@ def test_no_output_depends_on_padding_or_on_neighbours(name: str, heads: str, le
                 per_token = found.dim() > 1 and found.shape[1] == 30
                 found = found[b : b + 1, at] if per_token else found[b : b + 1]
             torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@torch.no_grad()
-def test_a_span_model_is_transformers_own(name: str) -> None:
-    """The same weights, logits and hidden states as transformers' class."""
-    qa, inputs = model(name), rows([12, 12])
-    expected, states = qa(inputs), qa.hidden_states(inputs)
-    if not qa.segments:
-        del inputs["token_type_ids"]
-    own = to_pretrained(qa)
-    assert {id(p) for p in own.parameters()} == {id(p) for p in qa.parameters()}
-    output = own.eval()(**inputs, output_hidden_states=True)
-    torch.testing.assert_close(list(states), list(output.hidden_states))
-    torch.testing.assert_close(output.start_logits, expected.start_BT, atol=0, rtol=0)
-    torch.testing.assert_close(output.end_logits, expected.end_BT, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("heads", ["span", "rationale"])

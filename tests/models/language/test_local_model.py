@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerFast
 from models.language.self_debiasing import continued
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
+from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import greedy, log_likelihood
-from tests.models.language.opened import load_text_model
 
 NEW = 6
 PROMPTS = (

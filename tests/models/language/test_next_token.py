@@ -14,8 +14,8 @@ from models.language.next_token import first_tokens
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT
+from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import lead, next_log_probs
-from tests.models.language.opened import load_text_model
 
 LABELS = ("red", "blue")
 PROMPTS = (

@@ -17,8 +17,8 @@ from models.heads.causal import CausalModel
 from models.language.text_models import TextFailure, reply
 from models.language.writing import end_tokens, written
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, IDS, save
+from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import greedy
-from tests.models.language.opened import load_text_model
 
 NEW = 6
 PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?", "a")

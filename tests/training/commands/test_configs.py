@@ -1,6 +1,9 @@
-"""Every shipped configuration parses, composed with another, whatever the order."""
+"""Every shipped configuration parses, composed with another, whatever the order. Help answers at once."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -9,9 +12,8 @@ from tests.training.conftest import CONFIGS, resolved
 from training.__main__ import main
 
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
+HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas", "datasets", "wandb")
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
-
-
 PAIRS = [
     (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
     for i in range(max(len(EXPERIMENTS), len(BACKBONES)))
@@ -40,3 +42,18 @@ def test_help_has_the_flags_and_values_of_the_experiment(capsys: pytest.CaptureF
     for part in ("--model.learning_rate", "--data.train_qa", "default: stories:train", "default: roberta"):
         assert part in said
     assert "example: interventune train fit" in said
+
+
+def test_help_imports_nothing_heavy() -> None:
+    calls = [("training", []), ("evaluation", []), ("evaluation", ["bias"])]
+    code = (
+        "import sys; from contextlib import suppress; from importlib import import_module\n"
+        f"for room, words in {calls}:\n"
+        "    with suppress(SystemExit): import_module(room + '.__main__').main([*words, '--help'])\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=CONFIGS.parent, check=True
+    )
+    assert done.stdout.count("--help") >= len(calls)
+    assert done.stderr.strip() == "[]"

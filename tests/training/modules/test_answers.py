@@ -1,4 +1,4 @@
-"""The faithfulness paper's recipe, and what its authors' code does otherwise, by name."""
+"""The faithfulness paper's recipe, what its authors' code does otherwise, and which weights are decayed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from data_modules.batching.data_module import TrainBatch
 from data_modules.batching.sets import QASet
 from data_modules.encoding.windows import Encoding
 from data_modules.sources import read_questions
+from models.loading import load_pretrained
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 from tests.models.tiny import backbone
 from training.modules.answers import AnswerModule
+from training.modules.fine_tuning import decay_groups
 
 ENCODING = Encoding(max_length=160)
 
@@ -54,3 +56,21 @@ def test_the_papers_warm_up_does_not_shrink(caplog: pytest.LogCaptureFixture) ->
     assert "model.warmup_ratio=0.1" in warning
     assert module(warmup_ratio=0.1).warmup_steps(505) == 50
     assert module(warmup_ratio=0.1, warmup_steps=7).warmup_steps(505) == 7
+
+
+@pytest.mark.parametrize(
+    ("architecture", "undecayed_only"),
+    [("bert", {"bias"}), ("distilbert", {"bias"}), ("xlnet", {"bias", "r_w_bias", "r_r_bias", "r_s_bias"})],
+)
+def test_biases_and_normalisation_weights_are_not_decayed(
+    architecture: str, undecayed_only: set[str]
+) -> None:
+    model = load_pretrained(backbone(architecture))
+    decayed, plain = decay_groups(model, 0.1)
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.1, 0.0)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    last = [{names[id(p)].rsplit(".", 1)[-1] for p in group["params"]} for group in (decayed, plain)]
+    assert undecayed_only <= last[1]
+    assert not last[0] & undecayed_only
+    assert {name for name in last[1] if not name.endswith("bias")} == {"weight"}  # of LayerNorm
+    assert len(decayed["params"]) + len(plain["params"]) == len(names)

@@ -78,16 +78,13 @@ def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: P
         fit(commands, tmp_path, f"--model.reference={stage}", f"--backbone.tokenizer={tmp_path / 'words'}")
 
 
-Cell = tuple[tuple[str, str], str]
-
-
-def cell(group: Group) -> Cell:
+def cell(group: Group) -> Any:
     return group.subjects, group.attribute
 
 
-def mean_c(groups: list[Group], score_NVS: Any) -> dict[Cell, float]:
+def mean_c(groups: list[Group], score_NVS: Any) -> dict[Any, float]:
     """C of the spec, averaged over the groups of a pair and an attribute."""
-    found: dict[Cell, list[float]] = defaultdict(list)
+    found: dict[Any, list[float]] = defaultdict(list)
     for group, s in zip(groups, score_NVS, strict=True):
         b = [(s[0][k] + s[2][k] - s[1][k] - s[3][k]) / 2 for k in (0, 1)]
         found[cell(group)].append(float(b[0] - b[1]) / 2)

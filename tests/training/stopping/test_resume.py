@@ -26,12 +26,10 @@ HALVES = ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches
 def arguments(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
     groups = (f"--model.reference_cache={commands.root.parent / 'cache'}", "--data.groups_per_class=2")
-    return commands.of(
-        *("fit", experiment, "roberta", *(groups if experiment == "lei_few_shot" else ())),
-        *(f"--backbone.config={DROPOUT}", f"--run.version={version}", "--ckpt_path=auto"),
-        *("--trainer.max_epochs=3", "--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3"),
-        *flags,
-    )
+    given = (f"--backbone.config={DROPOUT}", f"--run.version={version}", "--ckpt_path=auto")
+    given += ("--trainer.max_epochs=3", "--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3")
+    given += groups if experiment == "lei_few_shot" else ()
+    return commands.of("fit", experiment, "roberta", *given, *flags)
 
 
 def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> Path:

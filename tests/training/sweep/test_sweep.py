@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,28 +65,6 @@ def postgres() -> Iterator[list[str]]:
             subprocess.run([*ctl, "-m", "immediate", "stop"], **options)
 
 
-@pytest.mark.chaos
-def test_a_killed_worker_costs_no_point(tmp_path: Path) -> None:
-    """A worker and its `fit` are killed in the middle of a point; another one finishes, from last.ckpt."""
-    study = tmp_path / "study"
-    few = ("--data.limit_train_groups=24", "--data.limit_val_groups=3", "--data.limit_val_qa=8")
-    command = [sys.executable, "-m", "training", "sweep", "demo_grid", f"--output={study}", *few]
-    command += ["--dead-after=4", "--over", "trainer.max_epochs=[4]", "model.learning_rate=[1.0e-3,1.0e-2]"]
-    command += ["--run.save_every_n_steps=1", f"--data.cache={tmp_path}/prepared"]
-    worker = subprocess.Popen(command, cwd=ROOT)
-    wait_for(lambda: list(study.glob("points/*/run/checkpoints/last.ckpt")))
-    worker.kill()
-    (point,) = (path.parents[1] for path in study.glob("points/*/run/checkpoints"))
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if {f"--run.root={study}/points", f"--run.name={point.name}"} <= {*process.cmdline()}:
-                process.kill()
-    assert not (point / "run" / "metrics.json").exists()
-    assert subprocess.Popen(command, cwd=ROOT).wait(200) == 0
-    assert list(table(study)["state"]) == ["complete"] * 2
-    assert "Restored all states" in (point / "log.txt").read_text()
-
-
 def begin(study: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, whose `fit` is fake_fit.py."""
     code = "import sys; from training.sweep import run; run.FIT = {}; sys.exit(run.main(sys.argv[1:]))"
@@ -105,23 +82,25 @@ def starts(study: Path) -> dict[str, int]:
 def test_workers_share_a_study_whatever_ends_them(
     database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The `fit` of one that is killed ends by itself; that of one that is told to stop goes on elsewhere. No
-    other point is run twice."""
+    """The `fit` of one that is killed ends by itself; that of one that is told to stop, or is killed with its
+    `fit`, goes on elsewhere. No other point is run twice."""
     storage = request.getfixturevalue("postgres") if database == "postgresql" else []
     study, go_on = tmp_path / "study", tmp_path / "go_on"
-    content = SMALL | {"space": {"x": [1.0, 2.0, 3.0]}, "flags": [f"--until={go_on}"]}
+    content = SMALL | {"space": {"x": [1.0, 2.0, 3.0, 4.0]}, "flags": [f"--until={go_on}"]}
     workers = []
-    for number in (1, 2):
+    for number in (1, 2, 3):
         workers.append(begin(study, content, *storage))
         wait_for(lambda number=number: len(starts(study)) == number)
-    for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM), strict=True):
+    (fit_of_third,) = psutil.Process(workers[2].pid).children()
+    for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL), strict=True):
         worker.send_signal(end)
-    assert [worker.wait(240) for worker in workers] == [-9, 130]
+    assert [worker.wait(240) for worker in workers] == [-9, 130, -9]
+    fit_of_third.kill()
     go_on.touch()
     workers = [begin(study, content, *storage) for _ in range(2)]
     assert [worker.wait(400) for worker in workers] == [0, 0]
-    assert starts(study) == {"x=1.0": 1, "x=2.0": 2, "x=3.0": 1}
-    assert list(table(study)["val/score"]) == [1, 2, 3]
+    assert starts(study) == {"x=1.0": 1, "x=2.0": 2, "x=3.0": 2, "x=4.0": 1}
+    assert list(table(study)["val/score"]) == [1, 2, 3, 4]
 
 
 @pytest.fixture
