@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+)
 
 from models.__main__ import export
 from models.adapters import own_weights
@@ -17,6 +23,8 @@ from models.checkpoint import heads_class, read_info
 from models.heads.span import QAModel
 from models.loading import load, load_pretrained, start
 from storage.errors import DataError
+from tests.data_modules.fixtures.tiny_language_models import save
+from tests.models.test_backbones import asked, edit, more, without
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows, to_pretrained
 
 peft = pytest.importorskip("peft")
@@ -134,3 +142,36 @@ def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
 def test_an_adapter_on_random_weights_is_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     trained(tmp_path / "a.ckpt", "random", "bert")
     assert "random base" in caplog.text
+
+
+def test_an_adapter_with_weights_too_few_or_too_many_is_refused(tmp_path: Path) -> None:
+    checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", "gpt2"), "gpt2")
+    export(str(checkpoint), folder := tmp_path / "peft", adapter=True)
+    assert load(str(folder), QAModel)
+    file = "adapter_model.safetensors"
+    (name, *_) = load_file(folder / file)
+    edit(folder, more(name.replace(".h.", ".h.9")), file)
+    with pytest.raises(ValueError, match="does not fit its base: 1 weights too few or too many"):
+        load(str(folder), QAModel)
+    edit(folder, without(".h.1."), file)
+    with pytest.raises(ValueError, match="does not fit its base"):
+        load(str(folder), QAModel)
+
+
+def test_an_adapter_of_a_sequence_to_sequence_model_is_merged_or_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    base = AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
+    wanted = peft.LoraConfig(r=2, task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
+    tuned = peft.get_peft_model(base, wanted)
+    tuned.save_pretrained(tmp_path / "peft")
+    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "peft")
+    pairs = [("the cat sat", "on the mat")]
+    found = asked(f"hf:{tmp_path}/peft").model.log_likelihoods(pairs)[0]
+    tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
+    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "merged")
+    expected = asked(f"hf:{tmp_path}/merged").model.log_likelihoods(pairs)[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert not torch.equal(found, asked(f"hf:{tmp_path}/t5").model.log_likelihoods(pairs)[0])
+    edit(tmp_path / "peft", without("decoder"), "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="does not fit its base"):
+        asked(f"hf:{tmp_path}/peft")

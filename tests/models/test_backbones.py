@@ -1,12 +1,16 @@
-"""The table of backbones: every row builds, and what does not fit is named."""
+"""The table of backbones: every row builds, and what does not fit is named. Missing and unexpected weights
+are refused on every road from a file to a model."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -15,11 +19,17 @@ from transformers import (
     BertForSequenceClassification,
 )
 
+from evaluation.answering.asking import Asking
+from evaluation.answering.open import open_answerer
+from evaluation.answering.scorers import Scorer
+from evaluation.reproduce.tiny_classifier import save_classifier
 from models.backbones import ARCHITECTURES
 from models.heads.span import SpanModel
 from models.loading import load_pretrained, start
 from storage.errors import DataError
-from tests.models.tiny import NAMES, WITH_SEGMENTS, at, backbone, rows
+from tests.data_modules.fixtures.tiny_language_models import save
+from tests.evaluation.checkpoints import save_folder
+from tests.models.tiny import NAMES, WITH_SEGMENTS, at, backbone, content, rows
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,3 +109,71 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
     assert model.encoder.is_gradient_checkpointing
     built = load_pretrained(at(tmp_path / "half", config={"hidden_dropout_prob": 0.3}))
     assert built.bert.embeddings.dropout.p == 0.3
+
+
+Weights = dict[str, torch.Tensor]
+
+
+def edit(folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors") -> Path:
+    """Replace the weights in a folder."""
+    weights = load_file(folder / file)
+    save_file(change(weights), folder / file, metadata={"format": "pt"})
+    return folder
+
+
+def without(part: str) -> Callable[[Weights], Weights]:
+    def change(weights: Weights) -> Weights:
+        assert any(part in name for name in weights)
+        return {name: weight for name, weight in weights.items() if part not in name}
+
+    return change
+
+
+def more(name: str) -> Callable[[Weights], Weights]:
+    return lambda weights: {**weights, name: torch.zeros(2)}
+
+
+def asked(path: object) -> Any:
+    return open_answerer(str(path), Asking(device="cpu"))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+@pytest.mark.parametrize("form", ["{}", "hf:{}"])
+def test_a_language_model_without_a_layer_or_with_foreign_weights_is_refused(
+    kind: str, form: str, tmp_path: Path
+) -> None:
+    layer = {"gpt2": "transformer.h.1.", "t5": "decoder.block.1."}[kind]
+    foreign = (f"{layer.replace('1', '9')}bias", "score.weight", "v_head.summary.weight")
+    for change in (without(layer), *map(more, foreign)):
+        folder = edit(save(tmp_path / kind, kind), change)
+        with pytest.raises(ValueError, match=f"{folder}: does not fit its configuration: weights"):
+            asked(form.format(folder))
+
+
+def test_hf_before_an_encoder_is_refused_and_without_it_the_encoder_answers(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "qa")
+    with pytest.raises(ValueError, match="is an encoder, no language model; leave out hf:"):
+        asked(f"hf:{folder}")
+    assert asked(folder).model.heads == "span"
+
+
+def test_an_encoder_without_a_layer_is_refused_and_other_heads_are_ignored(tmp_path: Path) -> None:
+    for change in (without("layer.1."), more("bert.encoder.layer.9.bias"), more("bert.adapters.weight")):
+        folder = edit(save_folder(tmp_path / "qa"), change)
+        with pytest.raises(ValueError, match="does not fit its configuration: weights"):
+            asked(folder)
+    edit(save_folder(tmp_path / "qa"), more("cls.predictions.bias"))
+    assert asked(tmp_path / "qa").model.heads == "span"
+
+
+def test_a_checkpoint_with_fewer_layers_by_backbone_config_is_refused(tmp_path: Path) -> None:
+    torch.save(content(start(backbone("bert"), SpanModel)), tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match=r"a\.ckpt: its configuration has no place for 16 weights"):
+        start(at(tmp_path / "a.ckpt", config={"num_hidden_layers": 1}), SpanModel)
+
+
+def test_a_scorer_without_its_head_is_refused(tmp_path: Path) -> None:
+    save_classifier(output=tmp_path / "scorer")
+    edit(tmp_path / "scorer", without("classifier"))
+    with pytest.raises(ValueError, match=r"--scorer hf:.*weights missing, as classifier"):
+        Scorer(f"hf:{tmp_path / 'scorer'}", device="cpu")

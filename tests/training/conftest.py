@@ -48,7 +48,7 @@ def launch(command: list[str], processes: int = 1) -> tuple[int, str]:
 
 def failing(**options: object) -> str:
     """The flag that disturbs a run."""
-    path = "tests.training.failing.Failing"
+    path = "tests.training.callbacks.Failing"
     return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
 
 

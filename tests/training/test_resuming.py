@@ -198,7 +198,7 @@ def test_curves_of_any_names_resume(tmp_path: Path) -> None:
 
 def test_the_score_of_best_is_in_the_metrics(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
     """A user's own ModelCheckpoint does not hide it."""
-    scored = "{class_path: tests.training.failing.Scored}"
+    scored = "{class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"
     flags = (f"--trainer.callbacks=[{scored},{other}]", "--trainer.max_epochs=3")
     flags += ("--checkpoint.monitor=score", "--checkpoint.mode=max")
