@@ -29,25 +29,7 @@ from models.loading import load_pretrained, start
 from storage.errors import DataError
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_folder
-from tests.models.tiny import NAMES, WITH_SEGMENTS, at, backbone, content, rows
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_row_builds(name: str) -> None:
-    row, built = ARCHITECTURES[name], load_pretrained(backbone(name))
-    assert {parameter.dtype for parameter in built.parameters()} == {torch.float32}
-    # No module of transformers' class is left out, dropout included; so training is the same.
-    outside = [key for key, _ in built.named_children() if key != built.base_model_prefix]
-    assert sorted(outside) == sorted(row.span_head)
-    model = SpanModel(built, name).eval()
-    # Token types reach the encoders that have segments, also those that have one only (RoBERTa).
-    seen: list[set[str]] = []
-    model.encoder.register_forward_pre_hook(lambda _m, _a, kwargs: seen.append(set(kwargs)), with_kwargs=True)
-    inputs = rows([9, 5])
-    one = model(inputs).start_BT
-    two = model(inputs | {"token_type_ids": torch.zeros_like(inputs["token_type_ids"])}).start_BT
-    assert torch.equal(one, two) == (name not in WITH_SEGMENTS)
-    assert ("token_type_ids" in seen[0]) == row.segments
+from tests.models.tiny import NAMES, at, backbone, content, rows
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
@@ -82,8 +64,10 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fine_tuned_head_is_kept_and_a_bare_encoder_gets_a_new_one(name: str, tmp_path: Path) -> None:
-    tuned = load_pretrained(backbone(name))
-    head = ARCHITECTURES[name].span_head[-1]
+    tuned, modules = load_pretrained(backbone(name)), ARCHITECTURES[name].span_head
+    # No module of transformers' class is left out, dropout included; so training is the same.
+    assert {key for key, _ in tuned.named_children()} == {tuned.base_model_prefix, *modules}
+    head = modules[-1]
     with torch.no_grad():
         getattr(tuned, head).bias.copy_(torch.tensor([3.0, -2.0]))
     tuned.save_pretrained(tmp_path / "tuned")
