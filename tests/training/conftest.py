@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from data_modules.schema.spans import write_records
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
+from models.loading import load_pretrained
+from tests.models.tiny import at
 from tests.support.processes import launch as start_processes
 from training.cli import main as train
 
@@ -30,6 +33,13 @@ SMALL = {
     "gpt2": "{vocab_size: 320, n_embd: 32, n_layer: 1, bos_token_id: 0, eos_token_id: 1, pad_token_id: 3}",
     "xlnet": "{vocab_size: 320, d_model: 32, d_inner: 64, n_layer: 1, pad_token_id: 5}",
 }
+
+
+def small_folder(folder: Path, architecture: str) -> Path:
+    """Random weights of that size, as a folder of transformers."""
+    model = load_pretrained(at("random", architecture, config=yaml.safe_load(SMALL[architecture])))
+    model.save_pretrained(folder)
+    return folder
 
 
 def resolved(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

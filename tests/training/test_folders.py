@@ -47,9 +47,7 @@ def test_a_failed_start_leaves_its_version_free(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_run_that_is_still_training_is_not_gone_on_with(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_in_training_is_not_gone_on_with(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = commands.of("fit", "squad", "bert", "--trainer.max_epochs=100000", "--run.save_every_n_steps=1")
     first = Started(run_module, "training", fit)
     try:
@@ -103,9 +101,7 @@ def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
     assert "weights_only" not in str(caught.value)  # torch's advice would run what the file says
 
 
-def test_what_max_steps_ends_is_validated_each_time(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_max_steps_ends_is_validated(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
     fit = ("fit", "squad", "bert", "--ckpt_path=auto", "--data.qa_batch_size=4")
     home = commands.run(*fit, "--trainer.max_steps=3")
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"run: {home}, 3 steps; best.ckpt: val/qa/f1 ")
@@ -114,9 +110,7 @@ def test_what_max_steps_ends_is_validated_each_time(
     assert metrics_of(home)["step"] == 6
 
 
-def test_a_test_adds_to_the_metrics_of_its_run(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_test_adds_to_its_runs_metrics(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
     here = "--run.version=lr[1e-4]"  # a version's name is no pattern
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=2", here)
     before = metrics_of(home)
@@ -137,7 +131,7 @@ def test_nothing_goes_on_from_weights_alone(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["xlnet", "llama"])
-def test_predictions_hold_every_example_and_the_same_bias(
+def test_predictions_are_whole_and_of_the_same_bias(
     architecture: str, commands: Commands, tmp_path: Path
 ) -> None:
     home, data = commands.run("fit", "squad", architecture, "--trainer.max_steps=2"), commands.data

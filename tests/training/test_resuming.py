@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -119,17 +120,13 @@ def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> 
 
 
 def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
-    saved = {"trainer": {"max_epochs": -1, "max_steps": 5, "callbacks": None}, "data": {"files": ["a", "b"]}}
+    saved: Any = {"data": {"files": ["a", "b"]}}
+    saved["trainer"] = {"max_epochs": -1, "max_steps": 5, "callbacks": None}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(saved))
-    allowed = [
-        {"trainer": saved["trainer"] | {"max_steps": -1}},
-        {"trainer": saved["trainer"] | {"max_steps": 9, "max_epochs": 3}},
-        {"trainer": saved["trainer"] | {"devices": 4}},
-        {"trainer": saved["trainer"] | {"devices": 1, "accumulate_grad_batches": 2}},
-        {"trainer": saved["trainer"] | {"callbacks": [{"class_path": "A"}]}},
-    ]
+    allowed: Any = ({"max_steps": -1}, {"max_steps": 9, "max_epochs": 3}, {"devices": 4})
+    allowed += ({"devices": 1, "accumulate_grad_batches": 2}, {"callbacks": [{"class_path": "A"}]})
     for change in allowed:
-        assert len(changes(saved | change, tmp_path, 3)) >= 1
+        assert len(changes(saved | {"trainer": saved["trainer"] | change}, tmp_path, 3)) >= 1
     assert changes(saved, tmp_path, 3) == []
     for change, word in (
         ({"trainer": saved["trainer"] | {"max_epochs": 3}}, "trainer.max_epochs 3"),

@@ -25,13 +25,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return built
 
 
-def load_text_model(
-    folder: Path | str,
-    *,
-    max_new_tokens: int = 64,
-    batch_size: int = 8,
-    dtype: Any = "auto",
-    chat: Any = "auto",
-) -> Any:
-    compute = Compute(device="cpu", dtype=dtype, batch_size=batch_size)
+def load_text_model(folder: Path | str, *, max_new_tokens: int = 64, chat: Any = "auto", **how: Any) -> Any:
+    compute = Compute(**{"device": "cpu", "batch_size": 8, **how})
     return open_text_model(f"hf:{folder}", compute, max_new_tokens=max_new_tokens, chat=chat)

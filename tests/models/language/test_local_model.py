@@ -17,16 +17,10 @@ from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import greedy, log_likelihood
 
 NEW = 6
-PROMPTS = (
-    "the cat sat on the mat . where is the cat ?",
-    "who ran ?",
-    "the red dog ran under the blue cat . who ran ?",
-    "a",
-    "where is not the dog",
-)
-PAIRS = tuple(
-    (prompt, continuation) for prompt in PROMPTS for continuation in (" on the mat", "red", " cat ran not .")
-)
+PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?")
+PROMPTS += ("the red dog ran under the blue cat . who ran ?", "a", "where is not the dog")
+CONTINUATIONS = (" on the mat", "red", " cat ran not .")
+PAIRS = tuple((prompt, continuation) for prompt in PROMPTS for continuation in CONTINUATIONS)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5", "bart", "gpt2_unpadded"])

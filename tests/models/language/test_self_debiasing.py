@@ -132,15 +132,9 @@ def test_the_tokens_of_the_oracle(oracle: Path) -> None:
 def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
     model = random_model(seed=seed)
     ids_RT, mask_RT = padded(TEXTS + [ids for column in PREFIXED for ids in column], END, left=True)
-    out_RT = model.generate(
-        ids_RT,
-        attention_mask=mask_RT,
-        min_new_tokens=NEW,
-        max_new_tokens=NEW,
-        num_beams=beams,
-        pad_token_id=END,
-        logits_processor=[in_rows],
-    )
+    how: Any = {"attention_mask": mask_RT, "pad_token_id": END, "num_beams": beams}
+    how |= {"min_new_tokens": NEW, "max_new_tokens": NEW, "logits_processor": [in_rows]}
+    out_RT = model.generate(ids_RT, **how)
     expected = out_RT[: len(TEXTS), ids_RT.shape[1] :].tolist()
     assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, beams=beams) == expected
     assert all(END not in row for row in expected)  # the end is suppressed, all have the same length

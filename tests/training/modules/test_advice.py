@@ -99,9 +99,7 @@ def reference_of(commands: Commands, cache: Path, *flags: str) -> Any:
     return cli.model.reference, cli.datamodule.train_set.groups
 
 
-def test_the_cache_serves_the_same_run_and_no_other(
-    commands: Commands, scored: Scored, tmp_path: Path
-) -> None:
+def test_the_cache_serves_equal_runs_and_no_other(commands: Commands, scored: Scored, tmp_path: Path) -> None:
     first, _ = reference_of(commands, tmp_path)
     again, _ = reference_of(commands, tmp_path)
     assert len(scored) == 1

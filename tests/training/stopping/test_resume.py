@@ -87,24 +87,18 @@ def test_the_best_checkpoint_of_before_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("kind", "where", "batch", "flags"),
+    ("how", "flags"),
     [
-        ("SIGTERM", "batch", 1, ()),
-        ("SIGTERM", "batch", 6, ("--data.num_workers=2",)),
-        ("SIGINT", "validation", 5, HALVES),
+        ({"kind": "SIGTERM", "batch": 1}, ()),
+        ({"kind": "SIGTERM", "batch": 6}, ("--data.num_workers=2",)),
+        ({"kind": "SIGINT", "where": "validation", "batch": 5}, HALVES),
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(
-    kind: str,
-    where: str,
-    batch: int,
-    flags: tuple[str, ...],
-    commands: Commands,
-    whole: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
+    how: Any, flags: Any, commands: Commands, whole: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = cut(commands, *flags, kind=kind, where=where, batch=batch)
-    assert code == 128 + signal.Signals[kind]
+    code = cut(commands, *flags, **how)
+    assert code == 128 + signal.Signals[how["kind"]]
     (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("stopped at"))
     assert ("--ckpt_path auto" in said) == (commands.root / "lei_few_shot/cut/checkpoints/last.ckpt").exists()
     same = [flag for flag in flags if "num_workers" not in flag]
