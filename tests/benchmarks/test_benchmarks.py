@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -17,9 +15,8 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForQuestionAnswering
 
-from benchmarks import fits, likelihoods, training
+from benchmarks import fits, training
 from benchmarks.side_by_side import Turn, shown, table
-from data_modules.schema.questions import ChoiceQuestion
 
 VOCABULARY = 400
 CONFIG = training.sizes(2, 48, 3, VOCABULARY)
@@ -65,21 +62,6 @@ def test_ratios_compare_turn_by_turn() -> None:
     made = {name: [Turn(rate, {}) for rate in values] for name, values in rates.items()}
     *_, ours, theirs = (" ".join(line.split()) for line in shown(table("t", "rows/s", made)).splitlines())
     assert (ours, theirs) == ("t ours 4.5 (3 to 6) 1", "t theirs 1.5 (1 to 2) 3")
-
-
-@pytest.mark.parametrize("name", likelihoods.SYSTEMS)
-def test_rates_count_the_questions_that_were_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rival's was 300 in its seconds, whatever was asked."""
-    asked = [ChoiceQuestion(str(n), "Why?", ("a", "b", "c")[:n], 0) for n in (2, 3)]
-    exact, clock = [[-1.0] * len(question.choices) for question in asked], iter([10.0, 10.5])
-    model = Mock(choice_logits=lambda asked: [np.full(len(q.choices), -1.0) for q in asked])
-    model.loglikelihood = lambda requests, **_: [(-1.0, True)] * len(requests)
-    monkeypatch.setattr(likelihoods, "our_model", lambda *_: model)
-    monkeypatch.setattr(likelihoods, "their_model", lambda *_: model)
-    monkeypatch.setattr(likelihoods, "import_module", Mock())
-    monkeypatch.setattr(likelihoods, "time", Mock(perf_counter=lambda: next(clock)))
-    turn = likelihoods.answered(likelihoods.SYSTEMS[name], "", asked, exact)
-    assert turn == (4.0, {"questions": 2, "accuracy": 1.0, likelihoods.APART: 0.0})
 
 
 def test_log_likelihoods_are_those_of_lm_eval() -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.chaos.test_kills import CONFIGS, SIZES, start_command
+from tests.chaos.test_kills import STORIES
 from tests.mistakes.conftest import everything_in, given_files, outcome, refused
 from tests.support.finished_runs import unreadable
+from tests.training.conftest import Commands, launch
 
 __all__ = ["given_files"]
 pytestmark = pytest.mark.chaos
@@ -25,16 +26,9 @@ ROOM = 8_000
 def small_disk(folder: Path, size: str = "4m") -> Iterator[Path]:
     """A file system in memory. Skipped without the right to mount one."""
     folder.mkdir(parents=True)
-    try:
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
-            capture_output=True,
-            text=True,
-        )
-    except OSError as error:
-        pytest.skip(f"no mount here: {error}")
-    if done.returncode:
-        pytest.skip(f"mounting is not allowed here: {done.stderr.strip()}")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(mount).returncode:
+        pytest.skip("mounting is not allowed here")
     try:
         yield folder
     finally:
@@ -51,12 +45,9 @@ def break_disk(disk: Path, trouble: str) -> None:
 
 
 WRITERS = {
-    "perturb": (
-        "data",
-        "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
-    ),
-    "report": ("evaluation", "bias --predictions {given}/lei.json --output {disk}/report"),
-    "export": ("models", "{given}/bert.ckpt {disk}/model"),
+    "data": "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
+    "evaluation": "bias --predictions {given}/lei.json --output {disk}/report",
+    "models": "{given}/bert.ckpt {disk}/model",
 }
 
 
@@ -70,15 +61,14 @@ TROUBLES = pytest.mark.parametrize("trouble", ["full", "read-only"])
 
 
 @TROUBLES
-@pytest.mark.parametrize("name", WRITERS)
-def test_output_on_a_disk(name: str, trouble: str, given_files: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", WRITERS)
+def test_output_on_a_disk(entry: str, trouble: str, given_files: Path, tmp_path: Path) -> None:
     """One line; the output of an earlier run stays."""
     for earlier in (False, True):
-        if earlier and name == "export":
-            continue  # never replaces a folder
+        if earlier and entry == "models":
+            continue  # an export never replaces a folder
         with small_disk(tmp_path / f"disk_{earlier}") as disk:
-            entry, words = WRITERS[name]
-            arguments = words.format(given=given_files, disk=disk).split()
+            arguments = WRITERS[entry].format(given=given_files, disk=disk).split()
             if earlier:
                 accepted(entry, arguments)
             break_disk(disk, trouble)
@@ -87,33 +77,23 @@ def test_output_on_a_disk(name: str, trouble: str, given_files: Path, tmp_path: 
             assert everything_in(disk) == before, "something was lost, or left behind"
 
 
-def fit(root: Path, steps: int, *flags: str) -> list[str]:
-    """A small training on embedded data, which goes on where it was stopped."""
-    return [
-        *("fit", "-c", str(CONFIGS / "experiments" / "squad.yaml")),
-        *("-c", str(CONFIGS / "backbones" / "tiny_roberta.yaml"), f"--backbone.config={SIZES}"),
-        *(f"--run.root={root}", "--run.version=0", "--run.wandb=off", "--ckpt_path=auto"),
-        *("--run.save_every_n_steps=2", "--trainer.accelerator=cpu", "--trainer.precision=32-true"),
-        *("--trainer.enable_progress_bar=false", f"--trainer.max_steps={steps}"),
-        *("--data.train_qa=stories:train", "--data.limit_train_qa=80", "--data.qa_batch_size=8"),
-        *("--data.val_qa.main=stories:dev", "--data.limit_val_qa=20", *flags),
-    ]
-
-
 @TROUBLES
 def test_training_on_a_disk(trouble: str, tmp_path: Path) -> None:
     """One line; the last checkpoint stays, and the run goes on from it where there is room again."""
     with small_disk(tmp_path / "disk", "8m") as disk:
-        cache = f"--data.cache={tmp_path / 'cache'}"
-        first = start_command(fit(disk / "runs", 4, cache), tmp_path / "first.log")  # it locks its folder
-        first.wait()
+        fit = Commands(disk / "runs", STORIES).of(
+            *("fit", "squad", "roberta", "--run.version=0", "--run.save_every_n_steps=2", "--ckpt_path=auto"),
+            *("--data.limit_train_qa=80", "--data.qa_batch_size=8", "--data.limit_val_qa=20"),
+            f"--data.cache={tmp_path / 'cache'}",
+        )
+        launch([*fit, "--trainer.max_steps=4"])  # in a process of its own, as it locks its folder
         last = disk / "runs" / "squad" / "0" / "checkpoints" / "last.ckpt"
         before = last.read_bytes()
         break_disk(disk, trouble)
-        refused("training", fit(disk / "runs", 8, cache), str(disk))
+        refused("training", [*fit, "--trainer.max_steps=8"], str(disk))
         assert last.read_bytes() == before, "the last checkpoint has changed"
         assert not unreadable(last.parent.parent), unreadable(last.parent.parent)
         if trouble == "full":
             (disk / "filler").unlink()
-            accepted("training", fit(disk / "runs", 8, cache))
+            accepted("training", [*fit, "--trainer.max_steps=8"])
             assert torch.load(last, weights_only=True)["global_step"] == 8

@@ -7,93 +7,60 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.finished_runs import differences, temporary_files, unreadable
+from tests.support.processes import Started, run_module
+from tests.training.conftest import Commands, SmallData, launch
+from tests.training.stopping.test_resume import DROPOUT
 
 pytestmark = pytest.mark.chaos
-
-ROOT = Path(__file__).resolve().parents[2]
-CONFIGS = ROOT / "configs"
-SIZES = (
-    "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2, pad_token_id: 1, "
-    "bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1, hidden_dropout_prob: 0.1, "
-    "attention_probs_dropout_prob: 0.1}"
-)
-LONGEST_S = 300.0
-"""Longest wait for a process to begin training, or to end."""
+STORIES = SmallData(*map(Path, ("stories:train", "stories:dev", "stories:train", "stories:heldout")))
 KILLS, SEED = (int(os.environ.get(name, default)) for name, default in (("KILLS", 20), ("SEED", 0)))
 
 
-def start_command(arguments: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Begin `python -m training ...` of this checkout; what it prints is added to `log`."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "training", *arguments],
-            cwd=ROOT,
-            stdout=out,
-            stderr=out,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **environment},
-            start_new_session=True,
-        )
+def planted(root: Path, name: str) -> list[str]:
+    """300 steps in the folder `root/name/0`, which go on where they were stopped."""
+    return Commands(root, STORIES).of(
+        *("fit", "lei_planted", "roberta", f"--backbone.config={DROPOUT}", f"--run.name={name}"),
+        *("--run.version=0", "--run.save_every_n_steps=3", "--ckpt_path=auto", "--trainer.max_steps=300"),
+        *("--trainer.max_epochs=99", "--trainer.log_every_n_steps=1", "--trainer.val_check_interval=10"),
+        *("--trainer.check_val_every_n_epoch=null", "--data.groups_per_class=1", "--data.qa_every=1"),
+        *("--data.limit_train_qa=300", "--data.qa_batch_size=8"),
+        *("--data.limit_val_qa=60", "--data.limit_val_groups=8"),
+    )
 
 
-def planted(root: Path, name: str, steps: int) -> list[str]:
-    """A training on embedded data in the folder `root/name/0`, which goes on where it was stopped."""
-    return [
-        *("fit", "-c", str(CONFIGS / "experiments" / "lei_planted.yaml")),
-        *("-c", str(CONFIGS / "backbones" / "tiny_roberta.yaml")),
-        *(f"--backbone.config={SIZES}", f"--run.root={root}", f"--run.name={name}"),
-        *("--run.version=0", "--run.wandb=off", "--run.save_every_n_steps=3", "--ckpt_path=auto"),
-        *("--trainer.accelerator=cpu", "--trainer.precision=32-true"),
-        *("--trainer.enable_progress_bar=false", f"--trainer.max_steps={steps}"),
-        *("--trainer.max_epochs=99", "--trainer.log_every_n_steps=1"),
-        *("--trainer.val_check_interval=10", "--trainer.check_val_every_n_epoch=null"),
-        *("--data.train_qa=stories:train", "--data.limit_train_qa=300", "--data.qa_batch_size=8"),
-        *("--data.train_groups=[stories:train]", "--data.groups_per_class=1", "--data.qa_every=1"),
-        *("--data.val_qa={main: 'stories:dev'}", "--data.limit_val_qa=60"),
-        *("--data.val_groups={main: 'stories:heldout'}", "--data.limit_val_groups=8"),
-    ]
-
-
-def ends_well(root: Path, name: str, steps: int) -> float:
+def ends_well(root: Path, name: str) -> float:
     """Let a training run to its end; the seconds that this took."""
     start = time.monotonic()
-    code = start_command(planted(root, name, steps), root / f"{name}.log").wait(LONGEST_S)
-    assert code == 0, (root / f"{name}.log").read_text()[-2000:]
+    code, said = launch(planted(root, name))
+    assert code == 0, said[-2000:]
     return time.monotonic() - start
 
 
 def test_kills_leave_whole_files_and_an_equal_end(tmp_path: Path) -> None:
     # At any moment of start-up, training and end; every second kill waits for a file that is being written.
-    dice, seconds = random.Random(SEED), ends_well(tmp_path, "undisturbed", 300)
+    dice, seconds = random.Random(SEED), ends_well(tmp_path, "undisturbed")
     kills = runs = 0
     while kills < KILLS:
         name, runs = f"killed_{runs}", runs + 1
         home = tmp_path / name / "0"
         while kills < KILLS:
             left = set(temporary_files(home))  # by the kill before
-            process = start_command(planted(tmp_path, name, 300), tmp_path / f"{name}.log")
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(dice.uniform(0.02, seconds))
+            process = Started(run_module, "training", planted(tmp_path, name))
+            process.join(dice.uniform(0.02, seconds))
             end = time.monotonic() + dice.choice((0, 2))
-            while (
-                process.poll() is None and time.monotonic() < end and left.issuperset(temporary_files(home))
-            ):
+            while process.is_alive() and time.monotonic() < end and left.issuperset(temporary_files(home)):
                 time.sleep(0.001)
-            if process.poll() is not None:
+            if not process.is_alive():
                 break
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             kills += 1
-            process.wait()
+            process.join()
             assert not unreadable(home), f"{name}: not readable after {kills} kills: {unreadable(home)}"
-        ends_well(tmp_path, name, 300)
+        ends_well(tmp_path, name)
         assert not list(differences(tmp_path / "undisturbed" / "0", home))

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+)
 
 from models.__main__ import export
 from models.adapters import own_weights
@@ -17,14 +23,16 @@ from models.checkpoint import heads_class, read_info
 from models.heads.span import QAModel
 from models.loading import load, load_pretrained, start
 from storage.errors import DataError
+from tests.data_modules.fixtures.tiny_language_models import save
+from tests.models.test_backbones import asked, edit, more, without
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows, to_pretrained
 
 peft = pytest.importorskip("peft")
 INPUTS = rows([9, 12])
 
 
-def heads_of(name: str) -> str:
-    return "causal" if ARCHITECTURES[name].causal else "span"
+def kind_of(name: str) -> Any:
+    return heads_class("causal" if ARCHITECTURES[name].causal else "span")
 
 
 def base(folder: Path, name: str) -> Path:
@@ -38,7 +46,7 @@ def base(folder: Path, name: str) -> Path:
 
 def trained(path: Path, on: Path | str, name: str, **options: Any) -> Path:
     """A checkpoint of an adapter with random weights on a base."""
-    model = start(at(on, name, **{"lora_rank": 2, **options}), heads_class(heads_of(name)))
+    model = start(at(on, name, **{"lora_rank": 2, **options}), kind_of(name))
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data += 0.05 * torch.randn_like(weight)
@@ -62,7 +70,7 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     kind = AutoModelForCausalLM if ARCHITECTURES[name].causal else AutoModelForQuestionAnswering
     below = kind.from_pretrained(tmp_path / "base")
     theirs = peft.PeftModel.from_pretrained(below, tmp_path / "peft").eval()
-    ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), heads_class(heads_of(name))).eval())
+    ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), kind_of(name)).eval())
     inputs = {key: value for key, value in INPUTS.items() if key != "token_type_ids"}
     found, wanted = (model(**inputs) for model in (theirs, ours))
     for output, other in zip(found[:2], wanted[:2], strict=True):
@@ -70,6 +78,12 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
             torch.testing.assert_close(output, other, rtol=0, atol=1e-6)
     # As a starting point, and to be asked: merged.
     torch.testing.assert_close(states(tmp_path / "peft"), states(checkpoint), rtol=0, atol=1e-6)
+    whole, adapted = (start(at(tmp_path / "peft", name, lora_rank=n), kind_of(name)) for n in (0, 3))
+    assert all(weight.requires_grad for weight in whole.parameters())
+    moving = {name for name, weight in adapted.named_parameters() if weight.requires_grad}
+    assert moving == {
+        name for name, _ in adapted.named_parameters() if "lora_" in name or "span_head" in name
+    }
     again = trained(tmp_path / "again.ckpt", tmp_path / "peft", name, lora_rank=3)
     assert read_info(str(again)).adapter["base"] == str(tmp_path / "peft")
     assert not torch.equal(states(again), states(checkpoint))
@@ -128,3 +142,36 @@ def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
 def test_an_adapter_on_random_weights_is_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     trained(tmp_path / "a.ckpt", "random", "bert")
     assert "random base" in caplog.text
+
+
+def test_an_adapter_with_weights_too_few_or_too_many_is_refused(tmp_path: Path) -> None:
+    checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", "gpt2"), "gpt2")
+    export(str(checkpoint), folder := tmp_path / "peft", adapter=True)
+    assert load(str(folder), QAModel)
+    file = "adapter_model.safetensors"
+    (name, *_) = load_file(folder / file)
+    edit(folder, more(name.replace(".h.", ".h.9")), file)
+    with pytest.raises(ValueError, match="does not fit its base: 1 weights too few or too many"):
+        load(str(folder), QAModel)
+    edit(folder, without(".h.1."), file)
+    with pytest.raises(ValueError, match="does not fit its base"):
+        load(str(folder), QAModel)
+
+
+def test_an_adapter_of_a_sequence_to_sequence_model_is_merged_or_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    base = AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
+    wanted = peft.LoraConfig(r=2, task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
+    tuned = peft.get_peft_model(base, wanted)
+    tuned.save_pretrained(tmp_path / "peft")
+    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "peft")
+    pairs = [("the cat sat", "on the mat")]
+    found = asked(f"hf:{tmp_path}/peft").model.log_likelihoods(pairs)[0]
+    tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
+    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "merged")
+    expected = asked(f"hf:{tmp_path}/merged").model.log_likelihoods(pairs)[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert not torch.equal(found, asked(f"hf:{tmp_path}/t5").model.log_likelihoods(pairs)[0])
+    edit(tmp_path / "peft", without("decoder"), "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="does not fit its base"):
+        asked(f"hf:{tmp_path}/peft")

@@ -1,12 +1,16 @@
-"""The table of backbones: every row builds, and what does not fit is named."""
+"""The table of backbones: every row builds, and what does not fit is named. Missing and unexpected weights
+are refused on every road from a file to a model."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -15,29 +19,17 @@ from transformers import (
     BertForSequenceClassification,
 )
 
+from evaluation.answering.asking import Asking
+from evaluation.answering.open import open_answerer
+from evaluation.answering.scorers import Scorer
+from evaluation.reproduce.tiny_classifier import save_classifier
 from models.backbones import ARCHITECTURES
 from models.heads.span import SpanModel
 from models.loading import load_pretrained, start
 from storage.errors import DataError
-from tests.models.tiny import NAMES, WITH_SEGMENTS, at, backbone, rows
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_row_builds(name: str) -> None:
-    row, built = ARCHITECTURES[name], load_pretrained(backbone(name))
-    assert {parameter.dtype for parameter in built.parameters()} == {torch.float32}
-    # No module of transformers' class is left out, dropout included; so training is the same.
-    outside = [key for key, _ in built.named_children() if key != built.base_model_prefix]
-    assert sorted(outside) == sorted(row.span_head)
-    model = SpanModel(built, name).eval()
-    # Token types reach the encoders that have segments, also those that have one only (RoBERTa).
-    seen: list[set[str]] = []
-    model.encoder.register_forward_pre_hook(lambda _m, _a, kwargs: seen.append(set(kwargs)), with_kwargs=True)
-    inputs = rows([9, 5])
-    one = model(inputs).start_BT
-    two = model(inputs | {"token_type_ids": torch.zeros_like(inputs["token_type_ids"])}).start_BT
-    assert torch.equal(one, two) == (name not in WITH_SEGMENTS)
-    assert ("token_type_ids" in seen[0]) == row.segments
+from tests.data_modules.fixtures.tiny_language_models import save
+from tests.evaluation.checkpoints import save_folder
+from tests.models.tiny import NAMES, at, backbone, content, rows
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
@@ -70,22 +62,12 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES.keys() - {"causal"}))
-def test_a_folder_with_fewer_layers_than_weights_is_refused(name: str, tmp_path: Path) -> None:
-    whole = load_pretrained(at("random", name))
-    layers = whole.config.attribute_map.get("num_hidden_layers", "num_hidden_layers")
-    whole.save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text()) | {layers: 1}
-    config.pop("layer_types", None)
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(DataError, match="weights that the configuration has no place for"):
-        load_pretrained(at(tmp_path, name))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fine_tuned_head_is_kept_and_a_bare_encoder_gets_a_new_one(name: str, tmp_path: Path) -> None:
-    tuned = load_pretrained(backbone(name))
-    head = ARCHITECTURES[name].span_head[-1]
+    tuned, modules = load_pretrained(backbone(name)), ARCHITECTURES[name].span_head
+    # No module of transformers' class is left out, dropout included; so training is the same.
+    assert {key for key, _ in tuned.named_children()} == {tuned.base_model_prefix, *modules}
+    head = modules[-1]
     with torch.no_grad():
         getattr(tuned, head).bias.copy_(torch.tensor([3.0, -2.0]))
     tuned.save_pretrained(tmp_path / "tuned")
@@ -111,3 +93,71 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
     assert model.encoder.is_gradient_checkpointing
     built = load_pretrained(at(tmp_path / "half", config={"hidden_dropout_prob": 0.3}))
     assert built.bert.embeddings.dropout.p == 0.3
+
+
+Weights = dict[str, torch.Tensor]
+
+
+def edit(folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors") -> Path:
+    """Replace the weights in a folder."""
+    weights = load_file(folder / file)
+    save_file(change(weights), folder / file, metadata={"format": "pt"})
+    return folder
+
+
+def without(part: str) -> Callable[[Weights], Weights]:
+    def change(weights: Weights) -> Weights:
+        assert any(part in name for name in weights)
+        return {name: weight for name, weight in weights.items() if part not in name}
+
+    return change
+
+
+def more(name: str) -> Callable[[Weights], Weights]:
+    return lambda weights: {**weights, name: torch.zeros(2)}
+
+
+def asked(path: object) -> Any:
+    return open_answerer(str(path), Asking(device="cpu"))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+@pytest.mark.parametrize("form", ["{}", "hf:{}"])
+def test_a_language_model_without_a_layer_or_with_foreign_weights_is_refused(
+    kind: str, form: str, tmp_path: Path
+) -> None:
+    layer = {"gpt2": "transformer.h.1.", "t5": "decoder.block.1."}[kind]
+    foreign = (f"{layer.replace('1', '9')}bias", "score.weight", "v_head.summary.weight")
+    for change in (without(layer), *map(more, foreign)):
+        folder = edit(save(tmp_path / kind, kind), change)
+        with pytest.raises(ValueError, match=f"{folder}: does not fit its configuration: weights"):
+            asked(form.format(folder))
+
+
+def test_hf_before_an_encoder_is_refused_and_without_it_the_encoder_answers(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "qa")
+    with pytest.raises(ValueError, match="is an encoder, no language model; leave out hf:"):
+        asked(f"hf:{folder}")
+    assert asked(folder).model.heads == "span"
+
+
+def test_an_encoder_without_a_layer_is_refused_and_other_heads_are_ignored(tmp_path: Path) -> None:
+    for change in (without("layer.1."), more("bert.encoder.layer.9.bias"), more("bert.adapters.weight")):
+        folder = edit(save_folder(tmp_path / "qa"), change)
+        with pytest.raises(ValueError, match="does not fit its configuration: weights"):
+            asked(folder)
+    edit(save_folder(tmp_path / "qa"), more("cls.predictions.bias"))
+    assert asked(tmp_path / "qa").model.heads == "span"
+
+
+def test_a_checkpoint_with_fewer_layers_by_backbone_config_is_refused(tmp_path: Path) -> None:
+    torch.save(content(start(backbone("bert"), SpanModel)), tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match=r"a\.ckpt: its configuration has no place for 16 weights"):
+        start(at(tmp_path / "a.ckpt", config={"num_hidden_layers": 1}), SpanModel)
+
+
+def test_a_scorer_without_its_head_is_refused(tmp_path: Path) -> None:
+    save_classifier(output=tmp_path / "scorer")
+    edit(tmp_path / "scorer", without("classifier"))
+    with pytest.raises(ValueError, match=r"--scorer hf:.*weights missing, as classifier"):
+        Scorer(f"hf:{tmp_path / 'scorer'}", device="cpu")

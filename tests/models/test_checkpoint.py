@@ -76,12 +76,16 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
     assert {file: (folder / file).read_text() for file in TOKENIZER} == TOKENIZER
     own = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
     taken = {key: value for key, value in inputs.items() if qa.segments or key != "token_type_ids"}
-    expected_BT, mask_BT = qa(inputs).start_BT, inputs["attention_mask"] != 0
-    assert torch.equal(own(**taken).start_logits[mask_BT], expected_BT[mask_BT])
+    expected, mask_BT = qa(inputs), inputs["attention_mask"] != 0
+    output = own(**taken, output_hidden_states=True)
+    assert torch.equal(output.start_logits[mask_BT], expected.start_BT[mask_BT])
+    assert torch.equal(output.end_logits[mask_BT], expected.end_BT[mask_BT])
+    for theirs, ours in zip(output.hidden_states, qa.hidden_states(inputs), strict=True):
+        torch.testing.assert_close(theirs[mask_BT], ours[mask_BT])
     loaded, info = load(str(folder), QAModel)
     assert (info.architecture, info.heads) == (loaded.architecture, "") == (name, "")
     assert (info.tokenizer, info.encoding) == (str(folder), ENCODING)
-    assert torch.equal(loaded(inputs).start_BT, expected_BT)
+    assert torch.equal(loaded(inputs).start_BT, expected.start_BT)
 
 
 @torch.no_grad()

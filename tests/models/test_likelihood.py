@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from transformers import BloomConfig, BloomForCausalLM
 
-from data_modules.encoding.windows import DECODERS
-from models.backbones import ARCHITECTURES, Backbone
+from models.backbones import Backbone
 from models.heads.causal import CausalModel
 from models.language.likelihood import log_likelihoods
 from models.loading import load_pretrained, start
@@ -77,15 +76,6 @@ def test_the_shared_prefix_gives_values_and_gradients_of_whole_rows(name: str, s
             torch.testing.assert_close(p.grad, wanted[key], rtol=0, atol=1e-5)
 
 
-def test_log_s_is_the_softmax_over_the_subjects() -> None:
-    model = decoder("qwen3").double()
-    inputs, spans = padded_rows("left")
-    total, candidates = naive(model)[:, :2], spans[:, :2].unsqueeze(1)
-    total = total / torch.tensor([[3, 1], [1, 2], [2, 4]])
-    found = model.group_log_probs(inputs, inputs["attention_mask"] != 0, candidates)
-    torch.testing.assert_close(found[:, 0, :, 0], total.log_softmax(-1), rtol=0, atol=1e-9)
-
-
 def test_hidden_states_do_not_depend_on_padding() -> None:
     model = decoder("gpt2").double()
     right, left = padded_rows("right")[0], padded_rows("left")[0]
@@ -102,7 +92,3 @@ def test_a_model_that_counts_distances_itself_is_not_trained(tmp_path: Path) -> 
     BloomForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(DataError, match="'bloom' model does not read two candidates"):
         start(Backbone(architecture="causal", checkpoint=str(tmp_path)), CausalModel)
-
-
-def test_the_readers_of_prompts_are_the_decoders() -> None:
-    assert {name for name, row in ARCHITECTURES.items() if row.causal} == DECODERS

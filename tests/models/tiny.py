@@ -15,9 +15,6 @@ from models.loading import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/test_likelihood.py."""
-WITH_SEGMENTS = ("bert", "xlnet", "electra")
-"""Those whose random model looks at token types (DeBERTa-v3 takes them and has no embedding for them)."""
-
 PAD = 1
 VOCABULARY = 60
 

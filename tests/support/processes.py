@@ -17,19 +17,10 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-get_context("forkserver").set_forkserver_preload(
-    [
-        "training.cli",
-        "training.sweep.run",
-        "training.modules.advice",
-        "training.modules.qa",
-        "data_modules.groups_data",
-        "evaluation.protocols.shift",
-        "torch._dynamo",
-        "torchmetrics.text",
-        "transformers.models.roberta.modeling_roberta",
-    ]
-)
+PRELOADED = ["training.cli", "training.sweep.run", "training.modules.advice", "training.modules.qa"]
+PRELOADED += ["data_modules.groups_data", "evaluation.protocols.shift", "torch._dynamo", "torchmetrics.text"]
+PRELOADED += ["transformers.models.roberta.modeling_roberta"]
+get_context("forkserver").set_forkserver_preload(PRELOADED)
 
 
 class Started(ForkServerProcess):

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from data_modules.schema.spans import write_records
 from data_modules.stories import groups as story_groups
 from data_modules.stories import questions as stories
+from models.loading import load_pretrained
+from tests.models.tiny import at
 from tests.support.processes import launch as start_processes
 from training.cli import main as train
 
@@ -32,6 +35,13 @@ SMALL = {
 }
 
 
+def small_folder(folder: Path, architecture: str) -> Path:
+    """Random weights of that size, as a folder of transformers."""
+    model = load_pretrained(at("random", architecture, config=yaml.safe_load(SMALL[architecture])))
+    model.save_pretrained(folder)
+    return folder
+
+
 def resolved(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The configuration that `--print_config` shows."""
     with pytest.raises(SystemExit) as stop:
@@ -48,7 +58,7 @@ def launch(command: list[str], processes: int = 1) -> tuple[int, str]:
 
 def failing(**options: object) -> str:
     """The flag that disturbs a run."""
-    path = "tests.training.failing.Failing"
+    path = "tests.training.callbacks.Failing"
     return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
 
 
@@ -56,8 +66,7 @@ def lei(commands: Commands, version: str, *flags: str, architecture: str = "llam
     """Two epochs of the group losses; the folder of the run."""
     few = ("--model.learning_rate=1e-3", "--trainer.max_epochs=2", "--data.groups_per_class=4")
     cache = f"--model.reference_cache={commands.root.parent / 'reference'}"
-    train(commands.of("fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags))
-    return commands.root / "lei_few_shot" / version
+    return commands.run("fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags)
 
 
 def metrics_of(home: Path) -> dict[str, float]:
@@ -122,6 +131,10 @@ class Commands:
             *self.data.flags(experiment),
             *flags,
         ]
+
+    def run(self, subcommand: str, experiment: str, architecture: str, *flags: str) -> Path:
+        """Run it here; the folder of the run."""
+        return Path(train(self.of(subcommand, experiment, architecture, *flags)).trainer.loggers[0].log_dir)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
 from evaluation.answering.open import open_answerer
 from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, metrics_of
-from training.cli import main as train
 
 QUESTIONS = read_choices("stories:choices_dev")
 PAIRS = [
@@ -40,46 +38,37 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / f"{name}.jsonl" for name in ("train", "dev")}
 
 
-Choosing = Callable[..., list[str]]
-
-
 @pytest.fixture
-def choosing(commands: Commands, files: dict[str, Path]) -> Choosing:
-    """Arguments of runs on these files."""
-    sets = f"{{main: {files['dev']}, pairs: {files['dev']}}}"
-    data = (f"--data.train_choices=[{files['train']}]", f"--data.val_choices={sets}")
-    sizes = ("--data.batch_size=5", "--trainer.max_epochs=1")
-
-    def arguments(subcommand: str, architecture: str, *flags: str) -> list[str]:
-        return commands.of(subcommand, "multiple_choice", architecture, *data, *sizes, *flags)
-
-    return arguments
+def sets(files: dict[str, Path]) -> list[str]:
+    """Train on these files, and watch them."""
+    watched = f"--data.val_choices={{main: {files['dev']}, pairs: {files['dev']}}}"
+    return [f"--data.train_choices=[{files['train']}]", watched, "--data.batch_size=5"]
 
 
-def test_a_run_from_fit_to_resume(choosing: Choosing, commands: Commands, files: dict[str, Path]) -> None:
-    architecture = "xlnet"  # which pads on the left
-    fit = choosing("fit", architecture, "--ckpt_path=auto")
-    train(fit)
-    home = commands.root / "multiple_choice" / "version_0"
-    after_fit = metrics_of(home)
-    assert after_fit["val/choices/n"] == 11 + len(PAIRS)
-    assert after_fit["val/choices/pairs/n"] == 11 + len(PAIRS)
-    last = home / "checkpoints" / "last.ckpt"
+Rows = list[dict[str, Any]]
+
+
+def predictions(commands: Commands, architecture: str, last: Path, file: Path, *flags: str) -> Rows:
+    """What a checkpoint writes of a file."""
+    asked = (f"--ckpt_path={last}", "--run.name=told", f"--data.predict_choices.said={file}")
+    home = commands.run("predict", "multiple_choice", architecture, *asked, *flags)
+    rows: Rows = json.loads((home / "predictions" / "said.json").read_text())
+    return rows
+
+
+def test_a_run_from_fit_to_resume(commands: Commands, sets: list[str], files: dict[str, Path]) -> None:
+    architecture, dev = "xlnet", files["dev"]  # it pads on the left
+    fit = ("fit", "multiple_choice", architecture, *sets, "--ckpt_path=auto")
+    home = commands.run(*fit, "--trainer.max_epochs=1")
+    after_fit, last = metrics_of(home), home / "checkpoints" / "last.ckpt"
+    assert after_fit["val/choices/n"] == after_fit["val/choices/pairs/n"] == 11 + len(PAIRS)
 
     # Other commands, another batch size, and the evaluation room from the file alone: the same numbers.
-    flags = [f"--ckpt_path={last}", "--data.eval_batch_size=7"]
-    train(
-        choosing(
-            "test", architecture, *flags, "--run.name=tested", f"--data.test_choices.main={files['dev']}"
-        )
-    )
-    tested = metrics_of(commands.root / "tested" / "version_0")
+    other, asked = "--data.eval_batch_size=7", (f"--ckpt_path={last}", f"--data.test_choices.main={dev}")
+    tested = metrics_of(commands.run("test", "multiple_choice", architecture, *asked, other))
     for metric in ("accuracy", "loss", "n"):
         assert tested[f"test/choices/{metric}"] == pytest.approx(after_fit[f"val/choices/{metric}"], abs=1e-5)
-    predicted = f"--data.predict_choices.said={files['dev']}"
-    train(choosing("predict", architecture, *flags, "--run.name=told", predicted))
-    rows = json.loads((commands.root / "told" / "version_0" / "predictions" / "said.json").read_text())
-    examples = read_choices(files["dev"])
+    rows, examples = predictions(commands, architecture, last, dev, other), read_choices(dev)
     assert [row["id"] for row in rows] == [example.id for example in examples]
     logits = ChoiceCheckpoint(str(last), Compute("cpu", batch_size=9)).choice_logits(examples)
     for row, own in zip(rows, logits, strict=True):
@@ -88,46 +77,42 @@ def test_a_run_from_fit_to_resume(choosing: Choosing, commands: Commands, files:
     right = [row["choice"] == row["label"] for row in rows]
     assert sum(right) / len(right) == pytest.approx(after_fit["val/choices/accuracy"])
 
-    train([*fit, "--trainer.max_epochs=2"])
+    commands.run(*fit, "--trainer.max_epochs=2")
     assert metrics_of(home)["step"] == 2 * after_fit["step"]
     for flag, word in (("--ckpt_path", "model.class_path"), ("--backbone.checkpoint", "'span'")):
         refused("training", commands.of("fit", "squad", architecture, f"{flag}={last}"), word)
 
 
 def test_a_decoder_learns_to_choose_as_it_is_asked(
-    choosing: Choosing, commands: Commands, files: dict[str, Path]
+    commands: Commands, sets: list[str], files: dict[str, Path]
 ) -> None:
     """Scores of training are what evaluation computes pair by pair; others ask the checkpoint too."""
-    undecided = commands.root.parent / "undecided.jsonl"
+    undecided, longest = commands.root.parent / "undecided.jsonl", "--data.encoding.max_length=64"
     write_records((replace(question, target="unknown") for question in QUESTIONS[:24]), undecided)
-    longest = "--data.encoding.max_length=64"
     gap = (f"--data.train_choices=[{undecided}]", "--model.gap_weight=0.5", "--model.learning_rate=1e-3")
-    train(choosing("fit", "llama", longest, *gap))
-    last = commands.root / "multiple_choice" / "version_0" / "checkpoints" / "last.ckpt"
-    flags = (f"--ckpt_path={last}", "--run.name=told", f"--data.predict_choices.said={files['dev']}")
-    train(choosing("predict", "llama", longest, *flags))
-    rows = json.loads((commands.root / "told" / "version_0" / "predictions" / "said.json").read_text())
-    asked = open_answerer(str(last), Compute("cpu"), need="choices").choice_logits(read_choices(files["dev"]))
+    home = commands.run("fit", "multiple_choice", "llama", *sets, longest, *gap, "--trainer.max_epochs=1")
+    last, dev = home / "checkpoints" / "last.ckpt", files["dev"]
+    rows = predictions(commands, "llama", last, dev, longest)
+    asked = open_answerer(str(last), Compute("cpu"), need="choices").choice_logits(read_choices(dev))
     for row, logit_C in zip(rows, asked, strict=True):
         shares = torch.tensor(logit_C).log_softmax(-1).tolist()
         assert row["logits"] == pytest.approx(shares, abs=1e-5), row["id"]
     assert QuestionCheckpoint(str(last), Asking(device="cpu")).encoding.max_length == 64
 
 
-def test_the_authors_settings_train(choosing: Choosing, commands: Commands) -> None:
+def test_the_authors_settings_train(commands: Commands, sets: list[str]) -> None:
     """All that the parity experiment sets, on a model of a few weights."""
-    arguments = choosing("fit", "roberta", "--model.learning_rate=1e-3")
-    train([part.replace("multiple_choice.yaml", "multiple_choice_parity.yaml") for part in arguments])
-    home = commands.root / "multiple_choice_parity" / "version_0"
-    predictor = ChoiceCheckpoint(str(home / "checkpoints" / "last.ckpt"), Compute("cpu"))
+    flags = ("--model.learning_rate=1e-3", "--trainer.max_epochs=1")
+    last = commands.run("fit", "multiple_choice_parity", "roberta", *sets, *flags) / "checkpoints/last.ckpt"
+    predictor = ChoiceCheckpoint(str(last), Compute("cpu"))
     assert (predictor.model.pooling, predictor.encoding.padding) == ("parity", "parity")
-    state: dict[str, Any] = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)
+    state: dict[str, Any] = torch.load(last, weights_only=True)
     assert not state["lr_schedulers"]
     for group in state["optimizer_states"][0]["param_groups"]:
         assert (group["lr"], group["eps"], group["weight_decay"]) == (1e-3, 1e-7, 0.0)
 
 
-def test_mistakes_are_one_line(choosing: Choosing) -> None:
+def test_mistakes_are_one_line(commands: Commands, sets: list[str]) -> None:
     questions = ["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"]
     for flags, said in (
         (["--data.train_choices=[]"], "data.train_choices"),
@@ -136,4 +121,4 @@ def test_mistakes_are_one_line(choosing: Choosing) -> None:
         (questions, "Choice"),
         (["--model=training.modules.qa.QAModule"], "ChoiceModule"),
     ):
-        refused("training", choosing("fit", "bert", *flags), said)
+        refused("training", commands.of("fit", "multiple_choice", "bert", *sets, *flags), said)

@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
-from models.backbones import Backbone, encoder_layers
-from models.heads.causal import CausalModel
+from models.backbones import encoder_layers
 from models.heads.span import SpanModel
 from models.loading import start
-from tests.models.tiny import to_pretrained
-from tests.training.conftest import SMALL, Commands, SmallData, failing, launch, metrics_of
+from tests.models.tiny import at
+from tests.training.conftest import Commands, SmallData, failing, launch, metrics_of, small_folder
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 from training.cli import main as train
 
@@ -53,9 +51,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData)
     return commands.root / "lei_few_shot" / "whole"
 
 
-def test_a_signal_to_one_process_stops_both_and_leaves_no_trace(
-    commands: Commands, undisturbed: Path
-) -> None:
+def test_a_signal_to_one_process_stops_both_without_a_trace(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot" / "cut"
     stop = failing(where="batch", rank=1, kind="SIGTERM", batch=2)
     code, said = run(commands, "cut", "--trainer.strategy=ddp", stop)
@@ -106,11 +102,8 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(commands: Commands, un
 
 def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    config = yaml.safe_load(SMALL["llama"])
-    whole = start(Backbone(architecture="llama", checkpoint="random", config=config), CausalModel)
-    to_pretrained(whole).save_pretrained(tmp_path / "base")
-    flags = [f"--backbone.checkpoint={tmp_path / 'base'}", "--backbone.lora_rank=4"]
-    flags += ["--data.groups_per_class=2"]
+    base = small_folder(tmp_path / "base", "llama")
+    flags = [f"--backbone.checkpoint={base}", "--backbone.lora_rank=4", "--data.groups_per_class=2"]
     flags += [f"--model.reference_cache={tmp_path / 'reference'}", "--model.learning_rate=1e-3"]
     saved = []
     for strategy in ("ddp", "fsdp"):
@@ -127,6 +120,5 @@ def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_pa
 
 def test_the_layers_of_every_encoder_are_found() -> None:
     for name in ("bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3"):
-        backbone = Backbone(architecture=name, checkpoint="random", config={"vocab_size": 320})  # type: ignore[arg-type]
-        model = start(backbone, SpanModel)
+        model = start(at("random", name), SpanModel)
         assert len(encoder_layers(model.encoder)) == model.config.num_hidden_layers == 2

@@ -1,4 +1,5 @@
-"""Every encoder with every kind of heads: shapes, padding, gradients, groups, and decoding by brute force."""
+"""Every encoder with every kind of heads: shapes, padding, gradients, groups, and decoding by brute force.
+Then the heads alone against naive loops over tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
 from transformers import AutoModel
 
+from models.heads.answers import RationaleHeads
 from models.heads.choice import Pooling
 from models.heads.span import SpanModel
+from models.heads.xlnet import XLNetAnswerHeads
 from models.loading import start
 from tests.models.tiny import (
     MODELS,
@@ -24,7 +28,6 @@ from tests.models.tiny import (
     model,
     rows,
     tensors,
-    to_pretrained,
 )
 
 LOW = torch.finfo(torch.float32).min
@@ -61,22 +64,6 @@ def test_no_output_depends_on_padding_or_on_neighbours(name: str, heads: str, le
                 per_token = found.dim() > 1 and found.shape[1] == 30
                 found = found[b : b + 1, at] if per_token else found[b : b + 1]
             torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@torch.no_grad()
-def test_a_span_model_is_transformers_own(name: str) -> None:
-    """The same weights, logits and hidden states as transformers' class."""
-    qa, inputs = model(name), rows([12, 12])
-    expected, states = qa(inputs), qa.hidden_states(inputs)
-    if not qa.segments:
-        del inputs["token_type_ids"]
-    own = to_pretrained(qa)
-    assert {id(p) for p in own.parameters()} == {id(p) for p in qa.parameters()}
-    output = own.eval()(**inputs, output_hidden_states=True)
-    torch.testing.assert_close(list(states), list(output.hidden_states))
-    torch.testing.assert_close(output.start_logits, expected.start_BT, atol=0, rtol=0)
-    torch.testing.assert_close(output.end_logits, expected.end_BT, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("heads", ["span", "rationale"])
@@ -227,3 +214,75 @@ def test_logits_are_float32_under_bf16_and_gradients_finite(heads: str) -> None:
     assert heads != "choice" or not torch.equal(logits[0], logits[0].bfloat16().float())  # not only cast
     sum(output.clamp(min=-100).sum() for output in logits).backward()  # type: ignore[union-attr]
     assert all(p.grad.isfinite().all() for p in built.parameters() if p.grad is not None)
+
+
+B, T, D = 3, 7, 8
+
+
+def hidden(seed: int = 0) -> Tensor:
+    return torch.randn(B, T, D, generator=torch.Generator().manual_seed(seed))
+
+
+def loud(module: nn.Module) -> None:
+    """Weights large enough that every input matters."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.6)
+
+
+MASK = torch.tensor([[1] * 7, [1] * 5 + [0] * 2, [0] * 3 + [1] * 4])
+CLS = torch.tensor([0, 0, 6])
+
+
+@torch.no_grad()
+def test_rationale_heads_equal_the_equations() -> None:
+    heads, h = RationaleHeads(D), hidden()
+    loud(heads)
+    type_BC, rationale_BT = heads(h, MASK != 0, CLS)
+    V, u = heads.rationale[0].weight, heads.rationale[2].weight[0]
+    W2, w1 = heads.attention[0].weight, heads.attention[2].weight[0]
+    for b in range(B):
+        tokens = [t for t in range(T) if MASK[b, t]]
+        logit = {t: u @ (V @ h[b, t]).relu() for t in tokens}
+        tagged = {t: logit[t].sigmoid() * h[b, t] for t in tokens}
+        weight = torch.stack([w1 @ (W2 @ tagged[t]).relu() for t in tokens]).softmax(0)
+        pooled = sum((a * tagged[t] for a, t in zip(weight, tokens, strict=True)), torch.zeros(D))
+        z = torch.cat((pooled, h[b, CLS[b]]))
+        expected = torch.cat((heads.yes_no.weight @ z, heads.unknown.weight @ z))
+        torch.testing.assert_close(type_BC[b], expected)
+        for t in range(T):
+            assert float(rationale_BT[b, t]) == (
+                pytest.approx(float(logit[t]), abs=1e-5) if t in logit else LOW
+            )
+
+
+@torch.no_grad()
+def test_xlnet_heads_equal_the_equations() -> None:
+    heads, h = XLNetAnswerHeads(D).eval(), hidden()
+    loud(heads)
+    allowed_BT = MASK != 0
+    allowed_BT[:, 4] = False
+    start_BK = torch.tensor([[0, 3], [1, 2], [3, 6]])
+    start_BT = heads.start_logits(h, allowed_BT)
+    end_BKT = heads.end_logits(h, start_BK, allowed_BT)
+    kinds = heads.kind_logits(h, start_BT, CLS)
+    for b in range(B):
+        start = {
+            t: heads.start.weight[0] @ h[b, t] + heads.start.bias[0] for t in range(T) if allowed_BT[b, t]
+        }
+        weight = torch.stack(list(start.values())).softmax(0)
+        mean = sum((p * h[b, t] for p, t in zip(weight, start, strict=True)), torch.zeros(D))
+        state = torch.cat((mean, h[b, CLS[b]]))
+        v = (heads.answer_state.weight @ state + heads.answer_state.bias).tanh()
+        for found, layer in zip(kinds, (heads.types, heads.number, heads.option), strict=True):
+            torch.testing.assert_close(found[b], layer.weight @ v + layer.bias)
+        for t in range(T):
+            assert float(start_BT[b, t]) == (pytest.approx(float(start[t]), abs=1e-5) if t in start else LOW)
+            for k in range(2):
+                pair = torch.cat((h[b, t], h[b, start_BK[b, k]]))
+                state = (heads.end_state.weight @ pair + heads.end_state.bias).tanh()
+                state = layer_norm(state, (D,), heads.end_norm.weight, heads.end_norm.bias)
+                expected = float(heads.end.weight[0] @ state + heads.end.bias[0]) if t in start else LOW
+                assert float(end_BKT[b, k, t]) == pytest.approx(expected, abs=1e-4)
+    assert [kind.shape[1] for kind in kinds] == [3, 12, 3]

@@ -1,11 +1,14 @@
-"""Tiny language models for all tests of this folder."""
+"""Tiny language models for all tests of this folder, opened as protocols open them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evaluation.answering.asking import Compute
+from evaluation.answering.language_model import open_text_model
 from tests.data_modules.fixtures.tiny_language_models import save
 
 CHAT = "<s> {% for m in messages %}who : {{ m['content'] }}{% endfor %} is"
@@ -20,3 +23,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     built["gpt2_chat"] = save(root / "gpt2_chat", "gpt2", chat=CHAT)
     built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", begins=True)
     return built
+
+
+def load_text_model(folder: Path | str, *, max_new_tokens: int = 64, chat: Any = "auto", **how: Any) -> Any:
+    compute = Compute(**{"device": "cpu", "batch_size": 8, **how})
+    return open_text_model(f"hf:{folder}", compute, max_new_tokens=max_new_tokens, chat=chat)

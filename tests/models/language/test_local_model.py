@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,14 @@ from transformers import PreTrainedTokenizerFast
 from models.language.self_debiasing import continued
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
+from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import greedy, log_likelihood
-from tests.models.language.opened import load_text_model
 
 NEW = 6
-PROMPTS = (
-    "the cat sat on the mat . where is the cat ?",
-    "who ran ?",
-    "the red dog ran under the blue cat . who ran ?",
-    "a",
-    "where is not the dog",
-)
-PAIRS = tuple(
-    (prompt, continuation) for prompt in PROMPTS for continuation in (" on the mat", "red", " cat ran not .")
-)
+PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?")
+PROMPTS += ("the red dog ran under the blue cat . who ran ?", "a", "where is not the dog")
+CONTINUATIONS = (" on the mat", "red", " cat ran not .")
+PAIRS = tuple((prompt, continuation) for prompt in PROMPTS for continuation in CONTINUATIONS)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5", "bart", "gpt2_unpadded"])
@@ -114,22 +107,6 @@ def test_where_the_continuation_begins(tmp_path: Path) -> None:
     harness = naive(plain("s"), plain("s cat")[1:])
     assert totals.tolist() == pytest.approx([harness, harness, naive(plain("s:"), plain(" s"))], abs=1e-5)
     assert counts.tolist() == [1, 1, 2]
-
-
-def test_other_weights_tokenizers_and_settings_in_the_same_folder_are_another_model(tmp_path: Path) -> None:
-    found = []
-    for seed in (0, 0, 1):
-        save(tmp_path, "gpt2", seed=seed, chat="{{ messages[0].content }}")
-        found.append(load_text_model(str(tmp_path)).identity)
-    for name, old, new in (
-        ("tokenizer.json", '"under"', '"below"'),
-        ("generation_config.json", '"eos_token_id": 1', '"eos_token_id": [1, 9]'),
-        ("config.json", '"layer_norm_epsilon": 1e-05', '"layer_norm_epsilon": 1e-02'),
-        ("chat_template.jinja", "}}", "| trim }}"),
-    ):
-        (tmp_path / name).write_text((tmp_path / name).read_text().replace(old, new, 1))
-        found.append(load_text_model(str(tmp_path)).identity)
-    assert [a == b for a, b in pairwise(found)] == [True, False, False, False, False, False]
 
 
 def test_mistakes_are_told(folders: dict[str, Path], tmp_path: Path) -> None:

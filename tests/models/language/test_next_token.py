@@ -14,17 +14,12 @@ from models.language.next_token import first_tokens
 from models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT
+from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import lead, next_log_probs
-from tests.models.language.opened import load_text_model
 
 LABELS = ("red", "blue")
-PROMPTS = (
-    "the cat sat on the mat . who ?",
-    "the cat sat on the dog .",
-    "the cat sat",
-    "the cat sat on the mat . where is the cat ?",
-    "the cat ran",
-)
+PROMPTS = ("the cat sat on the mat . who ?", "the cat sat on the dog .", "the cat sat")
+PROMPTS += ("the cat sat on the mat . where is the cat ?", "the cat ran")
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "mamba", "t5", "bart"])
@@ -53,9 +48,7 @@ def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path])
     assert found == pytest.approx((float(log_prob[4]), -math.inf), abs=1e-4)
 
 
-def test_prompts_that_do_not_fit_fail_alone_and_labels_must_begin_differently(
-    folders: dict[str, Path],
-) -> None:
+def test_prompts_that_do_not_fit_fail_alone_and_labels_begin_differently(folders: dict[str, Path]) -> None:
     model = load_text_model(folders["gpt2"])
     answers = list(model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS))
     assert [isinstance(answer, TextFailure) for answer in answers] == [False, True, True]

@@ -15,10 +15,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from data_modules.encoding.prompts import PromptTokens
 from models.heads.causal import CausalModel
 from models.language.text_models import TextFailure, reply
-from models.language.writing import end_tokens, written
+from models.language.writing import end_tokens
+from models.loading import start
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, IDS, save
+from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import greedy
-from tests.models.language.opened import load_text_model
+from tests.models.tiny import at
 
 NEW = 6
 PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?", "a")
@@ -62,12 +64,9 @@ def test_every_end_token_ends_an_answer(place: str, tmp_path: Path) -> None:
 
 def test_end_tokens_of_a_folder_stay_with_a_checkpoint_trained_from_it(tmp_path: Path) -> None:
     """A .ckpt has no generation_config.json."""
-    from models.backbones import Backbone
-    from models.loading import start
-
     folder = save(tmp_path / "gpt2", "gpt2")
     with_settings(folder, eos_token_id=[1, 9])
-    model = start(Backbone(architecture="gpt2", checkpoint=str(folder)), CausalModel)
+    model = start(at(folder, "gpt2"), CausalModel)
     assert json.loads(model.config.to_json_string())["eos_token_id"] == [1, 9]
     assert end_tokens(model.encoder) == [1, 9]
 
@@ -133,13 +132,9 @@ def test_thinking_tokens_count_even_if_they_are_special_or_opened_by_the_templat
 
 
 def test_answers_beyond_the_positions_of_a_model_are_failures(folders: dict[str, Path]) -> None:
-    """Also in the validation of a training, whose rows end in the answer."""
+    """In the validation of a training, whose rows end in the answer."""
     model = AutoModelForCausalLM.from_pretrained(folders["gpt2"]).eval()
     tokens = PromptTokens(AutoTokenizer.from_pretrained(folders["gpt2"]))
-    rows = [[4] * (CONTEXT - NEW), [4] * (CONTEXT - NEW + 1)]
-    fits, long = written(model, tokens, rows, most=NEW, batch_size=2)
-    assert str(long).startswith("longer than the model's context")
-    assert not str(fits).startswith("longer")
     ids = torch.tensor([[4] * CONTEXT])
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     start = torch.tensor([CONTEXT - 2])

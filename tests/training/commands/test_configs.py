@@ -1,6 +1,12 @@
-"""Every shipped configuration parses, composed with another, whatever the order."""
+"""Every shipped configuration parses, composed with another, whatever the order; help answers at once. Then
+the launch scripts, with stand-ins for the programs that a cluster has."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -9,9 +15,8 @@ from tests.training.conftest import CONFIGS, resolved
 from training.__main__ import main
 
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
+HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas", "datasets", "wandb")
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
-
-
 PAIRS = [
     (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
     for i in range(max(len(EXPERIMENTS), len(BACKBONES)))
@@ -40,3 +45,90 @@ def test_help_has_the_flags_and_values_of_the_experiment(capsys: pytest.CaptureF
     for part in ("--model.learning_rate", "--data.train_qa", "default: stories:train", "default: roberta"):
         assert part in said
     assert "example: interventune train fit" in said
+
+
+def test_help_imports_nothing_heavy() -> None:
+    calls = [("training", []), ("evaluation", []), ("evaluation", ["bias"])]
+    code = (
+        "import sys; from contextlib import suppress; from importlib import import_module\n"
+        f"for room, words in {calls}:\n"
+        "    with suppress(SystemExit): import_module(room + '.__main__').main([*words, '--help'])\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=CONFIGS.parent, check=True
+    )
+    assert done.stdout.count("--help") >= len(calls)
+    assert done.stderr.strip() == "[]"
+
+
+FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
+
+
+def stand_in(folder: Path, name: str, script: str) -> None:
+    """A program of that name in `folder/bin`."""
+    path = folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+
+
+def cluster(folder: Path, code: int) -> None:
+    """A SLURM whose steps print their arguments and end with `code`."""
+    stand_in(folder, "srun", f"printf '%s\\n' \"$@\"; exit {code}")
+    stand_in(folder, "scontrol", 'echo "$@" > requeued')
+    activate = folder / ".venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.touch()
+
+
+def launch(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", str(CONFIGS / "launch" / script), *FILES],
+        cwd=folder,
+        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def parses(said: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The configuration that the command line after `-m training` makes, one argument a line."""
+    arguments = said.splitlines()
+    arguments = arguments[arguments.index("-m") + 1 :]
+    assert arguments[:2] == ["training", "fit"]
+    return resolved(capsys, *arguments[1:])
+
+
+def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in(tmp_path, "torchrun", "printf '%s\\n' \"$@\"")
+    stand_in(tmp_path, "nvidia-smi", "echo GPU 0; echo GPU 1")
+    done = launch(tmp_path, "torchrun.sh", HEAD="node-1", NODES="3")
+    assert done.returncode == 0, done.stderr
+    assert {"--rdzv-endpoint=node-1:29500", "--nproc-per-node=2"} <= {*done.stdout.splitlines()}
+    config = parses(done.stdout, capsys)
+    for line in ("num_nodes: 3", "devices: '2'", "ckpt_path: auto"):
+        assert line in config
+
+
+@pytest.mark.parametrize(("code", "again"), [(143, True), (0, False)])
+def test_slurm_queues_again_what_a_signal_has_stopped(
+    code: int, again: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster(tmp_path, code)
+    job = {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "4"}
+    done = launch(tmp_path, "slurm.sbatch", **job)
+    assert done.returncode == code, done.stderr
+    requeued = tmp_path / "requeued"
+    assert (requeued.read_text() if requeued.exists() else "") == "requeue 77\n" * again
+    config = parses(done.stdout, capsys)
+    for line in ("num_nodes: 2", "devices: '4'", "version: job_77", "ckpt_path: auto"):
+        assert line in config
+
+
+def test_a_task_of_a_slurm_array_is_a_worker(tmp_path: Path) -> None:
+    cluster(tmp_path, 130)
+    done = launch(tmp_path, "sweep.sbatch", SLURM_ARRAY_JOB_ID="77", SLURM_ARRAY_TASK_ID="2")
+    assert done.returncode == 130, done.stderr
+    assert (tmp_path / "requeued").read_text() == "requeue 77_2\n"
+    assert done.stdout.splitlines() == ["python", "-m", "training", "sweep", *FILES]

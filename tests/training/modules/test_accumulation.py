@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.training.callbacks import WholeBatch
 from tests.training.conftest import Commands, launch
-from tests.training.modules.whole_batch import WholeBatch
 from training.cli import main as train
 
 CHECKED = (
-    *("--trainer.callbacks+={class_path: tests.training.modules.whole_batch.WholeBatch}",),
+    *("--trainer.callbacks+={class_path: tests.training.callbacks.WholeBatch}",),
     *("--trainer.precision=64-true", "--trainer.max_epochs=1"),
 )
 STORIES = (

@@ -1,31 +1,38 @@
-"""Group losses in training: which terms a run has, and what it refuses."""
+"""Group losses in training: which terms a run has, what it refuses, the score that it is selected by; and its
+reference pass: anchors, dominance, and a cache that knows what it depends on."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 from data_modules.groups.advice import unadvised
+from data_modules.groups_data import GroupsDataModule
+from data_modules.schema.groups import Group, Targets
 from data_modules.schema.spans import write_records
+from data_modules.sources import read_groups
 from data_modules.stories import groups as story_groups
-from tests.training.conftest import SMALL, Commands, curves
+from data_modules.stories.questions import vocabulary
+from data_modules.stories.word_tokenizer import build_tokenizer
+from storage.errors import DataError
+from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
 from training.cli import main as train
+from training.modules import advice
 
 UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}", "--trainer.log_every_n_steps=1")
 
 
-def fit(
-    commands: Commands, *flags: str, steps: int = 1, architecture: str = "roberta", version: str = ""
-) -> tuple[Any, Path]:
-    """A few steps: the command line, and the run's folder."""
-    cache = f"--model.reference_cache={commands.root.parent / 'cache'}"
-    wanted = (cache, *UNWATCHED, f"--trainer.max_steps={steps}", f"--run.version={version}", *flags)
-    cli = train(commands.of("fit", "lei_few_shot", architecture, *wanted))
-    return cli, Path(cli.trainer.loggers[0].log_dir)
+def fit(commands: Commands, *flags: str, steps: int = 1, architecture: str = "roberta") -> Path:
+    """The folder of a run of a few steps."""
+    few = (*UNWATCHED, f"--trainer.max_steps={steps}")
+    return lei(commands, "", *few, *flags, architecture=architecture)
 
 
 def losses(home: Path) -> set[str]:
@@ -34,7 +41,7 @@ def losses(home: Path) -> set[str]:
 
 
 def test_the_terms_of_a_run_are_those_of_its_classes(commands: Commands) -> None:
-    _, home = fit(commands, "--data.anchor_unadvised=0.25")
+    home = fit(commands, "--data.anchor_unadvised=0.25")
     assert losses(home) == {"ethical", "adversarial", "irrelevant", "unadvised", "span", "total"}
 
 
@@ -42,11 +49,10 @@ def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path
     write_records(unadvised(islice(story_groups.groups("train"), 6)), path := tmp_path / "bare.json")
     bare = f"--data.train_groups=[{path}]"
     still = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0, ")
-    _, home = fit(commands, bare, f"--backbone.config={still}", "--data.encoding.order=question_first")
+    home = fit(commands, bare, f"--backbone.config={still}", "--data.encoding.order=question_first")
     assert curves(home, "train/loss/unadvised")[0][1] < 1e-4  # the model that training starts from
-    with pytest.raises(
-        ValueError, match=r"data\.train_groups: no group .* none; raise .*unadvised_weight above"
-    ):
+    said = r"data\.train_groups: no group .* none; raise .*unadvised_weight above"
+    with pytest.raises(ValueError, match=said):
         fit(commands, bare, "--model.loss.unadvised_weight=0")
 
 
@@ -55,6 +61,116 @@ def test_the_terms_of_domains(architecture: str, commands: Commands) -> None:
     """The vocabulary of the tiny model knows few of their words."""
     source = "--data.train_groups=['domains:all?number=2&groups=60']"
     small = ("--data.encoding.max_length=160", "--trainer.max_epochs=1")
-    _, home = fit(commands, source, *small, steps=12, architecture=architecture)
+    home = fit(commands, source, *small, steps=12, architecture=architecture)
     kinds = {"ethical", "adversarial", "irrelevant", "unadvised", "mismatched"}
     assert losses(home) == kinds | {"span", "total"}
+
+
+def test_the_score_that_models_are_selected_by_needs_both_classes(commands: Commands, tmp_path: Path) -> None:
+    write_records(unadvised(story_groups.groups("unseen")), plain := tmp_path / "plain.json")
+    sets = f"--data.val_groups={{main: {commands.data.groups_dev}, plain: '{plain}'}}"
+    found = metrics_of(commands.run("validate", "lei_zero_shot", "roberta", sets))
+    mu = {name: found[f"val/bias/{name}/mu"] for name in ("ethical", "adversarial")}
+    assert found["val/bias/selection"] == pytest.approx((1 - mu["adversarial"]) + mu["ethical"])
+    assert "val/bias/plain/none/mu" in found
+    assert "val/bias/plain/selection" not in found
+
+
+Scored = list[tuple[str, list[Group], torch.Tensor]]
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> Scored:
+    """What was scored, in order: why, which groups, and the boundary log-probabilities."""
+    made: Scored = []
+    original = advice.score_groups
+
+    def kept(model: Any, trainer: Any, groups: Any, rows: int, what: str) -> torch.Tensor:
+        made.append((what, groups.groups, original(model, trainer, groups, rows, what)))
+        return made[-1][2]
+
+    monkeypatch.setattr(advice, "score_groups", kept)
+    return made
+
+
+def reference_of(commands: Commands, cache: Path, *flags: str) -> Any:
+    small = (f"--model.reference_cache={cache}", "--trainer.max_steps=1")
+    cli = train(commands.of("fit", "lei_few_shot", "roberta", *small, *flags))
+    return cli.model.reference, cli.datamodule.train_set.groups
+
+
+def test_the_cache_serves_equal_runs_and_no_other(commands: Commands, scored: Scored, tmp_path: Path) -> None:
+    first, _ = reference_of(commands, tmp_path)
+    again, _ = reference_of(commands, tmp_path)
+    assert len(scored) == 1
+    assert torch.equal(first.log_prob_NVSE, again.log_prob_NVSE)
+    reference_of(commands, tmp_path, "--seed_everything=1")  # other weights
+    _, groups = reference_of(commands, tmp_path, "--data.encoding.max_length=100")  # other rows
+    assert len(scored) == len(list(tmp_path.glob("*.pt"))) == 3
+    members: dict[str, list[int]] = defaultdict(list)
+    for i, group in enumerate(groups.groups):
+        members[group.unadvised_key].append(i)
+    for first_one, *others in members.values():  # anchors without advice are the same for all advice
+        assert all(torch.equal(first.log_prob_NVSE[i], first.log_prob_NVSE[first_one]) for i in others)
+
+
+def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: Path) -> None:
+    """A second stage keeps what the first one kept; its own start says something else by then."""
+    first, _ = reference_of(commands, tmp_path, "--run.version=first", "--model.learning_rate=1e-2")
+    stage = commands.root / "lei_few_shot" / "first" / "checkpoints" / "last.ckpt"
+    from_stage = f"--backbone.checkpoint={stage}"
+    second, _ = reference_of(commands, tmp_path, from_stage)
+    named, _ = reference_of(commands, tmp_path, f"--model.reference={stage}")
+    assert not torch.allclose(first.log_prob_NVSE, second.log_prob_NVSE)
+    assert torch.equal(named.log_prob_NVSE, second.log_prob_NVSE)
+    with pytest.raises(ValueError, match=r"nowhere\.ckpt"):
+        reference_of(commands, tmp_path, "--model.reference=nowhere.ckpt")
+    build_tokenizer("roberta", vocabulary()[:-1]).save_pretrained(tmp_path / "words")
+    with pytest.raises(ValueError, match=r"model\.reference: .* has another tokenizer"):
+        reference_of(
+            commands, tmp_path, f"--model.reference={stage}", f"--backbone.tokenizer={tmp_path / 'words'}"
+        )
+
+
+def cell(group: Group) -> Any:
+    return group.subjects, group.attribute
+
+
+def mean_c(groups: list[Group], score_NVS: Any) -> dict[Any, float]:
+    """C of the spec, averaged over the groups of a pair and an attribute."""
+    found: dict[Any, list[float]] = defaultdict(list)
+    for group, s in zip(groups, score_NVS, strict=True):
+        b = [(s[0][k] + s[2][k] - s[1][k] - s[3][k]) / 2 for k in (0, 1)]
+        found[cell(group)].append(float(b[0] - b[1]) / 2)
+    return {key: math.fsum(values) / len(values) for key, values in found.items()}
+
+
+@pytest.mark.parametrize("limit", [0, 6])
+def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
+    commands: Commands, scored: Scored, limit: int, tmp_path: Path
+) -> None:
+    found, groups = reference_of(commands, tmp_path, f"--data.limit_train_groups={limit}")
+    ((_, bare, log_prob),) = scored
+    wanted = {cell(group) for group in groups.groups}
+    every = {g.unadvised_key for g in read_groups(str(commands.data.groups_train)) if cell(g) in wanted}
+    assert len(bare) == len(every)  # each once
+    assert {group.key.rstrip("|") for group in bare} == every
+    mean = mean_c(bare, log_prob.double().mean(-1).exp().tolist())
+    for group, pushed in zip(groups.groups, found.pushed_NV.tolist(), strict=True):
+        dominant = int(mean[cell(group)] < 0)
+        assert pushed == [dominant, 1 - dominant, dominant, 1 - dominant]
+
+
+def test_dominance_may_be_what_the_file_says(
+    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [group for group in story_groups.groups("train") if group.advice_class == "adversarial"][:6]
+    write_records(groups, path := tmp_path / "adversarial.json")
+    patterns: list[Targets] = [(0, 1, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0)] * 2
+    by_file = (f"--data.train_groups=[{path}]", "--model.dominance=file")
+    with pytest.raises(DataError, match=r"adversarial\.json: .* has no tomax"):
+        reference_of(commands, tmp_path, *by_file)
+    written = dict(zip((group.key for group in groups), patterns, strict=True))
+    monkeypatch.setattr(GroupsDataModule, "written_targets", lambda data: written)
+    found, _ = reference_of(commands, tmp_path, *by_file)
+    assert found.pushed_NV.tolist() == [list(t) for t in patterns]

@@ -15,7 +15,6 @@ import torch
 from models.weights import nonfinite
 from tests.training.conftest import Commands, launch, metrics_of
 from training.__main__ import main as command
-from training.cli import main as train
 from training.stopping.finite_loss import DivergedError, FiniteLoss
 
 
@@ -39,14 +38,13 @@ def test_weights_that_are_no_numbers_are_not_saved(commands: Commands) -> None:
     """The last step of training spoils them, and no loss follows that would tell."""
     flags = ("--model.learning_rate=1e38", "--model.warmup_ratio=0", "--trainer.max_steps=1")
     with pytest.raises(DivergedError, match="weights are not finite"):
-        train(commands.of("fit", "squad", "bert", *flags, "--checkpoint.save_weights_only=true"))
+        commands.run("fit", "squad", "bert", *flags, "--checkpoint.save_weights_only=true")
     assert not list(commands.root.rglob("*.ckpt"))
 
 
 def test_metrics_are_strict_json(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.callbacks.run_record._metrics", lambda trainer: {"val/qa/f1": math.nan})
-    train(commands.of("fit", "squad", "bert", "--trainer.max_steps=1"))
-    home = commands.root / "squad" / "version_0"
+    home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")
     assert metrics_of(home)["val/qa/f1"] is None
     json.loads((home / "metrics.json").read_text(), parse_constant=pytest.fail)
 

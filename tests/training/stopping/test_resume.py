@@ -26,12 +26,10 @@ HALVES = ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches
 def arguments(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
     groups = (f"--model.reference_cache={commands.root.parent / 'cache'}", "--data.groups_per_class=2")
-    return commands.of(
-        *("fit", experiment, "roberta", *(groups if experiment == "lei_few_shot" else ())),
-        *(f"--backbone.config={DROPOUT}", f"--run.version={version}", "--ckpt_path=auto"),
-        *("--trainer.max_epochs=3", "--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3"),
-        *flags,
-    )
+    given = (f"--backbone.config={DROPOUT}", f"--run.version={version}", "--ckpt_path=auto")
+    given += ("--trainer.max_epochs=3", "--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3")
+    given += groups if experiment == "lei_few_shot" else ()
+    return commands.of("fit", experiment, "roberta", *given, *flags)
 
 
 def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> Path:
@@ -80,7 +78,7 @@ def test_the_best_checkpoint_of_before_is_kept(
     kind: str, batch: int, commands: Commands, whole: Callable[..., Path]
 ) -> None:
     """Whether the run is told to stop right after the validation that chose it, or ends within the epoch."""
-    scored = "--trainer.callbacks+={class_path: tests.training.failing.Scored}"
+    scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
     flags = (scored, "--checkpoint.monitor=score", "--checkpoint.mode=max")
     cut(commands, *flags, kind=kind, batch=batch)
     undisturbed = whole(*flags)
@@ -89,24 +87,18 @@ def test_the_best_checkpoint_of_before_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("kind", "where", "batch", "flags"),
+    ("how", "flags"),
     [
-        ("SIGTERM", "batch", 1, ()),
-        ("SIGTERM", "batch", 6, ("--data.num_workers=2",)),
-        ("SIGINT", "validation", 5, HALVES),
+        ({"kind": "SIGTERM", "batch": 1}, ()),
+        ({"kind": "SIGTERM", "batch": 6}, ("--data.num_workers=2",)),
+        ({"kind": "SIGINT", "where": "validation", "batch": 5}, HALVES),
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(
-    kind: str,
-    where: str,
-    batch: int,
-    flags: tuple[str, ...],
-    commands: Commands,
-    whole: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
+    how: Any, flags: Any, commands: Commands, whole: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = cut(commands, *flags, kind=kind, where=where, batch=batch)
-    assert code == 128 + signal.Signals[kind]
+    code = cut(commands, *flags, **how)
+    assert code == 128 + signal.Signals[how["kind"]]
     (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("stopped at"))
     assert ("--ckpt_path auto" in said) == (commands.root / "lei_few_shot/cut/checkpoints/last.ckpt").exists()
     same = [flag for flag in flags if "num_workers" not in flag]

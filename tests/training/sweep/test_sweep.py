@@ -1,4 +1,4 @@
-"""A sweep finishes whatever dies under it, and runs no point twice."""
+"""A sweep finishes whatever dies under it, and runs no point twice. Every shipped one is valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ import psutil
 import pytest
 import yaml
 
-from training.sweep import run as module
-from training.sweep.run import main, shares
+from tests.training.conftest import launch, resolved
+from training.sweep import run
+from training.sweep.run import main, shares, sweep_of
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
@@ -66,28 +66,6 @@ def postgres() -> Iterator[list[str]]:
             subprocess.run([*ctl, "-m", "immediate", "stop"], **options)
 
 
-@pytest.mark.chaos
-def test_a_killed_worker_costs_no_point(tmp_path: Path) -> None:
-    """A worker and its `fit` are killed in the middle of a point; another one finishes, from last.ckpt."""
-    study = tmp_path / "study"
-    few = ("--data.limit_train_groups=24", "--data.limit_val_groups=3", "--data.limit_val_qa=8")
-    command = [sys.executable, "-m", "training", "sweep", "demo_grid", f"--output={study}", *few]
-    command += ["--dead-after=4", "--over", "trainer.max_epochs=[4]", "model.learning_rate=[1.0e-3,1.0e-2]"]
-    command += ["--run.save_every_n_steps=1", f"--data.cache={tmp_path}/prepared"]
-    worker = subprocess.Popen(command, cwd=ROOT)
-    wait_for(lambda: list(study.glob("points/*/run/checkpoints/last.ckpt")))
-    worker.kill()
-    (point,) = (path.parents[1] for path in study.glob("points/*/run/checkpoints"))
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if {f"--run.root={study}/points", f"--run.name={point.name}"} <= {*process.cmdline()}:
-                process.kill()
-    assert not (point / "run" / "metrics.json").exists()
-    assert subprocess.Popen(command, cwd=ROOT).wait(200) == 0
-    assert list(table(study)["state"]) == ["complete"] * 2
-    assert "Restored all states" in (point / "log.txt").read_text()
-
-
 def begin(study: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, whose `fit` is fake_fit.py."""
     code = "import sys; from training.sweep import run; run.FIT = {}; sys.exit(run.main(sys.argv[1:]))"
@@ -105,23 +83,25 @@ def starts(study: Path) -> dict[str, int]:
 def test_workers_share_a_study_whatever_ends_them(
     database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The `fit` of one that is killed ends by itself; that of one that is told to stop goes on elsewhere. No
-    other point is run twice."""
+    """The `fit` of one that is killed ends by itself; that of one that is told to stop, or is killed with its
+    `fit`, goes on elsewhere. No other point is run twice."""
     storage = request.getfixturevalue("postgres") if database == "postgresql" else []
     study, go_on = tmp_path / "study", tmp_path / "go_on"
-    content = SMALL | {"space": {"x": [1.0, 2.0, 3.0]}, "flags": [f"--until={go_on}"]}
+    content = SMALL | {"space": {"x": [1.0, 2.0, 3.0, 4.0]}, "flags": [f"--until={go_on}"]}
     workers = []
-    for number in (1, 2):
+    for number in (1, 2, 3):
         workers.append(begin(study, content, *storage))
         wait_for(lambda number=number: len(starts(study)) == number)
-    for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM), strict=True):
+    (fit_of_third,) = psutil.Process(workers[2].pid).children()
+    for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL), strict=True):
         worker.send_signal(end)
-    assert [worker.wait(240) for worker in workers] == [-9, 130]
+    assert [worker.wait(240) for worker in workers] == [-9, 130, -9]
+    fit_of_third.kill()
     go_on.touch()
     workers = [begin(study, content, *storage) for _ in range(2)]
     assert [worker.wait(400) for worker in workers] == [0, 0]
-    assert starts(study) == {"x=1.0": 1, "x=2.0": 2, "x=3.0": 1}
-    assert list(table(study)["val/score"]) == [1, 2, 3]
+    assert starts(study) == {"x=1.0": 1, "x=2.0": 2, "x=3.0": 2, "x=4.0": 1}
+    assert list(table(study)["val/score"]) == [1, 2, 3, 4]
 
 
 @pytest.fixture
@@ -129,7 +109,7 @@ def sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
     """The command in this process, with fake_fit.py: what it says, if it ends with `code`."""
-    monkeypatch.setattr(module, "FIT", FAKE)
+    monkeypatch.setattr(run, "FIT", FAKE)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def command(content: dict[str, Any], *flags: str, code: int = 0) -> str:
@@ -231,3 +211,56 @@ def test_workers_share_what_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(2)] == ["4,6", "5,GPU-ab"]
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(5)] == ["4", "5", "6", "GPU-ab", "4"]
+
+
+SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
+OURS = [path.stem for path in SWEEPS if not path.name.endswith(".wandb.yaml")]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_sweep_composes_from_any_folder(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep, _ = sweep_of([name])
+    point = sweep.points()[0] or sweep.parameters(optuna.create_study().ask())
+    text = yaml.safe_load(resolved(capsys, "fit", *sweep.arguments(point)))
+    for key, value in point.items():
+        found = text
+        for part in key.split("."):
+            found = found.get("init_args", found)[part]
+        assert found == value, key
+
+
+def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        code, said = launch(command[3:])
+        return subprocess.CompletedProcess(command, code, said, said)
+
+    monkeypatch.setattr("training.sweep.run.subprocess.run", forked)
+    command = ["lei_sizes", "-c", "tiny_roberta", "--output", str(tmp_path / "study")]
+    for flags, said in (([], "train.jsonl"), (["--data.train_groups=[stories:train]"], "holds 2304")):
+        assert main([*command, *flags]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "study").exists()
+
+
+def test_values_of_any_kind_become_flags_and_names_of_folders() -> None:
+    over = ["model.learning_rate=[1e-4]", "k=[null,[a/b,{c: 1}]]", "trainer.max_epochs=[3]"]
+    sweep, _ = sweep_of(["demo_grid", "-c", "squad", "--over", *over, "--a=1"])
+    first, second = (sweep.arguments(point) for point in sweep.points())
+    assert (first[-1], second[-1]) == ("--k=null", '--k=["a/b", {"c": 1}]')
+    assert {"--model.learning_rate=1e-4", "--a=1"} <= {*first}  # YAML's 1e-4 is a text; the flag is the same
+    assert first[5].endswith("squad.yaml")
+    first, second = (run.folder_name(point) for point in sweep.points())
+    assert first == "trainer.max_epochs=3,model.learning_rate=1e-4,k=null"
+    assert "/" not in second
+
+
+def test_wandbs_sweep_is_ours() -> None:
+    (ours, _), path = sweep_of(["lei_grid"]), ROOT / "configs/sweeps/lei.wandb.yaml"
+    theirs = yaml.safe_load(path.read_text())
+    assert {key: how["values"] for key, how in theirs["parameters"].items()} == ours.space
+    assert theirs["metric"]["name"] == ours.metric
