@@ -78,7 +78,7 @@ def test_released_scores_give_the_authors_numbers(shared: Path, tmp_path: Path) 
 
 RECIPE = """
 title: A table
-paper: Somebody 2020, Table 1
+paper: Example 2020, Table 1
 match: variant
 settings:
   dev: {paper: sub/dev.json, where: example.org, tiny: "stories:dev"}
@@ -163,7 +163,7 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
 
 
 ALL, NONE = (
-    {"F1": [0.87, 0.051, 0.01], "Change": [0.6], "Somebody 2020, Table 1": [1.0]},
+    {"F1": [0.87, 0.051, 0.01], "Change": [0.6], "Example 2020, Table 1": [1.0]},
     dict[str, list[float]](),
 )
 

@@ -135,7 +135,7 @@ def test_mistakes_are_one_line(
     assert "\n" not in str(error.value)
 
 
-class Somebodys(pl.LightningModule):
+class UsersModule(pl.LightningModule):
     """A module that knows nothing of us."""
 
     def __init__(self, folder: Path) -> None:
@@ -190,7 +190,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
         how: Any = {"accelerator": "cpu", "strategy": "ddp", "devices": 2}
         trainer = pl.Trainer(callbacks=[probe], **silent, **how)
         loader = torch.utils.data.DataLoader([0.0, 0.0])
-        trainer.validate(Somebodys(Path(folder) / "bert"), loader, verbose=False)
+        trainer.validate(UsersModule(Path(folder) / "bert"), loader, verbose=False)
     found["lightning"] = {name: float(value) for name, value in trainer.callback_metrics.items()}
     torch.save(found, Path(folder) / f"{rank}.pt")
 

@@ -47,7 +47,7 @@ def with_transformers(kind: str, folders: dict[str, Path], out: str, probes: lis
 
 
 class Tuning(pl.LightningModule):
-    """Somebody's module."""
+    """A user's module."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

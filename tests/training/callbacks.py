@@ -18,7 +18,7 @@ from data_modules.batching.data_module import BatchIndex
 
 
 class Failing(pl.Callback):
-    """Fails, or is signalled, where it is told to.
+    """Fails, or is signalled, at a given place.
 
     Args:
         where: Before a batch of training or of validation.

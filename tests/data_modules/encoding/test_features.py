@@ -1,4 +1,4 @@
-"""Windows, the places of character spans in them, targets, and originals beside variants."""
+"""Windows, the places of character spans in them, targets, and pairs of originals and variants."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_question_whose_answer_no_window_shows_is_rejected_and_counted() -> No
     both = Span(0, len(long), long), Span.locate("rude", long, "")
     examples = [
         QAExample("cut", long, "who?", both[:1]),
-        QAExample("elsewhere", long, "who?", references=("somebody",)),
+        QAExample("elsewhere", long, "who?", references=("a visitor",)),
         QAExample("seen by another annotator", long, "who?", both),
         QAExample("unanswerable", long, "who?"),
         QAExample("yes", long, "who?", answer_type="yes"),

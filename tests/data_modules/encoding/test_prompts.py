@@ -1,4 +1,4 @@
-"""Rows of decoders, where prompts and what stands behind them are in tokens; pairs of prompt and choice."""
+"""Rows of decoders, with the tokens of prompts and of what follows them; pairs of prompt and choice."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_subjects_stand_behind_the_prompt_in_the_groups_order(side: str, offers_
 def test_what_is_written_ends_with_an_end_token() -> None:
     words = build_tokenizer("gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"])
     examples = [
-        QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("somebody",)),
-        QAExample("2", "Anna sits", "Who?", references=("somebody",), answer_type="unknown"),
+        QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",)),
+        QAExample("2", "Anna sits", "Who?", references=("a visitor",), answer_type="unknown"),
         QAExample("3", "Anna sits", "Who?", answer_type="yes", history=(Turn("Anna?", "Yes"),)),
     ]
     batch = QASet(examples, words, Encoding().resolved("gpt2"))[[0, 1, 2]]
@@ -67,7 +67,7 @@ def test_an_end_token_that_the_tokenizer_appends_is_not_put_before_the_answer(fo
     words = build_tokenizer("gpt2", ["text", "question", "answer", "anna", "sits", "who"])
     special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
     words.backend_tokenizer.post_processor = processors.TemplateProcessing(form, special_tokens=special)
-    example = QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("somebody",))
+    example = QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",))
     batch = QASet([example], words, Encoding().resolved("gpt2"))[[0]]
     text = words.decode(batch.inputs["input_ids"][0, : int(batch.end_B) + 1])
     assert text.endswith("answer <unk> anna </s>")

@@ -91,7 +91,7 @@ def official(rows: Rows) -> dict[str, float]:
 
 
 def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question without an answer is part of no score, and shown; where all have one, nobody abstains."""
+    """A question without an answer is part of no score, and shown; where all are answered, none abstains."""
     words = ["Ana Ben", "Ben", "It is not mentioned.", "!timeout", "Ben slept Ana", "Ana"]
     install(monkeypatch, {"one": lambda example: words[int(example.id) % len(words)]})
     answers = [[{"text": "Ana Ben", "answer_start": 9}], []]

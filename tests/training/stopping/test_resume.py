@@ -77,7 +77,7 @@ def test_a_failure_leaves_no_trace(
 def test_the_best_checkpoint_of_before_is_kept(
     kind: str, batch: int, commands: Commands, whole: Callable[..., Path]
 ) -> None:
-    """Whether the run is told to stop right after the validation that chose it, or ends within the epoch."""
+    """Whether the run gets a signal right after the validation that chose it, or ends within the epoch."""
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
     flags = (scored, "--checkpoint.monitor=score", "--checkpoint.mode=max")
     cut(commands, *flags, kind=kind, batch=batch)

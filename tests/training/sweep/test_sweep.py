@@ -83,8 +83,8 @@ def starts(study: Path) -> dict[str, int]:
 def test_workers_share_a_study_whatever_ends_them(
     database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The `fit` of one that is killed ends by itself; that of one that is told to stop, or is killed with its
-    `fit`, goes on elsewhere. No other point is run twice."""
+    """The `fit` of one that is killed ends by itself; that of one that gets a signal to stop, or is
+    killed with its `fit`, goes on elsewhere. No other point is run twice."""
     storage = request.getfixturevalue("postgres") if database == "postgresql" else []
     study, go_on = tmp_path / "study", tmp_path / "go_on"
     content = SMALL | {"space": {"x": [1.0, 2.0, 3.0, 4.0]}, "flags": [f"--until={go_on}"]}

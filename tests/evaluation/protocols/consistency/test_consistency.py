@@ -77,7 +77,7 @@ def judged(rows: Path, output: Path, *flags: str) -> Cells:
 
 @pytest.fixture(scope="module")
 def scored(folder: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Continuations of self-debiasing with scores of words, as somebody else would write them."""
+    """Continuations of self-debiasing with scores of words, as another program would write them."""
     home = tmp_path_factory.mktemp("scored")
     rows = written(folder, files, home / "written")
     for row in rows:
