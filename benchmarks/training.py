@@ -77,13 +77,13 @@ class Job(NamedTuple):
 def measure(name: str, *, repeats: int) -> pd.DataFrame:
     """Return samples per second, tokens per second and, on a GPU, model FLOPs utilisation (the share of its
     peak) and the largest memory, in GiB."""
-    faster_precision()  # chosen once; child processes inherit it
+    precision = faster_precision()  # chosen once; child processes inherit it
     systems = dict(SYSTEMS)
     if torch.cuda.is_available():
         del systems["Trainer, run_qa's defaults"]  # float32, for minutes
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(make_job(SHAPES[name], Path(folder), seed),) for seed in range(repeats + 1)]
-        return table(f"training/{name}", "samples/s", in_turns(systems, jobs))
+        return table(f"training/{name}, {precision}", "samples/s", in_turns(systems, jobs))
 
 
 def make_job(shape: Shape, folder: Path, seed: int) -> Job:

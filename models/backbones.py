@@ -95,7 +95,7 @@ class Backbone:
         tokenizer: Hub name or folder of another tokenizer, or `stories`, the words of the built-in stories.
         config: Values that replace those of the checkpoint's transformers configuration.
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
-        compile: Compile the layers if there is a GPU: faster steps, after a minute at the start.
+        compile: Compile the layers if there is a GPU, for faster steps; this takes seconds at the start.
         reading_init: Initialise random weights so that small models learn to read (models/tiny_init.py).
         lora_rank: Train LoRA adapters of this rank (scale 2) on every linear layer, and the heads; 0: train
             all weights.
