@@ -1,4 +1,6 @@
-"""Compare speed with other systems.   python -m benchmarks [training] [likelihoods] [--repeats 3]"""
+"""Compare speed with other systems.   python -m benchmarks [training] [likelihoods]
+[--repeats 3]
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pandas as pd
 
 from benchmarks import fits, training
 from benchmarks.side_by_side import machine, shown
-from storage.command_line import Count, run
+from interventune.storage.command_line import Count, run
 
 Name = Literal["training", "likelihoods", "callbacks", "decoder"]
 
@@ -33,7 +35,8 @@ def compare(
         names: what to measure: training and, with a model, likelihoods, by default.
         repeats: timed turns per system.
         shape: of the encoder for training; a GPU is used if present, in bfloat16.
-        size: of the models for callbacks and decoder; gpu is roberta-base and a decoder of 1 B parameters.
+        size: of the models for callbacks and decoder; gpu is roberta-base and a decoder of 1 B
+            parameters.
         questions: questions for likelihoods (the first 300); FILE or FILE+LABELS.
         model: folder of the decoder for likelihoods; `random` makes one of `size`.
         json: file to which the turns are appended, a line each.

@@ -1,4 +1,6 @@
-"""Fits of this project alone: what its callbacks cost, and a decoder with LoRA adapters and group losses."""
+"""Fits of this project alone: what its callbacks cost, and a decoder with LoRA adapters and group
+losses.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ import interventune
 from benchmarks import likelihoods
 from benchmarks.side_by_side import Turn, in_turns, table
 from benchmarks.training import ROBERTA, now, sizes
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from training.callbacks.eval_sets import SetMetric
-from training.cli import main
-from training.stopping.finite_loss import FiniteLoss
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.training.callbacks.eval_sets import SetMetric
+from interventune.training.cli import main
+from interventune.training.stopping.finite_loss import FiniteLoss
 
 ENCODERS = {"tiny": sizes(2, 64, 2, 320, **ROBERTA), "gpu": sizes(12, 768, 12, 50_265, **ROBERTA)}
 ENDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3}
@@ -43,7 +45,9 @@ class StepClock(pl.Callback):
 
     tokens: Any = 0
 
-    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if trainer.global_step == WARM:
             self.began = now()
         elif trainer.global_step > WARM:
@@ -57,27 +61,51 @@ class StepClock(pl.Callback):
 
 def fit(root: str, experiment: str, steps: int, *flags: str) -> tuple[StepClock, pl.Trainer]:
     """Run `interventune train fit` with random weights and the words of the built-in stories."""
-    own = ("--backbone.checkpoint=random", "--backbone.tokenizer=stories", f"--run.root={root}/runs")
+    own = (
+        "--backbone.checkpoint=random",
+        "--backbone.tokenizer=stories",
+        f"--run.root={root}/runs",
+    )
     clock = ("--trainer.callbacks+=benchmarks.fits.StepClock", f"--data.cache={root}/cache")
     to_end = (f"--trainer.max_steps={steps}", "--trainer.max_epochs=-1")
-    validated = (f"--trainer.val_check_interval={steps // 2}", "--trainer.check_val_every_n_epoch=null")
+    validated = (
+        f"--trainer.val_check_interval={steps // 2}",
+        "--trainer.check_val_every_n_epoch=null",
+    )
     few = ["--data.limit_train_qa=2000", "--data.limit_val_qa=300"]
     if experiment == "lei_few_shot":
         few += ["--data.limit_train_groups=400", "--data.limit_val_groups=100"]
-    trainer = main(["fit", "-c", experiment, *QUIET, *own, *clock, *to_end, *validated, *few, *flags]).trainer
-    return next(callback for callback in trainer.callbacks if isinstance(callback, StepClock)), trainer
+    trainer = main(
+        ["fit", "-c", experiment, *QUIET, *own, *clock, *to_end, *validated, *few, *flags]
+    ).trainer
+    return next(
+        callback for callback in trainer.callbacks if isinstance(callback, StepClock)
+    ), trainer
 
 
 def with_callbacks(measured: bool, experiment: str, shape: str, steps: int, seed: int) -> Turn:
-    """Fit with two validations; without metrics and without checks of the loss unless `measured`."""
+    """Fit with two validations; without metrics and without checks of the loss unless
+    `measured`.
+    """
     config = json.dumps(ENCODERS[shape])
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory())
-        for owner, name in () if measured else ((SetMetric, "update"), (FiniteLoss, "on_train_batch_end")):
+        for owner, name in (
+            () if measured else ((SetMetric, "update"), (FiniteLoss, "on_train_batch_end"))
+        ):
             stack.enter_context(patch.object(owner, name, lambda *_, **__: None))
-        flags = ("--backbone.architecture=roberta", f"--backbone.config={config}", "--trainer.precision=auto")
+        flags = (
+            "--backbone.architecture=roberta",
+            f"--backbone.config={config}",
+            "--trainer.precision=auto",
+        )
         clock, _ = fit(
-            root, experiment, steps, *flags, f"--seed_everything={seed}", "--checkpoint.monitor=null"
+            root,
+            experiment,
+            steps,
+            *flags,
+            f"--seed_everything={seed}",
+            "--checkpoint.monitor=null",
         )
     return Turn(clock.steps / clock.seconds, {"tokens/s": float(clock.tokens) / clock.seconds})
 
@@ -111,9 +139,14 @@ def adapters(shape: str, steps: int, seed: int) -> Turn:
     """Train LoRA adapters with the group losses, then evaluate the checkpoint."""
     with tempfile.TemporaryDirectory() as root:
         flags = ["--data.groups_per_class=4", "--data.qa_batch_size=16", "--backbone.lora_rank=8"]
-        flags += ["--backbone.architecture=llama", f"--backbone.config={json.dumps(DECODERS[shape])}"]
+        flags += [
+            "--backbone.architecture=llama",
+            f"--backbone.config={json.dumps(DECODERS[shape])}",
+        ]
         half = ("--trainer.precision=bf16-true",) if torch.cuda.is_available() else ()
-        clock, trainer = fit(root, "lei_few_shot", steps, f"--seed_everything={seed}", *flags, *half)
+        clock, trainer = fit(
+            root, "lei_few_shot", steps, f"--seed_everything={seed}", *flags, *half
+        )
         notes = {"tokens/s": float(clock.tokens) / clock.seconds}
         if torch.cuda.is_available():
             notes["GiB"] = torch.cuda.max_memory_allocated() / 2**30

@@ -13,10 +13,10 @@ import pandas as pd
 import torch
 
 from benchmarks.side_by_side import Turn, in_turns, table
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.sources import read_choices
-from evaluation.answering.interface import Answerer, Choosing
-from evaluation.answering.open import open_answerer
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.sources import read_choices
+from interventune.evaluation.answering.interface import Answerer, Choosing
+from interventune.evaluation.answering.open import open_answerer
 
 Likelihoods = list[list[float]]
 """Log-likelihoods of the choices of each question."""
@@ -29,7 +29,8 @@ def measure(source: str, folder: str, *, repeats: int) -> pd.DataFrame:
     """Return questions per second, accuracy, and the largest difference from a float64 softmax.
 
     Raises:
-        ValueError: a log-likelihood differs by more than 5e-4 from lm-eval's with a float64 softmax.
+        ValueError: a log-likelihood differs by more than 5e-4 from lm-eval's with a float64
+            softmax.
     """
     asked = list(read_choices(source)[:300])
     exact = lm_eval(8, "float64", folder, asked)
@@ -45,7 +46,9 @@ def answered(system: System, folder: str, asked: list[ChoiceQuestion], exact: Li
     began = time.perf_counter()
     found = system(folder, asked)
     rate = len(asked) / (time.perf_counter() - began)
-    right = [row.index(max(row)) == question.label for row, question in zip(found, asked, strict=True)]
+    right = [
+        row.index(max(row)) == question.label for row, question in zip(found, asked, strict=True)
+    ]
     apart = float(np.abs(np.hstack(found) - np.hstack(exact)).max())
     return Turn(rate, {"questions": len(asked), "accuracy": sum(right) / len(right), APART: apart})
 
@@ -65,7 +68,11 @@ def our_model(folder: str) -> Answerer:
 def lm_eval(batch_size: int, softmax: str, folder: str, asked: list[ChoiceQuestion]) -> Likelihoods:
     """Score with lm-evaluation-harness; surrounding white space is stripped, as in this project."""
     instance = import_module("lm_eval.api.instance").Instance
-    pairs = [(f"Question: {q.prompt.strip()}\nAnswer:", f" {c.strip()}") for q in asked for c in q.choices]
+    pairs = [
+        (f"Question: {q.prompt.strip()}\nAnswer:", f" {c.strip()}")
+        for q in asked
+        for c in q.choices
+    ]
     requests = [instance("loglikelihood", {}, pair, number) for number, pair in enumerate(pairs)]
     model = their_model(folder, batch_size, softmax)
     total = iter([value for value, _ in model.loglikelihood(requests, disable_tqdm=True)])

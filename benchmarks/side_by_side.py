@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from storage.provenance import versions
+from interventune.storage.provenance import versions
 
 
 class Turn(NamedTuple):
@@ -32,8 +32,8 @@ def in_turns(
 ) -> dict[str, list[Turn]]:
     """Run every system with the arguments of each turn; the first turn warms up and is dropped.
 
-    Separate processes keep systems from sharing settings (threads, kernel caches). They are spawned,
-    because a fork would inherit threads.
+    Separate processes keep systems from sharing settings (threads, kernel caches). They are
+    spawned, because a fork would inherit threads.
     """
     made: dict[str, list[Turn]] = {name: [] for name in systems}
     with ExitStack() as stack:
@@ -51,7 +51,12 @@ def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> pd.DataF
     """Return a row for each turn of each system, with the first system's speed-up in that turn."""
     ours, *_ = made.values()
     rows = [
-        {"measured": title, "system": system, unit: turn.rate, "ours is faster by": own.rate / turn.rate}
+        {
+            "measured": title,
+            "system": system,
+            unit: turn.rate,
+            "ours is faster by": own.rate / turn.rate,
+        }
         | dict(turn.notes)
         for system, turns in made.items()
         for own, turn in zip(ours, turns, strict=True)

@@ -1,7 +1,8 @@
-"""Throughput of fine-tuning: this project, two setups of Hugging Face's Trainer, and plain Lightning.
+"""Throughput of fine-tuning: this project, two setups of Hugging Face's Trainer, and plain
+Lightning.
 
-Every turn draws new questions with SQuAD's mix of lengths, and every system trains a fresh model on them for
-one epoch. The time includes sampling, padding, clipping and optimizer steps.
+Every turn draws new questions with SQuAD's mix of lengths, and every system trains a fresh model on
+them for one epoch. The time includes sampling, padding, clipping and optimizer steps.
 """
 
 from __future__ import annotations
@@ -22,23 +23,51 @@ import transformers
 from datasets import Dataset
 from torch.utils.benchmark import Timer
 from torch.utils.data import DataLoader
-from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
+from transformers import (
+    AutoConfig,
+    AutoModelForQuestionAnswering,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+)
 
 from benchmarks.side_by_side import Turn, in_turns, table
-from data_modules.batching.sets import encode_questions
-from data_modules.encoding.windows import Encoding
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span, write_records
-from data_modules.sources import read_questions
-from data_modules.stories.word_tokenizer import build_tokenizer
-from training.cli import main
-from training.precision import faster_precision
+from interventune.data_modules.batching.sets import encode_questions
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.sources import read_questions
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.training.cli import main
+from interventune.training.precision import faster_precision
 
 ENCODING = Encoding(max_length=384)
 """run_qa.py's defaults, used for all systems."""
-TOKENS = (32, 67, 81, 93, 102, 111, 119, 127, 134, 142, 150, 158, 168, 177, 187, 198, 212, 233, 258, 299, 384)
-"""Of a window, at every twentieth of the data, from the shortest to the longest: 11,877 questions of
-SQuAD 1.1 (44 training articles) in BERT's uncased vocabulary, mean 161."""
+TOKENS = (
+    32,
+    67,
+    81,
+    93,
+    102,
+    111,
+    119,
+    127,
+    134,
+    142,
+    150,
+    158,
+    168,
+    177,
+    187,
+    198,
+    212,
+    233,
+    258,
+    299,
+    384,
+)
+"""Of a window, at every twentieth of the data, from the shortest to the longest: 11,877 questions
+of SQuAD 1.1 (44 training articles) in BERT's uncased vocabulary, mean 161.
+"""
 
 
 class Shape(NamedTuple):
@@ -50,9 +79,17 @@ class Shape(NamedTuple):
     batch_size: int = 16
 
 
-def sizes(layers: int, hidden: int, heads: int, vocabulary: int = 30_522, **more: int) -> dict[str, Any]:
+def sizes(
+    layers: int, hidden: int, heads: int, vocabulary: int = 30_522, **more: int
+) -> dict[str, Any]:
     """Return the sizes of a BERT or RoBERTa configuration."""
-    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+    names = (
+        "num_hidden_layers",
+        "hidden_size",
+        "num_attention_heads",
+        "intermediate_size",
+        "vocab_size",
+    )
     return dict(zip(names, (layers, hidden, heads, 4 * hidden, vocabulary), strict=True)) | more
 
 
@@ -66,7 +103,9 @@ SHAPES = {
 
 
 class Job(NamedTuple):
-    """The input of all systems: a model shape, a folder with a tokenizer, a file of questions, a seed."""
+    """The input of all systems: a model shape, a folder with a tokenizer, a file of questions, a
+    seed.
+    """
 
     shape: Shape
     tokenizer: str
@@ -75,8 +114,9 @@ class Job(NamedTuple):
 
 
 def measure(name: str, *, repeats: int) -> pd.DataFrame:
-    """Return samples per second, tokens per second and, on a GPU, model FLOPs utilisation (the share of its
-    peak) and the largest memory, in GiB."""
+    """Return samples per second, tokens per second and, on a GPU, model FLOPs utilisation (the
+    share of its peak) and the largest memory, in GiB.
+    """
     precision = faster_precision()  # chosen once; child processes inherit it
     systems = dict(SYSTEMS)
     if torch.cuda.is_available():
@@ -87,8 +127,13 @@ def measure(name: str, *, repeats: int) -> pd.DataFrame:
 
 
 def make_job(shape: Shape, folder: Path, seed: int) -> Job:
-    """Write questions of made-up words with SQuAD's mix of lengths; the first context word is the answer."""
-    words, rng = shape.config["vocab_size"] - 7, np.random.default_rng(seed)  # at most 7 special tokens
+    """Write questions of made-up words with SQuAD's mix of lengths; the first context word is the
+    answer.
+    """
+    words, rng = (
+        shape.config["vocab_size"] - 7,
+        np.random.default_rng(seed),
+    )  # at most 7 special tokens
     path = str(folder / "tokenizer")
     build_tokenizer(shape.architecture, (f"w{i}" for i in range(words))).save_pretrained(path)
     special = AutoTokenizer.from_pretrained(path).num_special_tokens_to_add(pair=True)
@@ -98,13 +143,17 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
         drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
         question, context = drawn[:12], drawn[12:]  # 12 tokens: the median question
         answer = Span(0, len(context[0]), context[0])
-        examples.append(QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad"))
+        examples.append(
+            QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad")
+        )
     write_records(examples, file := folder / f"questions_{seed}.jsonl")
     return Job(shape, path, file, seed)
 
 
 class EpochClock(pl.Callback):
-    """Measure from before an epoch's first batch is fetched until its last step, without checkpoints."""
+    """Measure from before an epoch's first batch is fetched until its last step, without
+    checkpoints.
+    """
 
     def on_train_epoch_start(self, *_: Any) -> None:
         self.began = now()
@@ -121,29 +170,40 @@ def now() -> float:
 
 
 def interventune(job: Job) -> Turn:
-    """Run `interventune train fit` with the settings of configs/base.yaml and, on a GPU, compiled layers."""
+    """Run `interventune train fit` with the settings of configs/base.yaml and, on a GPU, compiled
+    layers.
+    """
     with tempfile.TemporaryDirectory() as root:
         config = ", ".join(f"{key}: {value}" for key, value in job.shape.config.items())
         flags = [
-            *("--model=training.modules.qa.QAModule", "--backbone.checkpoint=random"),
-            *(f"--backbone.architecture={job.shape.architecture}", f"--backbone.config={{{config}}}"),
+            *("--model=interventune.training.modules.qa.QAModule", "--backbone.checkpoint=random"),
+            *(
+                f"--backbone.architecture={job.shape.architecture}",
+                f"--backbone.config={{{config}}}",
+            ),
             *(f"--backbone.tokenizer={job.tokenizer}", f"--data.train_qa={job.file}"),
             *(f"--data.qa_batch_size={job.shape.batch_size}", f"--seed_everything={job.seed}"),
             *(f"--run.root={root}/runs", f"--data.cache={root}/cache", "--trainer.devices=1"),
             *("--backbone.compile=true", "--trainer.callbacks+=benchmarks.training.EpochClock"),
         ]
         cli = main(["fit", "--trainer.enable_progress_bar=false", *flags])
-    return measured(job, next(c for c in cli.trainer.callbacks if isinstance(c, EpochClock)).seconds)
+    return measured(
+        job, next(c for c in cli.trainer.callbacks if isinstance(c, EpochClock)).seconds
+    )
 
 
 def trainer_defaults(job: Job) -> Turn:
-    """Run Trainer with run_qa.py's settings: rows padded to 384, float32, batch size 8, shuffled."""
+    """Run Trainer with run_qa.py's settings: rows padded to 384, float32, batch size 8,
+    shuffled.
+    """
     return hugging_face(job, {"padding": "max_length", "max_length": ENCODING.max_length})
 
 
 def trainer_tuned(job: Job) -> Turn:
-    """Run Trainer with an expert's settings: the faster precision, similar lengths together, padding to the
-    longest of the batch and a multiple of 16, this project's batch size, the fused optimizer."""
+    """Run Trainer with an expert's settings: the faster precision, similar lengths together,
+    padding to the longest of the batch and a multiple of 16, this project's batch size, the fused
+    optimizer.
+    """
     return hugging_face(
         job,
         {"pad_to_multiple_of": 16},
@@ -155,8 +215,9 @@ def trainer_tuned(job: Job) -> Turn:
 
 
 def plain_lightning(job: Job) -> Turn:
-    """Run a tutorial-style LightningModule: shuffled, padded to the longest of the batch, AdamW, in float32,
-    on a GPU in bfloat16."""
+    """Run a tutorial-style LightningModule: shuffled, padded to the longest of the batch, AdamW, in
+    float32, on a GPU in bfloat16.
+    """
 
     class PlainModule(pl.LightningModule):
         def __init__(self) -> None:
@@ -171,8 +232,13 @@ def plain_lightning(job: Job) -> Turn:
 
     pl.seed_everything(job.seed, verbose=False)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer))
-    loader = DataLoader(windows(job), batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator)
-    clock, off = EpochClock(), {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    loader = DataLoader(
+        windows(job), batch_size=job.shape.batch_size, shuffle=True, collate_fn=collator
+    )
+    clock, off = (
+        EpochClock(),
+        {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False},
+    )
     precision: Any = faster_precision() if torch.cuda.is_available() else "32-true"
     pl.Trainer(max_epochs=1, devices=1, callbacks=[clock], precision=precision, **off).fit(
         PlainModule(), loader
@@ -189,12 +255,16 @@ SYSTEMS: dict[str, Callable[[Job], Turn]] = {
 
 
 def windows(job: Job) -> Dataset:
-    """Return the windows of a file as Trainer needs them: the same rows and targets as in our DataModule."""
+    """Return the windows of a file as Trainer needs them: the same rows and targets as in our
+    DataModule.
+    """
     tokenizer = AutoTokenizer.from_pretrained(job.tokenizer)
     made = encode_questions(list(read_questions(str(job.file))), tokenizer, ENCODING)
     targets = {"start": "start_positions", "end": "end_positions"}
     inputs = [name for name in tokenizer.model_input_names if name != "attention_mask"]
-    return made.with_format(None).rename_columns(targets).select_columns([*inputs, *targets.values()])
+    return (
+        made.with_format(None).rename_columns(targets).select_columns([*inputs, *targets.values()])
+    )
 
 
 def model_of(job: Job) -> Any:
@@ -217,13 +287,15 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
     transformers.set_seed(job.seed)
     options |= dict.fromkeys(("save_strategy", "logging_strategy", "eval_strategy"), "no")
     options |= {"num_train_epochs": 1, "seed": job.seed, "report_to": [], "disable_tqdm": True}
-    # Lengths are grouped among 50 batches, as for a data set of SQuAD's size; for a small draw, Trainer would
-    # use smaller pools and pad more.
+    # Lengths are grouped among 50 batches, as for a data set of SQuAD's size; for a small draw,
+    # Trainer would use smaller pools and pad more.
     pools = partial(transformers.trainer_pt_utils.get_length_grouped_indices, mega_batch_mult=50)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(job.tokenizer), **padding)
     options |= {"output_dir": str(job.file.parent), "use_cpu": not torch.cuda.is_available()}
     arguments = transformers.TrainingArguments(**options)
-    trainer = transformers.Trainer(model_of(job), arguments, collator, windows(job), callbacks=[Clock()])
+    trainer = transformers.Trainer(
+        model_of(job), arguments, collator, windows(job), callbacks=[Clock()]
+    )
     trainer.remove_callback(transformers.PrinterCallback)
     with patch.object(transformers.trainer_pt_utils, "get_length_grouped_indices", pools):
         trainer.train()
@@ -231,7 +303,9 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
 
 
 def measured(job: Job, seconds: float) -> Turn:
-    """Return windows per second, with the notes of `measure`; the peak of bfloat16 products is measured."""
+    """Return windows per second, with the notes of `measure`; the peak of bfloat16 products is
+    measured.
+    """
     lengths = list(map(len, windows(job)["input_ids"]))
     notes = {"tokens/s": sum(lengths) / seconds}
     if torch.cuda.is_available():
@@ -245,8 +319,10 @@ def measured(job: Job, seconds: float) -> Turn:
 
 
 def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
-    """Count the floating-point operations of a forward and backward pass over rows of these lengths, unpadded
-    (Kaplan et al. 2020, section 2.1: 2 per weight and token forwards, twice that backwards)."""
+    """Count the floating-point operations of a forward and backward pass over rows of these
+    lengths, unpadded (Kaplan et al. 2020, section 2.1: 2 per weight and token forwards, twice that
+    backwards).
+    """
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
     return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))

@@ -6,19 +6,33 @@ import sys
 from collections.abc import Sequence
 from pkgutil import resolve_name
 
-from storage.command_line import Parser, call, guarded
+from interventune.storage.command_line import Parser, call, guarded
 
 COMMANDS = {
     "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
     "lei": ("groups.sets:write_groups", "write bias questions with advice from word lists"),
-    "perturb": ("interventions.commands:perturb_file", "write questions whose stories are cut or changed"),
-    "statistics": ("interventions.commands:count_questions", "count stories and questions in each variant"),
-    "toxicity-prompts": ("tasks.toxicity_prompts:write_prompts", "sample prompts from RealToxicityPrompts"),
-    "feature-bias": ("tasks.feature_bias:write_feature_tasks", "write tasks that two features solve"),
+    "perturb": (
+        "interventions.commands:perturb_file",
+        "write questions whose stories are cut or changed",
+    ),
+    "statistics": (
+        "interventions.commands:count_questions",
+        "count stories and questions in each variant",
+    ),
+    "toxicity-prompts": (
+        "tasks.toxicity_prompts:write_prompts",
+        "sample prompts from RealToxicityPrompts",
+    ),
+    "feature-bias": (
+        "tasks.feature_bias:write_feature_tasks",
+        "write tasks that two features solve",
+    ),
     "feature-bias-rows": ("tasks.feature_bias:write_feature_rows", "write a task's training data"),
 }
 """Each command's function in this package, and its line in the help."""
-EXAMPLE = "example:\n  interventune data perturb --input dev.json --variant ts_r --output dev_ts_r.jsonl"
+EXAMPLE = (
+    "example:\n  interventune data perturb --input dev.json --variant ts_r --output dev_ts_r.jsonl"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,9 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser(argv: Sequence[str]) -> Parser:
     """Build the parser; only the command named in `argv` is imported and declares its flags."""
     parser = Parser(prog="interventune data", description=__doc__, epilog=EXAMPLE)
-    commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND"
+    )
     for name, (path, summary) in COMMANDS.items():
-        function = resolve_name(f"data_modules.{path}") if name in argv[:1] else None
+        function = resolve_name(f"interventune.data_modules.{path}") if name in argv[:1] else None
         commands.add_parser(name, help=summary, function=function).set_defaults(function=function)
     return parser
 

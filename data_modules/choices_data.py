@@ -10,26 +10,32 @@ import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import BatchSampler
 
-from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
-from data_modules.batching.data_module import Draw, EvalSet, TextDataModule, length_bucketed
-from data_modules.sources import read_choices
+from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
+from interventune.data_modules.batching.data_module import (
+    Draw,
+    EvalSet,
+    TextDataModule,
+    length_bucketed,
+)
+from interventune.data_modules.sources import read_choices
 
 
 class ChoicesDataModule(TextDataModule):
     """Data: multiple-choice questions.
 
     A source is a file (FILE+LABELS if the labels are in another file), `hub:NAME:SPLIT`, or
-    `stories:choices_train`. Evaluation sets have names; the metrics of the set called `main` are logged
-    without it.
+    `stories:choices_train`. Evaluation sets have names; the metrics of the set called `main` are
+    logged without it.
 
     Args:
         train_choices: Questions to train on, as [source, ...].
-        val_choices: Questions to validate on, as {name: source}; --data.val_choices.main=dev.jsonl sets one.
+        val_choices: Questions to validate on, as {name: source}; --data.val_choices.main=dev.jsonl
+            sets one.
         test_choices: Questions to test on, as {name: source}.
         predict_choices: Questions whose choices to write, as {name: source}.
         batch_size: Questions in a training batch.
-        shuffle: Shuffle in each epoch, with questions of similar length in a batch; otherwise keep the order
-            of the file, as in the authors' code.
+        shuffle: Shuffle in each epoch, with questions of similar length in a batch; otherwise keep
+            the order of the file, as in the authors' code.
         encoding: How a prompt and a choice become a row of tokens.
         limit_train: Train on the first N questions only; 0: all.
         limit_val: The same for validation, test and prediction.
@@ -56,7 +62,9 @@ class ChoicesDataModule(TextDataModule):
         self.train_choices, self.encoding = train_choices or [], encoding
         self.batch_size, self.shuffle = batch_size, shuffle
         self.limit_train, self.limit_val = limit_train, limit_val
-        self.choice_sources = self.named(self.train_choices, val_choices, test_choices, predict_choices)
+        self.choice_sources = self.named(
+            self.train_choices, val_choices, test_choices, predict_choices
+        )
 
     def make_train_set(self) -> tuple[ChoiceSet | None, Draw | None]:
         """Return the questions of all sources, in batches with equal numbers of choices."""
@@ -79,11 +87,18 @@ class ChoicesDataModule(TextDataModule):
     def choice_set(self, sources: Iterable[str], limit: int) -> ChoiceSet:
         """Return the first `limit` questions of some sources, or all."""
         questions = [question for source in sources for question in read_choices(source)]
-        return ChoiceSet(questions[: limit or None], self.tokenizer, self.encoding, self.architecture)
+        return ChoiceSet(
+            questions[: limit or None], self.tokenizer, self.encoding, self.architecture
+        )
 
 
 def choice_batches(
-    rng: np.random.Generator, counts: np.ndarray, lengths: np.ndarray, *, batch_size: int, shuffle: bool
+    rng: np.random.Generator,
+    counts: np.ndarray,
+    lengths: np.ndarray,
+    *,
+    batch_size: int,
+    shuffle: bool,
 ) -> list[list[int]]:
     """Draw an epoch: every question once, in batches with equal numbers of choices."""
     batches: list[list[int]] = []

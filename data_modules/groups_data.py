@@ -12,14 +12,26 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from data_modules.batching.data_module import BatchIndex, Draw, EvalSet, TrainSet, process_rank
-from data_modules.batching.group_set import GroupSet
-from data_modules.encoding.windows import Encoding
-from data_modules.groups.advice import by_class, spread, unadvised, with_advice, with_unadvised
-from data_modules.questions_data import QuestionsDataModule
-from data_modules.schema.groups import ADVICE_CLASSES, Group, Targets
-from data_modules.sources import read_groups, read_scored
-from storage.errors import DataError
+from interventune.data_modules.batching.data_module import (
+    BatchIndex,
+    Draw,
+    EvalSet,
+    TrainSet,
+    process_rank,
+)
+from interventune.data_modules.batching.group_set import GroupSet
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.groups.advice import (
+    by_class,
+    spread,
+    unadvised,
+    with_advice,
+    with_unadvised,
+)
+from interventune.data_modules.questions_data import QuestionsDataModule
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group, Targets
+from interventune.data_modules.sources import read_groups, read_scored
+from interventune.storage.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -27,22 +39,26 @@ logger = logging.getLogger(__name__)
 class GroupsDataModule(QuestionsDataModule):
     """Data: groups of questions with advice, and ordinary questions.
 
-    A group is one question about two people in four variants: both orders, each also with its negation.
+    A group is one question about two people in four variants: both orders, each also with its
+    negation.
 
     Args:
         train_groups: Groups to train on, as [source, ...]: files, or stories:SPLIT.
-        val_groups: Groups to validate on, as {name: source}; --data.val_groups.main=dev.json sets one.
+        val_groups: Groups to validate on, as {name: source}; --data.val_groups.main=dev.json sets
+            one.
         test_groups: Groups to test on, as {name: source}.
         predict_groups: Groups whose predictions to write, as {name: source}.
-        random_advice_copies: For planting a preference: repeat each group N times, half of them with advice
-            of a random class; 0: use groups as they are.
-        anchor_unadvised: Share of training groups without advice, whose scores training should not change.
-            They ask the questions of the training sources.
-        groups_per_class: Groups of each class of advice in a training batch. An epoch takes every group once.
+        random_advice_copies: For planting a preference: repeat each group N times, half of them
+            with advice of a random class; 0: use groups as they are.
+        anchor_unadvised: Share of training groups without advice, whose scores training should not
+            change. They ask the questions of the training sources.
+        groups_per_class: Groups of each class of advice in a training batch. An epoch takes every
+            group once.
         qa_every: Add ordinary questions to every N-th batch.
-        limit_train_groups: Train on at most N groups, sampled evenly over the classes of advice; 0: all.
-        limit_val_groups: For validation and test: use at most N groups of each class of advice, evenly
-            spread, and the same questions without advice; 0: all.
+        limit_train_groups: Train on at most N groups, sampled evenly over the classes of advice; 0:
+            all.
+        limit_val_groups: For validation and test: use at most N groups of each class of advice,
+            evenly spread, and the same questions without advice; 0: all.
         **questions: see QuestionsDataModule.
     """
 
@@ -66,7 +82,8 @@ class GroupsDataModule(QuestionsDataModule):
         super().__init__(**questions)
         if not 0 <= anchor_unadvised < 1 or (anchor_unadvised and random_advice_copies):
             raise DataError(
-                "data.anchor_unadvised: a share below 1, and of use without random_advice_copies only; "
+                "data.anchor_unadvised: a share below 1, and of use without random_advice_copies "
+                "only; "
                 f"got {anchor_unadvised}"
             )
         self.train_groups = train_groups or []
@@ -118,8 +135,10 @@ class GroupsDataModule(QuestionsDataModule):
         return sets
 
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
-        """Return the training groups, each once and without its advice; with `everything`, also all of the
-        training sources' groups with these subject pairs and attributes (no `limit_train_groups`)."""
+        """Return the training groups, each once and without its advice; with `everything`, also all
+        of the training sources' groups with these subject pairs and attributes (no
+        `limit_train_groups`).
+        """
         trained = self.train_set.groups.groups
         cells = {(group.subjects, group.category, group.attribute) for group in trained}
         more = read_groups(*self.train_groups) if everything else ()
@@ -127,7 +146,9 @@ class GroupsDataModule(QuestionsDataModule):
         return GroupSet(unadvised([*trained, *alike]), self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
-        """By key, the subject that each variant of an adversarial group should raise (LEI's `tomax`)."""
+        """By key, the subject that each variant of an adversarial group should raise (LEI's
+        `tomax`).
+        """
         found: dict[str, Targets] = {}
         for source in self.train_groups:
             for record in read_scored(source):
@@ -139,11 +160,11 @@ class GroupsDataModule(QuestionsDataModule):
 
 
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
-    """Repeat every distinct unadvised group `copies` times, about half of them after a random advice
-    sentence.
+    """Repeat every distinct unadvised group `copies` times, about half of them after a random
+    advice sentence.
 
-    The sentence is drawn from all of the category (of all groups with a domain), of any class, so it is not
-    informative about the answer; all results have class `none`.
+    The sentence is drawn from all of the category (of all groups with a domain), of any class, so
+    it is not informative about the answer; all results have class `none`.
     """
     rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
     for group in groups:
@@ -167,12 +188,12 @@ def group_batches(
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """Draw an epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch has `per_class`
-    groups of each class that occurs, and every `qa_every` steps (of `world_size` processes) a batch of
-    questions.
+    """Draw an epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch has
+    `per_class` groups of each class that occurs, and every `qa_every` steps (of `world_size`
+    processes) a batch of questions.
 
-    Classes are spread as evenly as possible: with classes of equal size, every batch has the same number of
-    each. The last batch is filled from the smallest classes, reshuffled.
+    Classes are spread as evenly as possible: with classes of equal size, every batch has the same
+    number of each. The last batch is filled from the smallest classes, reshuffled.
     """
     members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
     size, need_K = per_class * len(members), [len(of_class) for of_class in members]
@@ -185,7 +206,9 @@ def group_batches(
         places.append((np.arange(need) + 0.5) / need)
     order_N = np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
     batches = []
-    turn = chain.from_iterable(questions(rng) for _ in count()) if questions else repeat(BatchIndex())
+    turn = (
+        chain.from_iterable(questions(rng) for _ in count()) if questions else repeat(BatchIndex())
+    )
     for i, batch in enumerate(order_N.reshape(-1, size)):
         groups = tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist())
         batches.append(BatchIndex(groups, next(turn).qa if i // world_size % qa_every == 0 else ()))
@@ -193,25 +216,34 @@ def group_batches(
 
 
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:
-    """Draw at most `total` groups, evenly over the advice classes that occur, in the order given. A class
-    with too few leaves its share to the others. Samples of one seed are nested, so that a curve over sizes
-    does not depend on the luck of the draw. DataError for less than one group of each class."""
+    """Draw at most `total` groups, evenly over the advice classes that occur, in the order given. A
+    class with too few leaves its share to the others. Samples of one seed are nested, so that a
+    curve over sizes does not depend on the luck of the draw. DataError for less than one group of
+    each class.
+    """
     members = by_class(groups)
     if total < len(members):
-        raise DataError(f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice")
+        raise DataError(
+            f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice"
+        )
     kept: list[int] = []
     by_size = sorted(members, key=lambda name: (len(members[name]), ADVICE_CLASSES.index(name)))
     for i, name in enumerate(by_size):
         share = (total - len(kept)) // (len(by_size) - i)
-        order = np.random.default_rng([seed, ADVICE_CLASSES.index(name)]).permutation(len(members[name]))
+        order = np.random.default_rng([seed, ADVICE_CLASSES.index(name)]).permutation(
+            len(members[name])
+        )
         kept += [members[name][j] for j in order[:share]]
     return [groups[i] for i in sorted(kept)]
 
 
-def anchors(groups: Sequence[Group], every: Iterable[Group], share: float, seed: int) -> list[Group]:
-    """Draw groups without advice that make up `share` of all once added to `groups`, from the questions of
-    `every`, each once before any repeats. Samples of one seed are nested, over shares and sizes of
-    `groups`."""
+def anchors(
+    groups: Sequence[Group], every: Iterable[Group], share: float, seed: int
+) -> list[Group]:
+    """Draw groups without advice that make up `share` of all once added to `groups`, from the
+    questions of `every`, each once before any repeats. Samples of one seed are nested, over shares
+    and sizes of `groups`.
+    """
     bare = sum(group.advice_class == "none" for group in groups)
     wanted = round((len(groups) - bare) * share / (1 - share)) - bare
     questions = unadvised(every)
@@ -220,7 +252,9 @@ def anchors(groups: Sequence[Group], every: Iterable[Group], share: float, seed:
 
 
 def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:
-    """DataError if one key belongs to two questions: the reference scores of groups are looked up by key."""
+    """DataError if one key belongs to two questions: the reference scores of groups are looked up
+    by key.
+    """
     texts: dict[str, int] = {}
     for group in groups:
         text = hash(tuple((variant.context, variant.question) for variant in group.variants))

@@ -21,7 +21,7 @@ from filelock import FileLock
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import BatchSampler
 
-from data_modules.batching.data_module import (
+from interventune.data_modules.batching.data_module import (
     MAIN,
     BatchIndex,
     Draw,
@@ -31,21 +31,28 @@ from data_modules.batching.data_module import (
     length_bucketed,
     process_rank,
 )
-from data_modules.batching.pair_set import PairSet
-from data_modules.batching.sets import HIDDEN, NO_ANSWER, QASet, column, encode_questions
-from data_modules.encoding.tokenizers import tokenizer_files
-from data_modules.encoding.windows import Encoding
-from data_modules.schema.questions import QAExample, Variant
-from data_modules.sources import read_questions
-from data_modules.tables import folder_and_split
-from storage.errors import DataError
-from storage.files import file_digest
-from storage.finished_work import work_key
+from interventune.data_modules.batching.pair_set import PairSet
+from interventune.data_modules.batching.sets import (
+    HIDDEN,
+    NO_ANSWER,
+    QASet,
+    column,
+    encode_questions,
+)
+from interventune.data_modules.encoding.tokenizers import tokenizer_files
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.schema.questions import QAExample, Variant
+from interventune.data_modules.sources import read_questions
+from interventune.data_modules.tables import folder_and_split
+from interventune.storage.errors import DataError
+from interventune.storage.files import file_digest
+from interventune.storage.finished_work import work_key
 
 
 @dataclass(kw_only=True)
 class Interventions:
-    """Interventions: variants of stories to train and evaluate on (see `interventune data perturb --help`).
+    """Interventions: variants of stories to train and evaluate on (see `interventune data perturb
+    --help`).
 
     Args:
         train: Variants to train on together: [os] is original training, [os, ts, ts_r] the paper's
@@ -60,28 +67,34 @@ class Interventions:
 
     def __post_init__(self) -> None:
         if not self.train or not self.watch:
-            raise DataError("interventions: train and watch need one variant at least, such as [os]")
+            raise DataError(
+                "interventions: train and watch need one variant at least, such as [os]"
+            )
 
 
 class QuestionsDataModule(TextDataModule):
     """Data: questions about texts.
 
-    A source is a file (the format is detected from its content), `hub:NAME:SPLIT`, or `stories:SPLIT` for
-    built-in data. Evaluation sets have names; the metrics of the set called `main` are logged without it.
+    A source is a file (the format is detected from its content), `hub:NAME:SPLIT`, or
+    `stories:SPLIT` for built-in data. Evaluation sets have names; the metrics of the set called
+    `main` are logged without it.
 
     Args:
-        train_qa: Questions to train on: a source, such as train.json, hub:NAME:SPLIT or stories:train.
+        train_qa: Questions to train on: a source, such as train.json, hub:NAME:SPLIT or
+            stories:train.
         val_qa: Questions to validate on, as {name: source}; --data.val_qa.main=dev.json sets one.
         test_qa: Questions to test on, as {name: source}.
         predict_qa: Questions whose answers to write, as {name: source}.
         encoding: How text becomes rows of tokens.
         interventions: Variants of stories to train and evaluate on (default: the originals).
         qa_batch_size: Windows (long stories have several) in a training batch.
-        qa_batches: How training batches are drawn: windows of `similar_length`, which need little padding, or
-            at `random`, as in the papers. Batches of similar length differ more in their share of unknown.
+        qa_batches: How training batches are drawn: windows of `similar_length`, which need little
+            padding, or at `random`, as in the papers. Batches of similar length differ more in
+            their share of unknown.
         limit_train_qa: Train on the first N questions only; 0: all.
         limit_val_qa: The same for validation and test.
-        cache: Folder of prepared data, shared by runs; it may be deleted. Empty: prepare data in memory.
+        cache: Folder of prepared data, shared by runs; it may be deleted. Empty: prepare data in
+            memory.
         **options: see TextDataModule.
     """
 
@@ -106,13 +119,18 @@ class QuestionsDataModule(TextDataModule):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.train_qa, self.qa_sources = train_qa, self.named([train_qa], val_qa, test_qa, predict_qa)
+        self.train_qa, self.qa_sources = (
+            train_qa,
+            self.named([train_qa], val_qa, test_qa, predict_qa),
+        )
         self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
         self.qa_batch_size = qa_batch_size
         self.qa_batches = qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
         self.cache = cache
-        self.windows = f"encoding.max_length={encoding.max_length}, encoding.doc_stride={encoding.doc_stride}"
+        self.windows = (
+            f"encoding.max_length={encoding.max_length}, encoding.doc_stride={encoding.doc_stride}"
+        )
         self.code = [tokenizer_files(self.tokenizer), code_digest()] if cache else []
 
     encoding: Encoding
@@ -127,7 +145,9 @@ class QuestionsDataModule(TextDataModule):
         qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
         answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
         hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
-        what = f"its training windows do not show the answer and are labelled unknown ({self.windows})"
+        what = (
+            f"its training windows do not show the answer and are labelled unknown ({self.windows})"
+        )
         self.warn_of_many(self.train_qa, np.mean(hidden_N), what, limit=0.5)
         draw = partial(
             question_batches,
@@ -139,34 +159,48 @@ class QuestionsDataModule(TextDataModule):
         return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """Return the named sets in the watched variants, and the pairs whose embeddings are compared."""
+        """Return the named sets in the watched variants, and the pairs whose embeddings are
+        compared.
+        """
         watch, limit = self.interventions.watch, 0 if stage == "predict" else self.limit_val_qa
-        shift = self.interventions.shift if stage != "predict" else []  # pairs have no predictions to write
+        shift = (
+            self.interventions.shift if stage != "predict" else []
+        )  # pairs have no predictions to write
         sets: list[EvalSet] = []
         for name, source in self.qa_sources[stage].items():
             variants = [*watch, *(["os", *shift] if shift else [])]
             tables = self.question_tables(source, limit, variants, hidden=stage == "predict")
             made = {v: QASet(table, self.tokenizer, self.encoding) for v, table in tables.items()}
-            abstain = any(made[variant].may_abstain for variant in watch)  # or numbers are not comparable
+            abstain = any(
+                made[variant].may_abstain for variant in watch
+            )  # or numbers are not comparable
             for variant in watch:
                 made[variant].may_abstain = abstain
                 of_variant = variant if name == MAIN else f"{name}/{variant}"
                 sets.append(EvalSet(name if variant == "os" else of_variant, made[variant]))
-            sets += [EvalSet(name, PairSet(made["os"], made[variant], variant)) for variant in shift]
+            sets += [
+                EvalSet(name, PairSet(made["os"], made[variant], variant)) for variant in shift
+            ]
         names = [found.name for found in sets if not isinstance(found.data, PairSet)]
         names += self.group_sources.get(stage, ()) if stage == "predict" else ()
-        if twice := [name for name in names if names.count(name) > 1]:  # in metric keys or prediction files
-            raise DataError(f"data.{stage}_qa: several sets, or their variants, are called {twice[0]!r}")
+        if twice := [
+            name for name in names if names.count(name) > 1
+        ]:  # in metric keys or prediction files
+            raise DataError(
+                f"data.{stage}_qa: several sets, or their variants, are called {twice[0]!r}"
+            )
         return sets
 
     def question_tables(
         self, source: str, limit: int, variants: Sequence[Variant], *, hidden: bool = False
     ) -> dict[Variant, datasets.Dataset]:
-        """Return variants of the first `limit` questions of a source (0: all), mapped from the cache, whose
-        keys are digests of all inputs. One process per machine makes a table while the others wait; the
-        source is read once, and only if a table is missing. Without `hidden`, questions whose answers no
-        window shows are left out, with a warning if they are many. DataError if no question is left."""
-        from data_modules.interventions.variants import made_of, report_rejected
+        """Return variants of the first `limit` questions of a source (0: all), mapped from the
+        cache, whose keys are digests of all inputs. One process per machine makes a table while the
+        others wait; the source is read once, and only if a table is missing. Without `hidden`,
+        questions whose answers no window shows are left out, with a warning if they are many.
+        DataError if no question is left.
+        """
+        from interventune.data_modules.interventions.variants import made_of, report_rejected
 
         tables: dict[Variant, datasets.Dataset] = {}
         digest, examples = source_digest(source) if self.cache else "", list[QAExample]()
@@ -188,7 +222,9 @@ class QuestionsDataModule(TextDataModule):
                 if not (self.cache and path.exists()):
                     examples = examples or list(islice(read_questions(source), limit or None))
                     made, rejected = made_of(examples, variant)
-                    table = encode_questions(made, self.tokenizer, self.encoding, rejected, hidden=hidden)
+                    table = encode_questions(
+                        made, self.tokenizer, self.encoding, rejected, hidden=hidden
+                    )
                     if self.cache:
                         datasets.disable_progress_bars()
                         table.save_to_disk(f"{path}.part", num_shards=1)
@@ -198,7 +234,9 @@ class QuestionsDataModule(TextDataModule):
             left = len(table.data.column("id").drop_null())  # first windows have ids
             rejected = Counter(json.loads(table.info.description))
             report_rejected(left, rejected, variant, source)
-            self.warn_of_many(source, rejected[HIDDEN] / (left + rejected.total()), what, limit=0.03)
+            self.warn_of_many(
+                source, rejected[HIDDEN] / (left + rejected.total()), what, limit=0.03
+            )
             tables[variant] = table
         return tables
 
@@ -228,13 +266,14 @@ def code_digest() -> str:
 
 
 def source_digest(source: str) -> str:
-    """Return what distinguishes two states of a source: the content of a file, or of all files of a folder;
-    for a dataset of the Hub, the library's fingerprint; nothing for embedded data, whose code is in every
-    key. DataError if nothing is found."""
+    """Return what distinguishes two states of a source: the content of a file, or of all files of a
+    folder; for a dataset of the Hub, the library's fingerprint; nothing for embedded data, whose
+    code is in every key. DataError if nothing is found.
+    """
     if source.startswith("stories:"):
         return ""
     if source.startswith("hub:"):
-        from data_modules.tables import table_rows
+        from interventune.data_modules.tables import table_rows
 
         return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
     path, _ = folder_and_split(source)

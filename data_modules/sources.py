@@ -1,9 +1,9 @@
 """One name for any data: `read_questions(source)`, `read_groups(source)`, `read_choices(source)`.
 
-PATH             a file or folder; its format is recognised by the fields of its records, never by its name
+PATH             a file or folder; the fields of its records tell its format, never its name
 FOLDER:SPLIT     one split of a local dataset folder
-hub:NAME:SPLIT   a dataset of the Hugging Face Hub, as hub:rajpurkar/squad:validation, with a configuration
-                 as hub:hotpotqa/hotpot_qa/distractor:validation
+hub:NAME:SPLIT   a dataset of the Hugging Face Hub, as hub:rajpurkar/squad:validation, with a
+                 configuration as hub:hotpotqa/hotpot_qa/distractor:validation
 stories:SPLIT    the embedded generator, which needs no download; also stories:train?seed=3
 domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3072&seed=1
 """
@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import TypedDict
 
-from data_modules.schema.groups import ScoredGroup
-from data_modules.tables import csv_rows, folder_and_split, table_rows
-from storage.documents import load_yaml
-from storage.errors import DataError, refuse
-from storage.files import open_file
-from storage.json_files import check, json_lines, load_json
+from interventune.data_modules.schema.groups import ScoredGroup
+from interventune.data_modules.tables import csv_rows, folder_and_split, table_rows
+from interventune.storage.documents import load_yaml
+from interventune.storage.errors import DataError, refuse
+from interventune.storage.files import open_file
+from interventune.storage.json_files import check, json_lines, load_json
 
 if TYPE_CHECKING:
-    from data_modules.schema.groups import Group
-    from data_modules.schema.questions import ChoiceQuestion, QAExample
+    from interventune.data_modules.schema.groups import Group
+    from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 
 logger = logging.getLogger(__name__)
 MARK = "\ufeff"
@@ -64,11 +64,13 @@ class Format:
 
     def lacking(self, fields: set[str]) -> tuple[float, list[str]]:
         """The share and the names of the fields that the nearest of its layouts lacks."""
-        from data_modules.questions.multiple_choice import LAYOUTS
+        from interventune.data_modules.questions.multiple_choice import LAYOUTS
 
         marks = self.fields.split(";") if self.fields else [layout.fields for layout in LAYOUTS]
         layouts = [{*layout.split()} for layout in marks]
-        rated = ((len(layout - fields) / len(layout), sorted(layout - fields)) for layout in layouts)
+        rated = (
+            (len(layout - fields) / len(layout), sorted(layout - fields)) for layout in layouts
+        )
         return min(rated, key=itemgetter(0))
 
 
@@ -81,9 +83,10 @@ KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
-    """Read questions about a text, with one warning if they do not look English. Of questions with one id,
-    all but the first get another: `732_2`. DataError for a missing file, an unknown format, another or no
-    kind of data, bad records, or a question that occurs twice in a variant."""
+    """Read questions about a text, with one warning if they do not look English. Of questions with
+    one id, all but the first get another: `732_2`. DataError for a missing file, an unknown format,
+    another or no kind of data, bad records, or a question that occurs twice in a variant.
+    """
     questions = _read(str(source), "questions")
     begun = [*islice(questions, 100)]
     if 2 * sum(ENGLISH.search(example.question) is not None for example in begun) < len(begun):
@@ -96,7 +99,9 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
         of, name = (example.dataset, example.variant), example.id
         asked = hash((*of, name, example.context, example.query, example.history))
         if (first := number_of.setdefault(asked, number)) < number:
-            repeated.append(f"{source}: questions {first} and {number} (id {name}) are the same; delete one")
+            repeated.append(
+                f"{source}: questions {first} and {number} (id {name}) are the same; delete one"
+            )
             continue
         while (use := next(uses_of[hash((*of, name))])) > 1:
             name = f"{name}_{use}"
@@ -104,14 +109,17 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
         yield replace(example, id=name)
     refuse(repeated)
     if renamed:
-        logger.warning("%s: %d questions had the id of another, and got a number after it", source, renamed)
+        logger.warning(
+            "%s: %d questions had the id of another, and got a number after it", source, renamed
+        )
 
 
 @cache
 def warn_of_language(source: str) -> None:
     """Warn, once, of a source whose questions are not English."""
     logger.warning(
-        "warning: %s: few questions have English words, and variants are made by English rules", source
+        "warning: %s: few questions have English words, and variants are made by English rules",
+        source,
     )
 
 
@@ -129,23 +137,32 @@ def held_by(source: str) -> Literal["groups", "questions"]:
 
 
 def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
-    """Read groups with the scores, targets and answers in their source; DataError as for questions."""
+    """Read groups with the scores, targets and answers in their source; DataError as
+    for questions.
+    """
     for record in _read(str(source), "groups"):
         yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
 
 
 def read_choices(source: str | Path) -> list[ChoiceQuestion]:
-    """Read multiple-choice questions; `PATH+LABELS` names a file of labels, one integer per line. DataError
-    names place and field for a missing file or field, another format, unequal numbers of labels and
-    questions, or a label without a choice."""
+    """Read multiple-choice questions; `PATH+LABELS` names a file of labels, one integer per line.
+    DataError names place and field for a missing file or field, another format, unequal numbers of
+    labels and questions, or a label without a choice.
+    """
     path, labels = split_labels(str(source))
     return list(_read(path, "choices", **({"labels": labels} if labels else {})))
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
-    """The records; after a defect, the reader goes on with the next row, to name the other defects too."""
+    """The records; after a defect, the reader goes on with the next row, to name the other defects
+    too.
+    """
     reader, arguments = _reader_of(source, kind)
-    read, record, defects = resolve_name(f"data_modules.{reader}"), None, list[str]()  # imported on use
+    read, record, defects = (
+        resolve_name(f"interventune.data_modules.{reader}"),
+        None,
+        list[str](),
+    )  # imported on use
     while True:
         try:
             for record in read(*arguments, **options):
@@ -162,8 +179,9 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
 
 
 def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
-    """The reader of a source, which must contain the requested kind, and its arguments: the path, or (place,
-    record) of all records, and a name."""
+    """The reader of a source, which must contain the requested kind, and its arguments: the path,
+    or (place, record) of all records, and a name.
+    """
     prefix = source[: source.find(":") + 1]
     if generator := KNOWN["generated"].get(prefix, {}).get(kind):
         return generator, parse_stories(source) if prefix == "stories:" else (source,)
@@ -184,12 +202,16 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
 
 
 def _opened(source: str) -> tuple[set[str], Iterator[tuple[str, Any]]]:
-    """The fields of a source's first records, and (place, record) of all. DataError where there are none."""
+    """The fields of a source's first records, and (place, record) of all. DataError where there are
+    none.
+    """
     name, (path, _) = source.removeprefix("hub:"), folder_and_split(source)
     if name != source or os.path.isdir(path):
         table = table_rows(name)
     elif not os.path.exists(path):
-        raise DataError(f"{source}: no such file (other sources begin with hub:, stories: or domains:)")
+        raise DataError(
+            f"{source}: no such file (other sources begin with hub:, stories: or domains:)"
+        )
     else:
         with open_file(path) as file:
             start = file.read(1 << 20)  # should contain the first record
@@ -198,7 +220,9 @@ def _opened(source: str) -> tuple[set[str], Iterator[tuple[str, Any]]]:
             raise DataError(f"{source}: is empty")
         if head[0] in "{[":
             lines = re.search(r"}\s*\n\s*{", head)
-            return _fields(head), starmap(_record, json_lines(source) if lines else _document(source))
+            return _fields(head), starmap(
+                _record, json_lines(source) if lines else _document(source)
+            )
         if start[:4] == b"PAR1":
             import datasets  # slow to import, and only tables need it
             from pyarrow.parquet import read_table
@@ -217,10 +241,14 @@ def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _document(source: str) -> Iterator[tuple[str, Any]]:
-    """The rows of a JSON list, or of one called `data` or `samples`; any other document is a row."""
+    """The rows of a JSON list, or of one called `data` or `samples`; any other document
+    is a row.
+    """
     document, place = load_json(source), f"{source}: "
     if isinstance(document, dict):
-        name = next((name for name in ("data", "samples") if isinstance(document.get(name), list)), "")
+        name = next(
+            (name for name in ("data", "samples") if isinstance(document.get(name), list)), ""
+        )
         if not name:
             yield f"{source}, line 1", document
             return
@@ -244,7 +272,9 @@ def _fields(head: str) -> set[str]:
 
 
 def _within(rows: Iterable[tuple[str, Any]], fields: list[str]) -> Iterator[tuple[str, Any]]:
-    """The records that these fields hold, one in the other, with the title and context of what holds them."""
+    """The records that these fields hold, one in the other, with the title and context of what
+    holds them.
+    """
     for number, (place, record) in enumerate(rows):
         field = next((field for field in fields if isinstance(record.get(field), list)), None)
         if field is None:
@@ -257,8 +287,9 @@ def _within(rows: Iterable[tuple[str, Any]], fields: list[str]) -> Iterator[tupl
 
 
 def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (place, row) of a table with any fields: from the Hub, a folder, parquet, JSON Lines, a JSON
-    list, or CSV (also with tabs). DataError if there is none, or for a file without rows."""
+    """Yield (place, row) of a table with any fields: from the Hub, a folder, parquet, JSON Lines, a
+    JSON list, or CSV (also with tabs). DataError if there is none, or for a file without rows.
+    """
     row = None
     for row in _opened(source)[1]:
         yield row
@@ -267,7 +298,9 @@ def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def split_labels(source: str) -> tuple[str, str]:
-    """Split `PATH+LABELS` into (PATH, LABELS); LABELS is "" if absent, or if the file has a + in its name."""
+    """Split `PATH+LABELS` into (PATH, LABELS); LABELS is "" if absent, or if the file has a + in
+    its name.
+    """
     path, plus, labels = source.rpartition("+")
     if not plus or os.path.exists(source) or source.startswith(("hub:", "stories:")):
         return source, ""

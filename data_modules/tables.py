@@ -9,12 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from storage.errors import DataError, as_data_error
+from interventune.storage.errors import DataError, as_data_error
 
 
 def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
-    """Read the rows of a table separated by commas or tabs, all as text; DataError for another file. Fields
-    between tabs are quoted only if the whole file follows the rules of quoting."""
+    """Read the rows of a table separated by commas or tabs, all as text; DataError for another
+    file. Fields between tabs are quoted only if the whole file follows the rules of quoting.
+    """
     import pandas as pd
 
     how: dict[str, Any] = {"sep": "\t"} if tabs else {}
@@ -28,8 +29,13 @@ def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
 
 
 def _quoted(source: str) -> bool:
-    """Whether every row has as many fields as the header when quoted fields may hold tabs and new lines."""
-    with suppress(csv.Error, UnicodeDecodeError), open(source, encoding="utf-8-sig", newline="") as file:
+    """Whether every row has as many fields as the header when quoted fields may hold tabs and new
+    lines.
+    """
+    with (
+        suppress(csv.Error, UnicodeDecodeError),
+        open(source, encoding="utf-8-sig", newline="") as file,
+    ):
         return len({len(row) for row in csv.reader(file, delimiter="\t", strict=True) if row}) == 1
     return False
 
@@ -45,14 +51,16 @@ def folder_and_split(name: str) -> tuple[Path, str]:
 def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
     """Read the rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
 
-    A slice such as `validation[:100]` is also a split. Without a split there must be only one. A third part
-    of a Hub NAME selects a configuration: `hotpotqa/hotpot_qa/distractor:validation`.
+    A slice such as `validation[:100]` is also a split. Without a split there must be only one. A
+    third part of a Hub NAME selects a configuration: `hotpotqa/hotpot_qa/distractor:validation`.
     """
     import datasets
 
     folder, _, split = name.partition(":")
     if not folder:
-        raise DataError("hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train")
+        raise DataError(
+            "hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train"
+        )
     parts, (path, of_path) = folder.split("/"), folder_and_split(name)
     if os.path.isdir(path):
         folder, split, parts = str(path), of_path, [str(path)]
@@ -62,9 +70,12 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
             loaded = loaded[split] if split else loaded
         else:
             loaded = datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or None)
-    splits: dict[str, Iterable[Mapping[str, Any]]] = loaded if isinstance(loaded, dict) else {"": loaded}
+    splits: dict[str, Iterable[Mapping[str, Any]]] = (
+        loaded if isinstance(loaded, dict) else {"": loaded}
+    )
     if len(splits) > 1:
         raise DataError(
-            f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} ({', '.join(splits)})"
+            f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} "
+            f"({', '.join(splits)})"
         )
     return next(iter(splits.values()))

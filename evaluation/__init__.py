@@ -1,1 +1,1 @@
-"""Protocols that evaluate a checkpoint or its predictions: `python -m evaluation PROTOCOL ...`."""
+"""Protocols that evaluate a checkpoint or its predictions: `interventune evaluate PROTOCOL ...`."""

@@ -1,8 +1,9 @@
-"""python -m evaluation PROTOCOL ...: run one protocol, write its report, print its first tables.
+"""python -m interventune.evaluation PROTOCOL ...: run one protocol, write its report, print its
+first tables.
 
 interventune evaluate bias --predictions FILE --output DIR
 interventune report DIR... --output report.html
-torchrun --standalone --nproc_per_node 2 -m evaluation PROTOCOL ... --output DIR
+torchrun --standalone --nproc_per_node 2 -m interventune.evaluation PROTOCOL ... --output DIR
 """
 
 from __future__ import annotations
@@ -16,39 +17,54 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from evaluation.answering.processes import launched, process_group
-from evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated
-from evaluation.report import claimed, write_report
-from evaluation.shown.views import print_table
-from storage.command_line import Parser, call, guarded
+from interventune.evaluation.answering.processes import launched, process_group
+from interventune.evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated
+from interventune.evaluation.report import claimed, write_report
+from interventune.evaluation.shown.views import print_table
+from interventune.storage.command_line import Parser, call, guarded
 
 ROWS = {row.name: row for row in (*PROTOCOLS, *COMMANDS)}
-ABOUT = "Measure a model or its answers: `interventune evaluate PROTOCOL --help` describes a protocol."
-EXAMPLE = "example:\n  interventune evaluate shift --checkpoint best.ckpt --data dev.json --output report"
+ABOUT = (
+    "Measure a model or its answers: `interventune evaluate PROTOCOL --help` describes a protocol."
+)
+EXAMPLE = (
+    "example:\n  interventune evaluate shift --checkpoint best.ckpt --data dev.json --output report"
+)
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
-    """Build the parser; only the protocol or command named in `argv` is imported and declares its flags."""
+    """Build the parser; only the protocol or command named in `argv` is imported and declares its
+    flags.
+    """
     parser = Parser(prog="interventune evaluate", description=ABOUT, epilog=EXAMPLE)
-    commands = parser.add_subparsers(title="protocols", dest="protocol", metavar="PROTOCOL", required=True)
+    commands = parser.add_subparsers(
+        title="protocols", dest="protocol", metavar="PROTOCOL", required=True
+    )
     for name, row in ROWS.items():
         function = resolve_name(row.function) if name in argv[:1] else None
         own: dict[str, Any] = {} if row in PROTOCOLS else {"prog": f"interventune {name}"}
         command = commands.add_parser(name, help=row.summary, function=function, **own)
         if row in PROTOCOLS:
             what = "write the report to this folder"
-            command.add_argument("--output", type=Path, required=row.keeps_report, metavar="DIR", help=what)
-            command.add_argument("--overwrite", action="store_true", help="replace the report in DIR")
+            command.add_argument(
+                "--output", type=Path, required=row.keeps_report, metavar="DIR", help=what
+            )
+            command.add_argument(
+                "--overwrite", action="store_true", help="replace the report in DIR"
+            )
     return parser
 
 
 def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
-    """Run one protocol: check the output folder, write the report, print its tables; of several processes,
-    only the first checks, writes and prints."""
+    """Run one protocol: check the output folder, write the report, print its tables; of several
+    processes, only the first checks, writes and prints.
+    """
     rank, size = launched()
     if row in COMMANDS:
         if size > 1:
-            raise ValueError(f"{row.name}: does not run under torchrun; start it as interventune {row.name}")
+            raise ValueError(
+                f"{row.name}: does not run under torchrun; start it as interventune {row.name}"
+            )
         call(resolve_name(row.function), vars(arguments))
         return
     output: Path | None = arguments.output
@@ -58,7 +74,9 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         with process_group(arguments.device, work) as device:
             evaluation = evaluated(row, vars(arguments), device=device)
         if report:
-            write_report(evaluation, report, command=[part for part in argv if part != "--overwrite"])
+            write_report(
+                evaluation, report, command=[part for part in argv if part != "--overwrite"]
+            )
     if rank:
         return
     for table in evaluation.tables()[: evaluation.console]:
@@ -70,12 +88,16 @@ def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 after writing the report, 2 after one line on stderr for a mistake that the user can fix."""
+    """Return 0 after writing the report, 2 after one line on stderr for a mistake that the user can
+    fix.
+    """
     argv = sys.argv[1:] if argv is None else argv
     rank, _ = launched()
     if rank:  # only the first process warns and shows progress
         sys.stderr.isatty = lambda: False  # type: ignore[method-assign]
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING)
+    logging.basicConfig(
+        format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING
+    )
     arguments = build_parser(argv).parse_args(argv)
     try:
         return guarded(lambda: run(ROWS[arguments.protocol], arguments, argv), arguments.debug)

@@ -1,14 +1,16 @@
-"""The frame of protocols: a protocol only declares how it makes its rows; everything else is done here.
+"""The frame of protocols: a protocol only declares how it makes its rows; everything else is done
+here.
 
     LENGTH = Protocol("Length", unit="id", by=("variant",), cells=[("variant",)], measures={...})
 
-    def evaluate(*, checkpoint: list[Named], variants: VariantOptions, asking: Asking) -> Evaluation:
-        def rows(answerer): ...                # a dict for each question: id, variant, long; or failure
+    def evaluate(*, checkpoint: list[Named], qa: str, asking: Asking) -> Evaluation:
+        def rows(answerer): ...      # a dict for each question: id, variant, long; or failure
         return LENGTH.run(rows, checkpoint, asking)
 
-A row is written to examples.jsonl: the dimensions of its cell, its unit, its fields, or `failure`, the reason
-why there is no answer, and any other information for readers. A row with a list for a dimension, such as
-layers, represents one row per element: its fields are lists too, or equal for all elements.
+A row is written to examples.jsonl: the dimensions of its cell, its unit, its fields, or `failure`,
+the reason why there is no answer, and any other information for readers. A row with a list for a
+dimension, such as layers, represents one row per element: its fields are lists too, or equal for
+all elements.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from evaluation.answering.asking import Compute, named_sources
-from evaluation.answering.interface import Ability
-from evaluation.answering.open import ask_each
-from evaluation.report import Evaluation, Figure
-from evaluation.results import Results, Row
-from evaluation.shown.failures import failure_note
-from evaluation.shown.figures import Bars
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Statistic, estimate, share
+from interventune.evaluation.answering.asking import Compute, named_sources
+from interventune.evaluation.answering.interface import Ability
+from interventune.evaluation.answering.open import ask_each
+from interventune.evaluation.report import Evaluation, Figure
+from interventune.evaluation.results import Results, Row
+from interventune.evaluation.shown.failures import failure_note
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Statistic, estimate, share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,8 +44,9 @@ class Protocol:
         measures: field to heading, for means of values in [0, 1]; or other statistics by name.
         unit: the field or fields of a row whose rows are not independent: the unit of intervals.
         by: the dimensions: columns of results.csv after `checkpoint` and `against`.
-        cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the whole: its
-            dimensions are in every entry. A row counts for the entries whose dimensions it has.
+        cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the
+            whole: its dimensions are in every entry. A row counts for the entries whose dimensions
+            it has.
         units: the units of intervals, a plural noun.
         views: tables (default: one of the whole); a view without measures shows all.
         figures: file name to figure.
@@ -51,11 +54,11 @@ class Protocol:
         good: a sentence that says which numbers would be good.
         notes: paragraphs above the tables.
         console: number of tables on the console.
-        compared: dimensions of the whole, other than the checkpoint, whose values are compared with that of
-            the first row.
-        item: the fields that identify a question, equal for all that is compared (default: the unit and the
-            dimensions that are not compared). Of several rows with the same question, the n-th is compared
-            with the n-th.
+        compared: dimensions of the whole, other than the checkpoint, whose values are compared with
+            that of the first row.
+        item: the fields that identify a question, equal for all that is compared (default: the unit
+            and the dimensions that are not compared). Of several rows with the same question, the
+            n-th is compared with the n-th.
         failures: a plural noun for unanswered rows; empty if rows cannot fail.
 
     Raises:
@@ -126,26 +129,36 @@ class Protocol:
     def statistics(self) -> dict[str, Statistic]:
         """All measures by name and, if rows can fail, the share of those without an answer."""
         measures = self.measures.items()
-        found = {name: share(what, name) if isinstance(what, str) else what for name, what in measures}
+        found = {
+            name: share(what, name) if isinstance(what, str) else what for name, what in measures
+        }
         return found | ({"failed": share("without an answer", "failed")} if self.failures else {})
 
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
-        """Compute every cell of every checkpoint, then its changes along each compared dimension."""
+        """Compute every cell of every checkpoint, then its changes along each compared
+        dimension.
+        """
         results, frame = Results(self.by, self.units), self.frame(rows)
-        starts = {"checkpoint": names[0]} | {name: next(iter(frame[name]), "") for name in self.compared}
+        starts = {"checkpoint": names[0]} | {
+            name: next(iter(frame[name]), "") for name in self.compared
+        }
         for entry in self.cells:
             finer = [name for name in entry if name not in self.cells[0]]
             members = frame[(frame[finer] != "").all(axis=1)]
             places = members[["checkpoint", *entry]].itertuples(index=False, name=None)
             members = members.assign(place=[place[1:] for place in places])
-            pairs = [*chain.from_iterable(compared(members, *start, entry) for start in starts.items())]
+            pairs = [
+                *chain.from_iterable(compared(members, *start, entry) for start in starts.items())
+            ]
             for measure, statistic in self.statistics().items():
                 counted = members.dropna(subset=list(statistic.fields))
                 cells = set(counted["place"])  # a measure is reported where any checkpoint has it
                 for (name, cell), part in members.groupby(["checkpoint", "place"], sort=False):
                     if cell in cells:
                         place = dict(zip(entry, cell, strict=True))
-                        results.add(measure, **estimate(statistic, part)._asdict(), checkpoint=name, **place)
+                        results.add(
+                            measure, **estimate(statistic, part)._asdict(), checkpoint=name, **place
+                        )
                 for place, first, other in pairs:
                     change = estimate(statistic, other, first)
                     if change.n:
@@ -155,8 +168,9 @@ class Protocol:
         return results
 
     def frame(self, rows: Sequence[Row]) -> DataFrame:
-        """Return the data for numbers, per row: its dimensions, its fields as float64 (NaN: none), `failed`,
-        `unit`, and as the index its question."""
+        """Return the data for numbers, per row: its dimensions, its fields as float64 (NaN: none),
+        `failed`, `unit`, and as the index its question.
+        """
         import pandas as pd
 
         unit = (self.unit,) if isinstance(self.unit, str) else self.unit
@@ -169,22 +183,34 @@ class Protocol:
         columns |= {name: [row.get(name) for row in rows] for name in sorted(fields)}
         columns["failed"] = ["failure" in row for row in rows]
         columns["unit"] = [tuple(row[name] for name in unit) for row in rows]
-        lists = [name for name, values in columns.items() if any(isinstance(value, list) for value in values)]
+        lists = [
+            name
+            for name, values in columns.items()
+            if any(isinstance(value, list) for value in values)
+        ]
         alike = [name for name in item if name not in lists]
-        asked = pd.Series([tuple(row.get(name, "") for name in alike) for row in rows], dtype=object)
+        asked = pd.Series(
+            [tuple(row.get(name, "") for name in alike) for row in rows], dtype=object
+        )
         frame = pd.DataFrame(columns).assign(asked=asked.factorize()[0])
         if lists:
             frame = frame.explode(lists, ignore_index=True)
         frame = frame.astype(dict.fromkeys([*fields, "failed"], "float64"))
-        number = frame.groupby(["asked", *(name for name in lists if name in item)], sort=False).ngroup()
-        again = frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
+        number = frame.groupby(
+            ["asked", *(name for name in lists if name in item)], sort=False
+        ).ngroup()
+        again = (
+            frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
+        )
         return frame.set_index(pd.Index(number + again * (number.max() + 1)))
 
     def report(
         self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
     ) -> Evaluation:
-        """Make the evaluation from finished numbers: `rows` of all examples, `names` of the checkpoints, of
-        which the first is compared with the others, and `about` as for `Evaluation`."""
+        """Make the evaluation from finished numbers: `rows` of all examples, `names` of the
+        checkpoints, of which the first is compared with the others, and `about` as for
+        `Evaluation`.
+        """
         frame, statistics = results.frame, self.statistics()
         shares = {name for name, statistic in statistics.items() if statistic.share}
         headings = {name: statistic.heading for name, statistic in statistics.items()}
@@ -203,10 +229,14 @@ class Protocol:
                 figures[name] = figure
         said, lacking = self.conclusion(results, names, shares), ", ".join(results.lacking)
         note = (
-            f"Some changes are missing, because no question has both numbers: {lacking}." if lacking else ""
+            f"Some changes are missing, because no question has both numbers: {lacking}."
+            if lacking
+            else ""
         )
         notes = [*self.notes, note]
-        return Evaluation(self.title, results, views, about, said, notes, figures, rows, self.console)
+        return Evaluation(
+            self.title, results, views, about, said, notes, figures, rows, self.console
+        )
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
         """The headline: its first six clauses, followed by the aim."""
@@ -218,16 +248,20 @@ class Protocol:
         return f"{who}: {clauses}.{good}" if clauses else ""
 
     def place(self, shown: Sequence[str]) -> dict[str, Any]:
-        """Return the place of the cells that have the dimensions `shown`, without others beyond the first
-        entry's."""
-        return {name: None if name in shown else "" for name in self.by if name not in self.cells[0]}
+        """Return the place of the cells that have the dimensions `shown`, without others beyond the
+        first entry's.
+        """
+        return {
+            name: None if name in shown else "" for name in self.by if name not in self.cells[0]
+        }
 
 
 def compared(
     rows: DataFrame, along: str, start: str, entry: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
-    """Pair the rows with the value `start` of a dimension with those of each other value, by the other
-    dimensions of a cell, and yield them with the place of their change."""
+    """Pair the rows with the value `start` of a dimension with those of each other value, by the
+    other dimensions of a cell, and yield them with the place of their change.
+    """
     same = [name for name in ("checkpoint", *entry) if name != along]
     against = start if along == "checkpoint" else f"{along}={start}"
     for values, part in rows.groupby(same, sort=False) if same else [((), rows)]:

@@ -1,8 +1,8 @@
 """The tables of protocols and of other commands.
 
-A protocol is a typed function that returns an `Evaluation`: its signature declares the flags, its docstring
-the help (`storage.command_line`). Its module imports neither torch nor transformers at its top level, so that
-`--help` is fast. A command without a report is a row in COMMANDS.
+A protocol is a typed function that returns an `Evaluation`: its signature declares the flags, its
+docstring the help (storage/command_line.py). Its module imports neither torch nor transformers at
+its top level, so that `--help` is fast. A command without a report is a row in COMMANDS.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
-from evaluation.answering.asking import named_sources
-from evaluation.report import Evaluation, source_record
-from storage.command_line import call, flags, value_of
-from storage.json_files import plain_json
+from interventune.evaluation.answering.asking import named_sources
+from interventune.evaluation.report import Evaluation, source_record
+from interventune.storage.command_line import call, flags, value_of
+from interventune.storage.json_files import plain_json
 
 SOURCES = {"SOURCE", "FILE", "CSV"}
 NAMED_SOURCES = {"[NAME=]PATH", "[NAME=]FILE", "[NAME=]SOURCE"}
@@ -32,36 +32,72 @@ class Row(NamedTuple):
     """Whether `--output` is required; otherwise the command may only print a table."""
 
 
-P = "evaluation.protocols."
+ROOM = "interventune.evaluation."
+P = f"{ROOM}protocols."
 
 PROTOCOLS: tuple[Row, ...] = (
-    Row("bias", P + "bias.command:evaluate", "which of two people a model prefers, by class of advice"),
-    Row("faithfulness", P + "faithfulness.command:evaluate", "whether it answers without the evidence"),
+    Row(
+        "bias",
+        P + "bias.command:evaluate",
+        "which of two people a model prefers, by class of advice",
+    ),
+    Row(
+        "faithfulness",
+        P + "faithfulness.command:evaluate",
+        "whether it answers without the evidence",
+    ),
     Row("shift", P + "shift:evaluate", "how far edits of the text, and training, move embeddings"),
-    Row("negation", P + "yes_or_no:negation", "whether the answer changes when the story is negated"),
-    Row("predicate-argument", P + "yes_or_no:predicate_argument", "whether it binds colours to objects"),
+    Row(
+        "negation", P + "yes_or_no:negation", "whether the answer changes when the story is negated"
+    ),
+    Row(
+        "predicate-argument",
+        P + "yes_or_no:predicate_argument",
+        "whether it binds colours to objects",
+    ),
     Row("sensitivity", P + "sensitivity:evaluate", "how far one word moves when another changes"),
-    Row("consistency-write", P + "consistency.command:write", "write debiased texts for `consistency`"),
+    Row(
+        "consistency-write",
+        P + "consistency.command:write",
+        "write debiased texts for `consistency`",
+    ),
     Row(
         "consistency",
         P + "consistency.command:evaluate",
         "whether debiasing does what its specification says",
     ),
-    Row("confusion", P + "confusion.command:evaluate", "prior bias and choice paralysis in multiple choice"),
+    Row(
+        "confusion",
+        P + "confusion.command:evaluate",
+        "prior bias and choice paralysis in multiple choice",
+    ),
     Row("bbq", P + "bbq:evaluate", "whom it names when the text does not give the answer (BBQ)"),
-    Row("feature-bias", P + "feature_bias.command:evaluate", "which feature ambiguous examples teach it"),
-    Row("ask", P + "ask:evaluate", "answer one question, with and without advice", keeps_report=False),
+    Row(
+        "feature-bias",
+        P + "feature_bias.command:evaluate",
+        "which feature ambiguous examples teach it",
+    ),
+    Row(
+        "ask",
+        P + "ask:evaluate",
+        "answer one question, with and without advice",
+        keeps_report=False,
+    ),
 )
 
 COMMANDS: tuple[Row, ...] = (
-    Row("report", "evaluation.page.page:run", "put runs and reports on one HTML page"),
-    Row("reproduce", "evaluation.reproduce.run:run", "compute a paper's table and compare it with the paper"),
+    Row("report", f"{ROOM}page.page:run", "put runs and reports on one HTML page"),
+    Row(
+        "reproduce",
+        f"{ROOM}reproduce.run:run",
+        "compute a paper's table and compare it with the paper",
+    ),
 )
 
 
 def evaluated(row: Row, values: Mapping[str, Any], **here: Any) -> Evaluation:
-    """Run a protocol; the evaluation's `about` has the protocol's name and all flags, as plain JSON, with
-    the digests of files that they name.
+    """Run a protocol; the evaluation's `about` has the protocol's name and all flags, as plain
+    JSON, with the digests of files that they name.
 
     Args:
         row: the protocol.
@@ -76,7 +112,9 @@ def evaluated(row: Row, values: Mapping[str, Any], **here: Any) -> Evaluation:
             named = named_sources(value, f"--{flag.name}")
             value = {name: source_record(path) for name, path in named.items()}
         elif value is not None and metavar in SOURCES:
-            value = [*map(source_record, value)] if isinstance(value, list) else source_record(value)
+            value = (
+                [*map(source_record, value)] if isinstance(value, list) else source_record(value)
+            )
         about[flag.name] = plain_json(value)
     evaluation: Evaluation = call(function, {**values, **here})
     return replace(evaluation, about={**about, **evaluation.about})

@@ -3,7 +3,8 @@
 report.md       a headline, tables, figures: two pages at most
 results.csv     the long table in full precision (evaluation/results.py)
 examples.jsonl  one row per example
-report.json     all of this but the examples as data, with the command, the code's revision and versions
+report.json     all of this but the examples as data, with the command, the code's revision and
+versions
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.results import Results
-from evaluation.shown.views import Table, View, make_table, markdown_table, markdown_text
-from storage.files import atomic, source_digest
-from storage.json_files import plain_json
-from storage.provenance import revision, versions
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.views import (
+    Table,
+    View,
+    make_table,
+    markdown_table,
+    markdown_text,
+)
+from interventune.storage.files import atomic, source_digest
+from interventune.storage.json_files import plain_json
+from interventune.storage.provenance import revision, versions
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -66,14 +73,14 @@ class Evaluation:
 
 @contextmanager
 def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
-    """Reserve a folder for one report. It is created at the start and locked, so that two commands never
-    write to one folder; if nothing is written, it is removed. ValueError: the folder is not empty, or
-    another command writes to it.
+    """Reserve a folder for one report. It is created at the start and locked, so that two commands
+    never write to one folder; if nothing is written, it is removed. ValueError: the folder is not
+    empty, or another command writes to it.
 
     Args:
         output: the folder, which must be empty.
-        overwrite: accept a folder that contains only a report, so that a mistyped path never deletes
-            anything else.
+        overwrite: accept a folder that contains only a report, so that a mistyped path never
+            deletes anything else.
     """
     new = not output.exists()
     output.mkdir(parents=True, exist_ok=True)
@@ -82,11 +89,15 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"--output {output}: another command writes there; choose another") from None
+            raise ValueError(
+                f"--output {output}: another command writes there; choose another"
+            ) from None
         strangers = {entry.name for entry in output.iterdir()}
         problem = "the folder is not empty; choose another, or add --overwrite to replace a report"
         if overwrite and strangers:
-            problem = "--overwrite only replaces a report, and the folder has other files; choose another"
+            problem = (
+                "--overwrite only replaces a report, and the folder has other files; choose another"
+            )
             with suppress(OSError, ValueError, KeyError, TypeError):
                 report = json.loads((output / "report.json").read_text(encoding="utf-8"))
                 strangers -= set(report["about"]["files"])
@@ -101,15 +112,20 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
 
 
 def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str] = ()) -> None:
-    """Write the folder, replacing an existing one; on any error nothing changes. DataError if it cannot be
-    written, for example on a full disk."""
-    from metrics.intervals import LEVEL
+    """Write the folder, replacing an existing one; on any error nothing changes. DataError if it
+    cannot be written, for example on a full disk.
+    """
+    from interventune.metrics.intervals import LEVEL
 
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
     results, tables, frame = evaluation.results, evaluation.tables(), evaluation.results.frame
     headline = markdown_text(evaluation.headline)
-    parts = [f"# {markdown_text(evaluation.title)}", headline and f"**{headline}**", *evaluation.notes]
+    parts = [
+        f"# {markdown_text(evaluation.title)}",
+        headline and f"**{headline}**",
+        *evaluation.notes,
+    ]
     for table in tables:
         parts += [f"## {markdown_text(table.title)}", markdown_table(table), table.caption]
     for name, figure in evaluation.figures.items():
@@ -117,12 +133,15 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     changes = frame[(frame["against"] != "") & frame["low"].notna()]
     if len(changes):
         chance, excluding = (1 - LEVEL) * len(changes), (changes["low"] * changes["high"] > 0).sum()
-        what = f"Of {len(changes)} changes with an interval, about {chance:.1f} would exclude 0 by chance"
+        what = f"By chance about {chance:.1f} of {len(changes)} intervals of changes exclude 0"
         parts.append(f"{what}; here {excluding} do.")
     parts.append(
-        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}; results.csv has the unit of "
-        "each number, how many there are, and full precision. Changes (`against` there) use the questions "
-        "that both answered. One line per example: examples.jsonl. Inputs, settings, command and versions: "
+        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}; results.csv has the "
+        "unit of "
+        "each number, how many there are, and full precision. Changes (`against` there) use the "
+        "questions "
+        "that both answered. One line per example: examples.jsonl. Inputs, settings, command and "
+        "versions: "
         "report.json."
     )
     content = {
@@ -157,7 +176,9 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
             figure(frame, folder / name)
         text = "\n\n".join(filter(None, parts)) + "\n"
         (folder / "report.md").write_text(text, encoding="utf-8", errors=errors)
-        (folder / "report.json").write_text(as_json(content, indent=1), encoding="utf-8", errors=errors)
+        (folder / "report.json").write_text(
+            as_json(content, indent=1), encoding="utf-8", errors=errors
+        )
 
 
 def source_record(source: str | Path) -> dict[str, str]:

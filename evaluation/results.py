@@ -1,4 +1,5 @@
-"""Results: a long table, one row per measure and cell, each with its value, 95 % interval, n and units.
+"""Results: a long table, one row per measure and cell, each with its value, 95 % interval, n and
+units.
 
 results = Results(("variant",), unit="questions")
 results.add("em", 0.31, interval=(0.2, 0.4), n=150, checkpoint="ot", variant="os")
@@ -62,7 +63,9 @@ class Results:
             ValueError: an unknown dimension, or a second number at one place.
         """
         if unknown := set(cell) - set(self.by):
-            raise ValueError(f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}")
+            raise ValueError(
+                f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}"
+            )
         place = {name: cell.get(name, "") for name in self.by} | {"measure": measure}
         if self._rows.get(key := tuple(place.values())):
             raise ValueError(f"results: a second number for {key}")
@@ -79,7 +82,9 @@ class Results:
         """Return the table: the dimensions, then measure, value, low, high, n, units, unit."""
         import pandas as pd
 
-        return pd.DataFrame(list(self._rows.values()), columns=[*self.by, "measure", *NUMBERS, "unit"])
+        return pd.DataFrame(
+            list(self._rows.values()), columns=[*self.by, "measure", *NUMBERS, "unit"]
+        )
 
     def at(self, measure: str, **cell: Any) -> dict[str, Any] | None:
         """Return the number of a cell, or None; omitted dimensions are empty."""

@@ -1,6 +1,7 @@
-"""Statistics of rows, their 95 % intervals over units, and their paired change between two sets of rows.
+"""Statistics of rows, their 95 % intervals over units, and their paired change between two sets of
+rows.
 
-    share("right", "em")                                             # the mean of a field that is in [0, 1]
+    share("right", "em")             # the mean of a field that is in [0, 1]
     Statistic("accuracy gap", ("known", "biased"), lambda sums_RC: ...)
 
 A statistic is a function of sums over rows, so that leaving out a unit only needs its sums.
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.results import NO_INTERVAL
-from metrics.intervals import interval, interval_of_change, jackknife_error
+from interventune.evaluation.results import NO_INTERVAL
+from interventune.metrics.intervals import interval, interval_of_change, jackknife_error
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,7 +37,8 @@ class Statistic:
         heading: in tables and figures.
         fields: keys of a row: numbers or booleans.
         of: sums (R, C), the number of rows first, to (R,); by default the mean of the first field.
-        n: the sum that is reported as n, as a function of the sums (C,); by default the number of rows.
+        n: the sum that is reported as n, as a function of the sums (C,); by default the number of
+            rows.
         share: the mean of one field in [0, 1]: shown in percent.
         limits: the least and the largest value, for the interval; of a share 0 and 1.
     """
@@ -69,7 +71,9 @@ def mean(heading: str, field: str) -> Statistic:
 
 
 class Estimate(NamedTuple):
-    """A number with the ends of its 95 % interval (NaN: none), and its numbers of rows and units."""
+    """A number with the ends of its 95 % interval (NaN: none), and its numbers of rows
+    and units.
+    """
 
     value: float
     interval: tuple[float, float]
@@ -78,8 +82,8 @@ class Estimate(NamedTuple):
 
 
 def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = None) -> Estimate:
-    """Compute a statistic of rows with its interval over units; or its difference from that of the `first`
-    rows, over the questions that both answered, where a unit has the rows of both sides.
+    """Compute a statistic of rows with its interval over units; or its difference from that of the
+    `first` rows, over the questions that both answered, where a unit has the rows of both sides.
 
     Args:
         statistic: the statistic to compute.

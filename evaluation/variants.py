@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Annotated
 
-from data_modules.interventions.variants import made_of, report_rejected, with_rationale
-from data_modules.schema.datasets import traits
-from data_modules.schema.questions import QAExample, Variant
-from evaluation.shown.failures import listed
-from storage.command_line import AtLeast
-from storage.errors import DataError
-from storage.finished_work import work_key
+from interventune.data_modules.interventions.variants import (
+    made_of,
+    report_rejected,
+    with_rationale,
+)
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.questions import QAExample, Variant
+from interventune.evaluation.shown.failures import listed
+from interventune.storage.command_line import AtLeast
+from interventune.storage.errors import DataError
+from interventune.storage.finished_work import work_key
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,14 @@ class VariantOptions:
 
     Args:
         data: questions in the format of SQuAD, CoQA or HotpotQA (a file, a folder, hub:NAME:SPLIT),
-            stories:conversation_dev, or rows written by `interventune data perturb`. Several files of one
-            data set are read together.
-        variants: versions of each story (default: os ts ts_r; for HotpotQA os os_r; for a file that has
-            several, those). os: the original; ts, ts_r: cut after, before the rationale, the sentence
-            that justifies the answer (if the answer is gone, it is appended); os_r: without the
-            rationale; _aug: the answer in a sentence instead of a bare phrase; reworded, quoted, spaced:
-            same meaning; swap: another answer; misplaced: another paragraph; near_miss: a changed question.
-            All are made by English rules.
+            stories:conversation_dev, or rows written by `interventune data perturb`. Several files
+            of one data set are read together.
+        variants: versions of each story (default: os ts ts_r; for HotpotQA os os_r; for a file that
+            has several, those). os: the original; ts, ts_r: cut after, before the rationale, the
+            sentence that justifies the answer (if the answer is gone, it is appended); os_r:
+            without the rationale; _aug: the answer in a sentence instead of a bare phrase;
+            reworded, quoted, spaced: same meaning; swap: another answer; misplaced: another
+            paragraph; near_miss: a changed question. All are made by English rules.
         limit: use only the first N questions and their variants; 0: all.
     """
 
@@ -50,7 +54,8 @@ class Stories:
     Args:
         dataset: its name.
         originals: all of them.
-        examples: those of every variant, in the order of their originals; rows without an original come last.
+        examples: those of every variant, in the order of their originals; rows without an original
+            come last.
         rejected: number of originals that do not allow a variant made here, by reason.
     """
 
@@ -63,20 +68,24 @@ class Stories:
         """Return a sentence for each variant that lost questions; empty if none did."""
         total = len(self.originals)
         return " ".join(
-            f"{reasons.total()} of {total} questions have no variant `{variant}` ({listed(reasons)})."
+            f"{reasons.total()} of {total} questions have no variant `{variant}` "
+            f"({listed(reasons)})."
             for variant, reasons in self.rejected.items()
             if reasons
         )
 
 
 def passage(original: QAExample) -> str:
-    """Return a short name of a question's text: questions about one text are one unit of intervals."""
+    """Return a short name of a question's text: questions about one text are one unit
+    of intervals.
+    """
     return work_key(text=original.context)[:12]
 
 
 def read_stories(options: VariantOptions) -> Stories:
-    """Read the sources, and make the requested variants that are not among the rows. DataError: no originals
-    to make a variant from, or no question is left in it."""
+    """Read the sources, and make the requested variants that are not among the rows. DataError: no
+    originals to make a variant from, or no question is left in it.
+    """
     from tqdm.auto import tqdm
 
     rows, limit = read_rows(options), options.limit or None
@@ -94,7 +103,9 @@ def read_stories(options: VariantOptions) -> Stories:
             if not (originals and limit):
                 found += [*by_id.values()][:limit]
         elif not originals:
-            raise DataError(f"--variants {variant}: the sources hold no original stories to make it from")
+            raise DataError(
+                f"--variants {variant}: the sources hold no original stories to make it from"
+            )
         elif variant == "os":
             found = originals
         else:
@@ -107,13 +118,15 @@ def read_stories(options: VariantOptions) -> Stories:
 
 def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
     """Read the examples of the sources by variant; DataError if they are of several data sets."""
-    from data_modules.sources import read_questions
+    from interventune.data_modules.sources import read_questions
 
     rows: dict[Variant, list[QAExample]] = {}
     source_of: dict[str, str] = {}
     for source in options.data:
         questions = read_questions(source)
-        if options.limit and source.startswith(("hub:", "stories:")):  # these contain only originals
+        if options.limit and source.startswith(
+            ("hub:", "stories:")
+        ):  # these contain only originals
             questions = islice(questions, options.limit)
         for example in questions:
             source_of[example.dataset] = source

@@ -10,18 +10,25 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 import interventune
-from data_modules.interventions.variants import made_of
+from interventune.data_modules.interventions.variants import made_of
 
 
 def pairs(source: str) -> Dataset:
     """Pair "unknown" with the original answer, for each story whose evidence was deleted."""
     deleted, _ = made_of(interventune.read_questions(source, limit=500), "ts_r")
-    prompt, old = "Text: {}\n\nQuestion: {}\nAnswer:", [one for one in deleted if one.gold != ("unknown",)]
+    prompt, old = (
+        "Text: {}\n\nQuestion: {}\nAnswer:",
+        [one for one in deleted if one.gold != ("unknown",)],
+    )
     rows = [(prompt.format(one.context, one.question), one.gold[0]) for one in old]
-    return Dataset.from_list([{"prompt": p, "chosen": " unknown", "rejected": f" {a}"} for p, a in rows])
+    return Dataset.from_list(
+        [{"prompt": p, "chosen": " unknown", "rejected": f" {a}"} for p, a in rows]
+    )
 
 
-def main(name: str = "HuggingFaceTB/SmolLM2-135M", output: str = "runs/dpo", steps: int = 300) -> DPOTrainer:
+def main(
+    name: str = "HuggingFaceTB/SmolLM2-135M", output: str = "runs/dpo", steps: int = 300
+) -> DPOTrainer:
     train, dev = "stories:conversation_train", "stories:conversation_dev"
     score = {"val/qa/f1": 0.5, "val/abstention/f1": 0.5}
     probe = interventune.TransformersProbe("stories:heldout", dev, limit=50, score=score)

@@ -16,7 +16,9 @@ import interventune
 class Tuning(pl.LightningModule):
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.model, self.tokenizer = (k.from_pretrained(name) for k in (AutoModelForCausalLM, AutoTokenizer))
+        self.model, self.tokenizer = (
+            k.from_pretrained(name) for k in (AutoModelForCausalLM, AutoTokenizer)
+        )
 
     def training_step(self, texts: list[str], batch_idx: int) -> torch.Tensor:
         rows = self.tokenizer(texts, return_tensors="pt", padding=True, return_token_type_ids=False)
@@ -30,11 +32,15 @@ class Tuning(pl.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-4)
 
 
-def main(name: str = "HuggingFaceTB/SmolLM2-135M", output: str = "runs/pl", epochs: int = 3) -> pl.Trainer:
+def main(
+    name: str = "HuggingFaceTB/SmolLM2-135M", output: str = "runs/pl", epochs: int = 3
+) -> pl.Trainer:
     questions = interventune.read_questions("stories:train", limit=500)
     texts = [f"Text: {q.context}\n\nQuestion: {q.question}\nAnswer: {q.gold[0]}" for q in questions]
     train, dev = (torch.utils.data.DataLoader(part, 16) for part in (texts[10:], texts[:10]))
-    probe = interventune.LightningProbe("stories:heldout", "stories:dev", limit=50, score={"val/qa/f1": 1.0})
+    probe = interventune.LightningProbe(
+        "stories:heldout", "stories:dev", limit=50, score={"val/qa/f1": 1.0}
+    )
     best = ModelCheckpoint(monitor="val/score", mode="max")
     trainer = pl.Trainer(default_root_dir=output, max_epochs=epochs, callbacks=[probe, best])
     trainer.fit(Tuning(name), train, dev)

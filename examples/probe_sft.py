@@ -14,16 +14,29 @@ import interventune
 
 
 def asked(source: str) -> Dataset:
-    """Return questions with their answers, in the prompt format that the probe uses for decoders."""
-    prompt, questions = "Text: {}\n\nQuestion: {}\nAnswer:", interventune.read_questions(source, limit=500)
-    rows = [(prompt.format(one.context, one.question), (*one.gold, "unknown")[0]) for one in questions]
-    return Dataset.from_list([{"prompt": text, "completion": f" {answer}"} for text, answer in rows])
+    """Return questions with their answers, in the prompt format that the probe uses for
+    decoders.
+    """
+    prompt, questions = (
+        "Text: {}\n\nQuestion: {}\nAnswer:",
+        interventune.read_questions(source, limit=500),
+    )
+    rows = [
+        (prompt.format(one.context, one.question), (*one.gold, "unknown")[0]) for one in questions
+    ]
+    return Dataset.from_list(
+        [{"prompt": text, "completion": f" {answer}"} for text, answer in rows]
+    )
 
 
-def main(name: str = "HuggingFaceTB/SmolLM2-135M", output: str = "runs/sft", steps: int = 300) -> SFTTrainer:
+def main(
+    name: str = "HuggingFaceTB/SmolLM2-135M", output: str = "runs/sft", steps: int = 300
+) -> SFTTrainer:
     train, dev = "stories:conversation_train", "stories:conversation_dev"
     score = {"val/qa/f1": 0.5, "val/abstention/f1": 0.5}
-    probe = interventune.TransformersProbe(dev, measures=["abstention", "shift"], limit=50, score=score)
+    probe = interventune.TransformersProbe(
+        dev, measures=["abstention", "shift"], limit=50, score=score
+    )
     often = {f"{what}_strategy": "steps" for what in ("eval", "save")} | {"save_steps": steps // 3}
     best = {"load_best_model_at_end": True, "metric_for_best_model": "val/score"}
     gpu = torch.cuda.is_available()

@@ -1,4 +1,6 @@
-"""The functions of `interventune`. In examples, `checkpoint` is one of `train fit` on embedded data."""
+"""The functions of `interventune`. In examples, `checkpoint` is one of `train fit` on embedded
+data.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from data_modules import sources
-from data_modules.schema.groups import Group
-from data_modules.schema.questions import QAExample
-from evaluation.answering.asking import Asking
-from evaluation.answering.interface import Ability, Answerer
-from evaluation.answering.open import open_answerer
-from evaluation.protocol import PROTOCOLS, evaluated
-from evaluation.report import Evaluation
-from storage.command_line import flags
-from storage.json_files import check
+from interventune.data_modules import sources
+from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.schema.questions import QAExample
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.interface import Ability, Answerer
+from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.protocol import PROTOCOLS, evaluated
+from interventune.evaluation.report import Evaluation
+from interventune.storage.command_line import flags
+from interventune.storage.json_files import check
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAExample]:
-    """Read questions about a text: a file in SQuAD's, CoQA's or HotpotQA's format, `hub:NAME:SPLIT`, or
-    `stories:SPLIT` for embedded data.
+    """Read questions about a text: a file in SQuAD's, CoQA's or HotpotQA's format,
+    `hub:NAME:SPLIT`, or `stories:SPLIT` for embedded data.
 
     >>> read_questions("stories:dev", limit=1)[0].answer_type
     'span'
@@ -45,7 +47,8 @@ def read_groups(source: str | Path, *, limit: int | None = None) -> list[Group]:
 
 
 def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any) -> Answerer:
-    """Open a model for evaluation, see `open_answerer`; `asking`: fields of `Asking`, such as device="cpu".
+    """Open a model for evaluation, see `open_answerer`; `asking`: fields of `Asking`, such as
+    device="cpu".
 
     >>> load_checkpoint(checkpoint, device="cpu").identity["dtype"]
     'float32'
@@ -54,7 +57,8 @@ def load_checkpoint(path: str | Path, *, need: Ability = "spans", **asking: Any)
 
 
 def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
-    """Return the answer to each question, in order; a model abstains where `metrics.answers.is_unknown`.
+    """Return the answer to each question, in order; a model abstains where
+    `metrics.answers.is_unknown`.
 
     Raises:
         ValueError: an endpoint left a question unanswered.
@@ -69,8 +73,8 @@ def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
 
 
 def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
-    """Score both subjects in all four variants: S(x) = sqrt(p_start p_end), shape (N, 4, 2), float64.
-    Source: UnQover, section 4.1.
+    """Score both subjects in all four variants: S(x) = sqrt(p_start p_end), shape (N, 4, 2),
+    float64. Source: UnQover, section 4.1.
 
     >>> score_groups(load_checkpoint(checkpoint), read_groups("stories:heldout", limit=5)).shape
     (5, 4, 2)
@@ -80,9 +84,10 @@ def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
 
 
 def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
-    """Return one row per group, computed from its scores (N, 4, 2): class (of the advice), category,
-    attribute, subjects and more, and UnQover's measures (equations 3 to 6): `c` (the bias, positive if the
-    model assigns the attribute to the first subject), `delta` (position error) and `eps` (attribute error).
+    """Return one row per group, computed from its scores (N, 4, 2): class (of the advice),
+    category, attribute, subjects and more, and UnQover's measures (equations 3 to 6): `c` (the
+    bias, positive if the model assigns the attribute to the first subject), `delta` (position
+    error) and `eps` (attribute error).
 
     >>> groups = read_groups("stories:heldout", limit=5)
     >>> frame = group_bias(groups, score_groups(load_checkpoint(checkpoint), groups))
@@ -92,20 +97,21 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
     import pandas as pd
     from torch import as_tensor
 
-    from evaluation.protocols.bias.groups import group_row, with_scores
+    from interventune.evaluation.protocols.bias.groups import group_row, with_scores
 
     return with_scores(pd.DataFrame([*map(group_row, groups)]), as_tensor(scores))
 
 
 def evaluate(protocol: str, **values: Any) -> Evaluation:
-    """Run a protocol of `interventune evaluate`; its flags are the arguments, with underscores. In the
-    result, `results.frame` is the long table (columns as in results.csv), and `headline` the conclusion.
+    """Run a protocol of `interventune evaluate`; its flags are the arguments, with underscores. In
+    the result, `results.frame` is the long table (columns as in results.csv), and `headline` the
+    conclusion.
 
     Raises:
         ValueError: no such protocol or flag, or a value that the protocol rejects.
 
     >>> found = evaluate("bias", checkpoint=[checkpoint], data=["stories:unseen"])
-    >>> {"checkpoint", "data", "measure", "value", "low", "high", "n"} <= set(found.results.frame.columns)
+    >>> {"checkpoint", "data", "measure", "value", "n"} <= set(found.results.frame.columns)
     True
     """
     rows = {row.name: row for row in PROTOCOLS}
@@ -127,6 +133,6 @@ def train(*arguments: str) -> Path:
 
     train("fit", "-c", "lei_few_shot", "-c", "tiny_roberta", "--data.train_qa=stories:train")
     """
-    from training.cli import main
+    from interventune.training.cli import main
 
     return Path(main(list(arguments)).trainer.log_dir)

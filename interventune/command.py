@@ -19,16 +19,28 @@ from difflib import get_close_matches
 from importlib import import_module
 
 COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "train": ("training.__main__", (), "fit a model, or validate, test and predict with one"),
-    "sweep": ("training.__main__", ("sweep",), "train once for each combination of some settings"),
-    "select": ("training.__main__", ("select",), "test the best models of a sweep"),
-    "evaluate": ("evaluation.__main__", (), "measure a model: bias, faithfulness, embedding shift, ..."),
-    "report": ("evaluation.__main__", ("report",), "put runs and reports on one HTML page"),
-    "reproduce": ("evaluation.__main__", ("reproduce",), "compute a paper's table and compare"),
-    "data": ("data_modules.__main__", (), "write data sets: perturbed stories, questions with advice, ..."),
-    "export": ("models.__main__", (), "write a checkpoint as a Hugging Face folder"),
+    "train": ("training", (), "fit a model, or validate, test and predict with one"),
+    "sweep": (
+        "training",
+        ("sweep",),
+        "train once for each combination of some settings",
+    ),
+    "select": ("training", ("select",), "test the best models of a sweep"),
+    "evaluate": (
+        "evaluation",
+        (),
+        "measure a model: bias, faithfulness, embedding shift, ...",
+    ),
+    "report": ("evaluation", ("report",), "put runs and reports on one HTML page"),
+    "reproduce": ("evaluation", ("reproduce",), "compute a paper's table and compare"),
+    "data": (
+        "data_modules",
+        (),
+        "write data sets: perturbed stories, questions with advice, ...",
+    ),
+    "export": ("models", (), "write a checkpoint as a Hugging Face folder"),
 }
-"""The module of each command, the arguments put before the user's, and its line in the help."""
+"""The room of each command, the arguments put before the user's, and its line in the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,8 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f"did you mean {near[0]}?" if near else listed
         print(f"error: {name}: no such command; {hint}", file=sys.stderr)
         return 2
-    module, first, _ = COMMANDS[name]
+    room, first, _ = COMMANDS[name]
     if not rest and not first:
         rest = ["--help"]
-    code: int = import_module(module).main([*first, *rest])
+    code: int = import_module(f"interventune.{room}.__main__").main([*first, *rest])
     return code

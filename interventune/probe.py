@@ -4,7 +4,8 @@
                               score={"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5})
     transformers.Trainer(model, arguments, callbacks=[probe], ...)    # and TRL's trainers
 
-Every number has its paired change since the start of the training; `evaluate` gives the same numbers.
+Every number has its paired change since the start of the training; `evaluate` gives the same
+numbers.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
-from data_modules.batching.data_module import process_rank
-from data_modules.encoding.tokenizers import load_tokenizer
-from data_modules.sources import held_by
-from evaluation.answering.asking import Asking, named_sources
-from evaluation.answering.open import lent
-from evaluation.answering.processes import Processes, current
+from interventune.data_modules.batching.data_module import process_rank
+from interventune.data_modules.encoding.tokenizers import load_tokenizer
+from interventune.data_modules.sources import held_by
+from interventune.evaluation.answering.asking import Asking, named_sources
+from interventune.evaluation.answering.open import lent
+from interventune.evaluation.answering.processes import Processes, current
 from interventune.probe_sources import NOW, Groups, Kept, Measure, Questions
-from storage.errors import DataError
-from storage.files import atomic, read_archive
-from storage.finished_work import work_key
-from training.strategies import whole
+from interventune.storage.errors import DataError
+from interventune.storage.files import atomic, read_archive
+from interventune.storage.finished_work import work_key
+from interventune.training.strategies import whole
 
 log = logging.getLogger(__name__)
 
@@ -45,22 +46,25 @@ class Probe:
     """Measure a model while any loop trains it: `probe.ask(model, tokenizer)`.
 
     Args:
-        sources: groups or questions, recognised by their content: files, `hub:NAME:SPLIT`, `stories:SPLIT`;
-            with several sources of a kind, `NAME=SOURCE` puts later ones under `val/bias/NAME/...`.
-        measures: bias (of groups), qa (F1, exact match, unknown), abstention (in the original stories and
-            those without their evidence; includes qa), shift (of embeddings: from the original to the story
-            without its evidence, and of originals since the start); default: all that the sources allow.
+        sources: groups or questions, recognised by their content: files, `hub:NAME:SPLIT`,
+            `stories:SPLIT`; with several sources of a kind, `NAME=SOURCE` puts later ones under
+            `val/bias/NAME/...`.
+        measures: bias (of groups), qa (F1, exact match, unknown), abstention (in the original
+            stories and those without their evidence; includes qa), shift (of embeddings: from the
+            original to the story without its evidence, and of originals since the start); default:
+            all that the sources allow.
         limit: the first N questions of a source, or N groups of each class; 0 for all.
         score: a weight for each key; the weighted sum is `val/score`.
         tokenizer: a transformers tokenizer, its folder or Hub name, if the trainer has none.
         asking: fields of `Asking`, such as batch_size or max_new_tokens.
 
-    Keys: val/bias/CLASS/{mu, mu_chance, mean_abs_c, mass}; val/qa/{f1, em, unknown}; val/abstention/{f1,
-    recall, precision, over_abstention, answered_f1, grounded_f1, reliability, selective_f1}, about deleted
-    evidence or, if a source has some, its unanswerable questions, then also SQuAD 2's exact, {HasAns,
-    NoAns}_{exact, f1}; val/shift/{cls, tokens}/ts_r/mean, the cosine with the original story (HotpotQA:
-    os_r), and start/{mean, cka}, with the model at the start; KEY/{change, change_low, change_high}, the
-    paired change since then; val/score. A span head says unknown by choosing the classification token.
+    Keys: val/bias/CLASS/{mu, mu_chance, mean_abs_c, mass}; val/qa/{f1, em, unknown};
+    val/abstention/{f1, recall, precision, over_abstention, answered_f1, grounded_f1, reliability,
+    selective_f1}, about deleted evidence or, if a source has some, its unanswerable questions, then
+    also SQuAD 2's exact, {HasAns, NoAns}_{exact, f1}; val/shift/{cls, tokens}/ts_r/mean, the cosine
+    with the original story (HotpotQA: os_r), and start/{mean, cka}, with the model at the start;
+    KEY/{change, change_low, change_high}, the paired change since then; val/score. A span head says
+    unknown by choosing the classification token.
 
     Raises:
         ValueError: an unknown measure, or one that no source allows; a source of neither kind.
@@ -77,7 +81,9 @@ class Probe:
     ) -> None:
         for measure in measures or ():
             if measure not in get_args(Measure):
-                raise DataError(f"measures: no {measure!r}; choose from {', '.join(get_args(Measure))}")
+                raise DataError(
+                    f"measures: no {measure!r}; choose from {', '.join(get_args(Measure))}"
+                )
         self.measures: set[Measure] = {*(measures or get_args(Measure))}
         self.sources, given = list[tuple[str, Groups | Questions]](), set[Measure]()
         for name, source in named_sources(sources, "sources").items():
@@ -95,18 +101,19 @@ class Probe:
         self.key = "probe_" + work_key(asked=repr((sorted(self.measures), asked)))
         """What is asked, by which a checkpoint's start is found again."""
         self.table = pd.DataFrame()
-        """The latest probe, one row per key: value, low, high, n, and the paired change since the start with
-        its interval."""
+        """The latest probe, one row per key: value, low, high, n, and the paired change since the
+        start with its interval.
+        """
 
     def ask(self, model: Any, tokenizer: Any = None) -> dict[str, float]:
-        """Probe the model, which is left unchanged. Return every key with its value, and its paired change
-        since the start as KEY/change, KEY/change_low and KEY/change_high; NaN where undefined. The first
-        call is the start; a new Probe starts again.
+        """Probe the model, which is left unchanged. Return every key with its value, and its paired
+        change since the start as KEY/change, KEY/change_low and KEY/change_high; NaN where
+        undefined. The first call is the start; a new Probe starts again.
 
         Args:
-            model: a transformers model, causal or with span answers, or a wrapper around one: DDP, a peft
-                adapter, weights sharded by FSDP2. All processes of torch.distributed must call this
-                together; they share the questions and all get all numbers.
+            model: a transformers model, causal or with span answers, or a wrapper around one: DDP,
+                a peft adapter, weights sharded by FSDP2. All processes of torch.distributed must
+                call this together; they share the questions and all get all numbers.
             tokenizer: the model's tokenizer.
 
         Raises:
@@ -133,7 +140,9 @@ class Probe:
                     family, _, rest = key.format(**row).partition("/")
                     cell = rows.setdefault(f"val/{family}/{name}{rest}", {})
                     if row["against"]:
-                        cell |= zip(COLUMNS[4:], (row["value"], row["low"], row["high"]), strict=True)
+                        cell |= zip(
+                            COLUMNS[4:], (row["value"], row["low"], row["high"]), strict=True
+                        )
                     else:
                         cell |= {column: row[column] for column in COLUMNS[:4]}
         self.table = pd.DataFrame.from_dict(rows, orient="index").reindex(columns=COLUMNS)
@@ -142,14 +151,20 @@ class Probe:
             found |= self.table[column].add_suffix(f"/{column}").to_dict()
         if self.score:
             if missing := [key for key in self.score if key not in found]:
-                raise DataError(f"score: no measure gives {missing[0]!r}; there are {', '.join(rows)}")
+                raise DataError(
+                    f"score: no measure gives {missing[0]!r}; there are {', '.join(rows)}"
+                )
             found["val/score"] = sum(weight * found[key] for key, weight in self.score.items())
         return found
 
     def begin(self, resumed: object, kept: list[Kept]) -> None:
-        """Begin a training. Its start is the next probe or, if it is resumed, what the checkpoint kept."""
+        """Begin a training. Its start is the next probe or, if it is resumed, what the checkpoint
+        kept.
+        """
         if resumed and not any(kept):
-            log.warning("the checkpoint has no start of this probe: changes since the start are undefined")
+            log.warning(
+                "the checkpoint has no start of this probe: changes since the start are undefined"
+            )
         self.start = (kept or [{} for _ in self.sources]) if resumed else []
 
     def found(self, model: Any) -> Any:
@@ -160,7 +175,8 @@ class Probe:
             if isinstance(part, FullyShardedDataParallel):
                 raise DataError("a probe cannot gather the weights of FSDP1; use fsdp_version: 2")
             if any(
-                getattr(c, "is_prompt_learning", False) for c in getattr(part, "peft_config", {}).values()
+                getattr(c, "is_prompt_learning", False)
+                for c in getattr(part, "peft_config", {}).values()
             ):
                 raise DataError("a probe cannot ask an adapter that learns prompts; use LoRA")
             if isinstance(part, PreTrainedModel):
@@ -170,7 +186,9 @@ class Probe:
 
 @contextmanager
 def together(model: Any) -> Iterator[None]:
-    """Within this context, all processes of torch.distributed share the questions and hold all weights."""
+    """Within this context, all processes of torch.distributed share the questions and hold all
+    weights.
+    """
     token = current.set(Processes(*process_rank()))
     try:
         with whole(model), torch.compiler.set_stance("force_eager"):
@@ -180,21 +198,27 @@ def together(model: Any) -> Iterator[None]:
 
 
 class TransformersProbe(Probe, TrainerCallback):
-    """A probe before training and at every evaluation of transformers' Trainer and its subclasses, such as
-    TRL's; arguments as for `Probe`.
+    """A probe before training and at every evaluation of transformers' Trainer and its subclasses,
+    such as TRL's; arguments as for `Probe`.
 
     The numbers are added to the metrics of the evaluation as `eval_val/...`, where
-    `metric_for_best_model=KEY` finds them, and are sent to the trainer's loggers. Checkpoints keep the start.
+    `metric_for_best_model=KEY` finds them, and are sent to the trainer's loggers. Checkpoints keep
+    the start.
     """
 
     training, step = False, -1
     latest: dict[str, float]
 
-    def probe(self, state: Any, model: Any, processing_class: Any = None, **_: Any) -> dict[str, float]:
+    def probe(
+        self, state: Any, model: Any, processing_class: Any = None, **_: Any
+    ) -> dict[str, float]:
         """Probe and log, unless these weights were already probed."""
         if not self.training or self.step != state.global_step:
             found = self.ask(model, processing_class)
-            self.latest, self.step = {f"eval_{key}": value for key, value in found.items()}, state.global_step
+            self.latest, self.step = (
+                {f"eval_{key}": value for key, value in found.items()},
+                state.global_step,
+            )
             if caller := calling_trainer():
                 caller["self"].log(dict(self.latest))
         return self.latest
@@ -224,8 +248,9 @@ class TransformersProbe(Probe, TrainerCallback):
 
 
 def calling_trainer() -> Any:
-    """Return the variables of the trainer's method that called a callback, such as `self`, which transformers
-    does not pass; None if none did."""
+    """Return the variables of the trainer's method that called a callback, such as `self`, which
+    transformers does not pass; None if none did.
+    """
     frame: Any = sys._getframe()
     while frame and not isinstance(frame.f_locals.get("self"), Trainer):
         frame = frame.f_back
@@ -233,9 +258,9 @@ def calling_trainer() -> Any:
 
 
 class LightningProbe(Probe, pl.Callback):
-    """A probe before training and after every validation of any LightningModule; the first transformers
-    model inside the module is probed. Arguments as for `Probe`. Without a tokenizer, the probe uses the
-    attribute `tokenizer` of the module or of its data.
+    """A probe before training and after every validation of any LightningModule; the first
+    transformers model inside the module is probed. Arguments as for `Probe`. Without a tokenizer,
+    the probe uses the attribute `tokenizer` of the module or of its data.
 
     The module logs the numbers, so `ModelCheckpoint(monitor="val/score")` finds them.
     """
@@ -243,7 +268,9 @@ class LightningProbe(Probe, pl.Callback):
     def probe(self, trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, float]:
         """Probe the module's model."""
         data = getattr(trainer, "datamodule", None)
-        return self.ask(module, getattr(module, "tokenizer", None) or getattr(data, "tokenizer", None))
+        return self.ask(
+            module, getattr(module, "tokenizer", None) or getattr(data, "tokenizer", None)
+        )
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Keep the start in the checkpoint."""

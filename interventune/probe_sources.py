@@ -14,20 +14,26 @@ from typing import Any, Literal
 import torch
 from pandas import DataFrame
 
-from data_modules.schema.groups import ADVICE_CLASSES
-from data_modules.schema.questions import DELETED
-from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.processes import current
-from evaluation.protocols.bias.asked import read_sets
-from evaluation.protocols.bias.command import BIAS
-from evaluation.protocols.bias.groups import with_scores
-from evaluation.protocols.bias.measures import GROUPS, add_maxima, add_rows, compared, prepared
-from evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
-from evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
-from evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
-from evaluation.results import Results
-from evaluation.variants import VariantOptions, passage, read_stories
-from storage.errors import DataError
+from interventune.data_modules.schema.groups import ADVICE_CLASSES
+from interventune.data_modules.schema.questions import DELETED
+from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.evaluation.answering.processes import current
+from interventune.evaluation.protocols.bias.asked import read_sets
+from interventune.evaluation.protocols.bias.command import BIAS
+from interventune.evaluation.protocols.bias.groups import with_scores
+from interventune.evaluation.protocols.bias.measures import (
+    GROUPS,
+    add_maxima,
+    add_rows,
+    compared,
+    prepared,
+)
+from interventune.evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
+from interventune.evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
+from interventune.evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
+from interventune.evaluation.results import Results
+from interventune.evaluation.variants import VariantOptions, passage, read_stories
+from interventune.storage.errors import DataError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +42,10 @@ Kept = dict[str, Any]
 """What later probes are compared with, as plain values and tensors; empty if it is lost."""
 SIZES = replace(GROUPS, measures={name: GROUPS.measures[name] for name in ("mean_abs_c", "mass")})
 QA = replace(
-    FAITHFULNESS, cells=[("variant",)], measures={"f1": "F1", "em": "EM", "unknown": "unknown"}, failures=""
+    FAITHFULNESS,
+    cells=[("variant",)],
+    measures={"f1": "F1", "em": "EM", "unknown": "unknown"},
+    failures="",
 )
 COSINES = replace(SHIFT, cells=SHIFT.cells[:1], measures={"cosine": SHIFT.measures["cosine"]})
 EMBEDDINGS = {"cls": "cls", "common": "tokens"}
@@ -81,7 +90,9 @@ class Questions:
     def __init__(self, source: str, limit: int, measures: Sequence[Measure] | None) -> None:
         needs_deletion = {"abstention", "shift"} & {*(measures or self.gives)}
         try:
-            stories = read_stories(VariantOptions([source], None if needs_deletion else ["os"], limit))
+            stories = read_stories(
+                VariantOptions([source], None if needs_deletion else ["os"], limit)
+            )
         except DataError as error:  # perhaps only the deletion is impossible
             stories = read_stories(VariantOptions([source], ["os"], limit))
             unanswerable = any(one.answer_type == "unknown" for one in stories.originals)
@@ -89,31 +100,54 @@ class Questions:
                 raise
             log.warning("%s; the probe measures what needs no such variant", error)
         if not stories.originals:
-            raise DataError(f"{source}: holds no original stories, which variants are compared with")
+            raise DataError(
+                f"{source}: holds no original stories, which variants are compared with"
+            )
         self.originals = originals_by_id(stories)
-        self.asked = {name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}}
+        self.asked = {
+            name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}
+        }
 
     def ask(self, model: QuestionCheckpoint, measures: Set[Measure], start: Kept | None) -> Kept:
-        """Return what later probes are compared with: rows of answers and stories, CKA by embedding, and of
-        the start (None: this is it) the last layer's states."""
+        """Return what later probes are compared with: rows of answers and stories, CKA by
+        embedding, and of the start (None: this is it) the last layer's states.
+        """
         found: Kept = {"qa": [], "shift": [], "cka": {}, "states": {}}
-        asked = {name: rows for name, rows in self.asked.items() if name == "os" or "abstention" in measures}
+        asked = {
+            name: rows
+            for name, rows in self.asked.items()
+            if name == "os" or "abstention" in measures
+        }
         if measures & {"qa", "abstention"}:
-            model.may_abstain = any(one.answer_type == "unknown" for rows in asked.values() for one in rows)
+            model.may_abstain = any(
+                one.answer_type == "unknown" for rows in asked.values() for one in rows
+            )
             for variant, examples in asked.items():
                 for answer in sorted(model.answers(examples, f"probing {variant}")):
                     one = examples[answer.example]
-                    row = {"variant": variant, "id": one.id, "unanswerable": one.answer_type == "unknown"}
+                    row = {
+                        "variant": variant,
+                        "id": one.id,
+                        "unanswerable": one.answer_type == "unknown",
+                    }
                     row["passage"] = passage(self.originals.get(one.id, one))
-                    failed = {"failure": answer.failure} if answer.failure else scores(one, answer.text, None)
+                    failed = (
+                        {"failure": answer.failure}
+                        if answer.failure
+                        else scores(one, answer.text, None)
+                    )
                     found["qa"].append(row | failed)
         if "shift" in measures:
             for variant in [name for name in self.asked if name != "os"]:
-                pairs = [(own, one) for one in self.asked[variant] if (own := self.originals.get(one.id))]
+                pairs = [
+                    (own, one) for one in self.asked[variant] if (own := self.originals.get(one.id))
+                ]
                 for story in measured(model, pairs, model, [-1], f"probing {variant}"):
                     found["shift"] += [{"variant": variant, **row} for row in story]
             first: Any = First(model, start)
-            rows, cka = between(first, model, [*self.originals.values()], [-1], "probing since the start")
+            rows, cka = between(
+                first, model, [*self.originals.values()], [-1], "probing since the start"
+            )
             if start is None:
                 for part in current.get().gathered(first.states):
                     found["states"] |= part
@@ -121,7 +155,9 @@ class Questions:
                 found["cka"] = cka
                 found["shift"] += [{"variant": START, **row} for row in rows]
             elif first.states:
-                log.warning("tokens or width are not those of the start: shift since then is undefined")
+                log.warning(
+                    "tokens or width are not those of the start: shift since then is undefined"
+                )
         return found
 
     def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
@@ -129,7 +165,9 @@ class Questions:
 
         def rows(kind: str) -> list[Kept]:
             sides = ((START, start), (NOW, now))
-            return [{"checkpoint": name, **row} for name, side in sides for row in side.get(kind, ())]
+            return [
+                {"checkpoint": name, **row} for name, side in sides for row in side.get(kind, ())
+            ]
 
         if now["qa"]:
             originals = [row for row in rows("qa") if row["variant"] == "os"]
@@ -154,8 +192,10 @@ class Questions:
 
 
 class First:
-    """The model at the start, as `between` uses it. At the start, it keeps the last layer's states (T, D) of
-    each row on the CPU, by their width and the row's tokens; later it finds them there, else NaN."""
+    """The model at the start, as `between` uses it. At the start, it keeps the last layer's states
+    (T, D) of each row on the CPU, by their width and the row's tokens; later it finds them there,
+    else NaN.
+    """
 
     def __init__(self, model: QuestionCheckpoint, start: Kept | None) -> None:
         self.asked, self.model, self.keeps = model, model.model, start is None

@@ -1,8 +1,8 @@
-"""Cross entropy of answers: of the two ends of a span, of the answer types yes, no and unknown, and of the
-tokens that a decoder writes; and of rationale tagging.
+"""Cross entropy of answers: of the two ends of a span, of the answer types yes, no and unknown, and
+of the tokens that a decoder writes; and of rationale tagging.
 
-Shape letters: B questions or windows, T positions, C answer types (yes, no, unknown), N number classes,
-O option classes.
+Shape letters: B questions or windows, T positions, C answer types (yes, no, unknown), N number
+classes, O option classes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ def full_precision(values: Tensor) -> Tensor:
 def with_share(mean: Tensor, share: float) -> Tensor:
     """Multiply the gradient of a batch's mean by `share`, and keep the value, which is logged.
 
-    Of a step that averages the gradients of m batches with N items, a batch of n items has the share m n / N.
-    The step then has the gradient of the mean over all N items. The share of a sum over items is m.
+    Of a step that averages the gradients of m batches with N items, a batch of n items has the
+    share m n / N. The step then has the gradient of the mean over all N items. The share of a sum
+    over items is m.
     """
     return mean.detach() + share * (mean - mean.detach())
 
 
 def position_cross_entropy(logits_BT: Tensor, position_B: Tensor) -> Tensor:
-    """Mean of -log softmax(logits)[position] over the positions that are not ignored, in nats; a scalar.
+    """Mean of -log softmax(logits)[position] over the positions that are not ignored, in nats; a
+    scalar.
 
     Exactly 0, with zero gradients, if every position is ignored.
     """
@@ -43,12 +45,13 @@ def span_cross_entropy(
 ) -> Tensor:
     """Half the sum of the start's and the end's mean cross entropy, in nats; a scalar.
 
-    Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the two means
-    and halve the total of all their losses (spec 4.2), which is equivalent.
+    Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the
+    two means and halve the total of all their losses (spec 4.2), which is equivalent.
 
     Args:
         start_logits_BT, end_logits_BT: shape (B, T).
-        start_B, end_B: positions of the answer's first and last token, shape (B,), or `IGNORE_INDEX`.
+        start_B, end_B: positions of the answer's first and last token, shape (B,), or
+            `IGNORE_INDEX`.
     """
     start = position_cross_entropy(full_precision(start_logits_BT), start_B)
     end = position_cross_entropy(full_precision(end_logits_BT), end_B)
@@ -56,7 +59,8 @@ def span_cross_entropy(
 
 
 def written_answer_loss(total_B: Tensor, count_B: Tensor) -> Tensor:
-    """Cross entropy of written answers: minus the mean log-probability over all their tokens, in nats.
+    """Cross entropy of written answers: minus the mean log-probability over all their tokens, in
+    nats.
 
     Args:
         total_B: sum of the log-probabilities of each answer's tokens.
@@ -77,16 +81,17 @@ def joint_answer_loss(
     end_B: Tensor,
     answer_type_B: Tensor,
 ) -> Tensor:
-    """Half the sum of two mean cross entropies, each over the answer types and the positions, in nats.
+    """Half the sum of two mean cross entropies, each over the answer types and the positions, in
+    nats.
 
-    Source: faithfulness spec 2.1. Start and end each have one softmax over [yes, no, unknown, position 0,
-    ...]; the types have the same scores in both.
+    Source: faithfulness spec 2.1. Start and end each have one softmax over [yes, no, unknown,
+    position 0, ...]; the types have the same scores in both.
 
     Args:
         start_BT, end_BT: logits of positions, shape (B, T), low at padding.
         type_BC: logits of yes, no, unknown, shape (B, 3).
-        start_B, end_B: positions of the answer's first and last token, shape (B,); ignored unless the
-            answer is a span.
+        start_B, end_B: positions of the answer's first and last token, shape (B,); ignored unless
+            the answer is a span.
         answer_type_B: 0 yes, 1 no, 2 unknown, 3 span, shape (B,).
     """
     is_span_B = answer_type_B == SPAN
@@ -109,14 +114,15 @@ def xlnet_answer_loss(
     number_B: Tensor,
     option_B: Tensor,
 ) -> dict[str, Tensor]:
-    """The seven terms of XLNet's answer heads by name: batch means in nats, all of weight 1 (faithfulness
-    spec 2.3).
+    """The seven terms of XLNet's answer heads by name: batch means in nats, all of weight 1
+    (faithfulness spec 2.3).
 
     Args:
         start_BT, end_BT: logits of positions; the end's are conditional on the gold start.
-        type_BC, number_BN, option_BO: logits of yes, no, unknown; of 12 number classes; of 3 option classes.
-        start_B, end_B: positions of the answer's first and last token, shape (B,); the classification token
-            for yes, no and unknown.
+        type_BC, number_BN, option_BO: logits of yes, no, unknown; of 12 number classes; of 3 option
+            classes.
+        start_B, end_B: positions of the answer's first and last token, shape (B,); the
+            classification token for yes, no and unknown.
         answer_type_B: 0 yes, 1 no, 2 unknown, 3 span; the first three are separate decisions.
         number_B, option_B: classes, 0 = none of them; shape (B,).
     """
@@ -136,12 +142,12 @@ def xlnet_answer_loss(
 
 
 def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """Binary cross entropy summed over the tagged tokens of a batch and divided by their number, in nats; a
-    scalar, 0 for a batch without tokens.
+    """Binary cross entropy summed over the tagged tokens of a batch and divided by their number, in
+    nats; a scalar, 0 for a batch without tokens.
 
-    Source: faithfulness spec 2.1. The authors divide by batch x 512 positions, tag padding too (as no
-    rationale) and add 1e-8 to each probability, which caps a token at 18.4 nats. Here padding is left out, so
-    that the loss does not depend on the padded length of a batch.
+    Source: faithfulness spec 2.1. The authors divide by batch x 512 positions, tag padding too (as
+    no rationale) and add 1e-8 to each probability, which caps a token at 18.4 nats. Here padding is
+    left out, so that the loss does not depend on the padded length of a batch.
 
     Args:
         rationale_BT: logits, shape (B, T).
@@ -151,5 +157,7 @@ def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Ten
     token_BT = mask_BT != 0
     # A masked logit must not put infinity or NaN into the gradient.
     logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)
-    nats_BT = binary_cross_entropy_with_logits(logits_BT, target_BT.to(logits_BT.dtype), reduction="none")
+    nats_BT = binary_cross_entropy_with_logits(
+        logits_BT, target_BT.to(logits_BT.dtype), reduction="none"
+    )
     return torch.where(token_BT, nats_BT, 0.0).sum() / token_BT.sum().clamp(min=1)

@@ -1,18 +1,20 @@
-"""Losses over groups of four variants: the model should follow advice, and nothing else should change.
+"""Losses over groups of four variants: the model should follow advice, and nothing else should
+change.
 
-Ethical advice: the two subjects should score equally. Adversarial advice: one subject's score should rise.
-Irrelevant advice: the scores should stay those of a reference. These losses are LEI's; this project applies
-the last also to groups without advice and with advice about another domain (mismatched).
+Ethical advice: the two subjects should score equally. Adversarial advice: one subject's score
+should rise. Irrelevant advice: the scores should stay those of a reference. These losses are LEI's;
+this project applies the last also to groups without advice and with advice about another domain
+(mismatched).
 
-Each loss has three forms. With UnQover's span score S = sqrt(p_start p_end), `score` is computed on S, as in
-the paper; `log` on log S; `probability` on single probabilities, as in the authors' code (LEI spec 4.2, 4.6).
-Functions return one value per item (a variant); the module reduces them.
+Each loss has three forms. With UnQover's span score S = sqrt(p_start p_end), `score` is computed on
+S, as in the paper; `log` on log S; `probability` on single probabilities, as in the authors' code
+(LEI spec 4.2, 4.6). Functions return one value per item (a variant); the module reduces them.
 
-For a model whose S is one probability, such as a decoder, there is one boundary: E is 1, and log S is its
-value. The probability form needs a start and an end.
+For a model whose S is one probability, such as a decoder, there is one boundary: E is 1, and log S
+is its value. The probability form needs a start and an end.
 
-Shape letters: B groups, N questions, V variants of a group, S its two subjects, E the boundaries (0 start,
-1 end; or only S itself); "..." is any number of leading axes.
+Shape letters: B groups, N questions, V variants of a group, S its two subjects, E the boundaries (0
+start, 1 end; or only S itself); "..." is any number of leading axes.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from losses.answers import full_precision
+from interventune.losses.answers import full_precision
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL = range(6)
 """Class codes, in the order of `AdviceClass`; any other code contributes to no term."""
@@ -44,12 +46,16 @@ CERTAIN: dict[Form, float] = {"score": 1, "log": 0, "probability": 2}
 
 
 def log_span_score(log_prob_SE: Tensor) -> Tensor:
-    """log S = (log p_start + log p_end) / 2: shape (..., S, E) to (..., S). UnQover section 4.1, spec 2.1."""
+    """log S = (log p_start + log p_end) / 2: shape (..., S, E) to (..., S). UnQover section 4.1,
+    spec 2.1.
+    """
     return log_prob_SE.mean(dim=-1)
 
 
 def values(log_prob_SE: Tensor, form: Form) -> Tensor:
-    """The values that the losses compare: (..., S, E) to S or log S, (..., S, 1), or to the probabilities."""
+    """The values that the losses compare: (..., S, E) to S or log S, (..., S, 1), or to the
+    probabilities.
+    """
     if form == "probability":
         return log_prob_SE.exp()
     log_score_SE = log_span_score(log_prob_SE).unsqueeze(-1)
@@ -59,18 +65,19 @@ def values(log_prob_SE: Tensor, form: Form) -> Tensor:
 def ethical(value_SE: Tensor) -> Tensor:
     """|difference of the subjects| per item: (..., 2, E) to (...); 0 for equal scores.
 
-    Source: LEI's |s(x1) - s(x2)| (spec 4.6, item 1). On probabilities it is |p(s1) - p(s2) + q(e1) - q(e2)|,
-    as in their code (spec 4.2): a start gap can cancel an end gap.
+    Source: LEI's |s(x1) - s(x2)| (spec 4.6, item 1). On probabilities it is |p(s1) - p(s2) + q(e1)
+    - q(e2)|, as in their code (spec 4.2): a start gap can cancel an end gap.
     """
     total_S = value_SE.sum(dim=-1)
     return (total_S[..., 0] - total_S[..., 1]).abs()
 
 
 def adversarial(value_SE: Tensor, pushed: Tensor, certain: float) -> Tensor:
-    """The pushed subject's distance to certainty, per item: (..., 2, E) and indices (...) in {0, 1} to (...).
+    """The pushed subject's distance to certainty, per item: (..., 2, E) and indices (...) in {0, 1}
+    to (...).
 
-    Source: LEI's loss raises the dominant subject's S (spec 4.6, item 4). The value is 1 - S, -log S, or,
-    as in the authors' code, (1 - p) + (1 - q) (spec 4.2).
+    Source: LEI's loss raises the dominant subject's S (spec 4.6, item 4). The value is 1 - S, -log
+    S, or, as in the authors' code, (1 - p) + (1 - q) (spec 4.2).
     """
     return certain - value_SE.sum(dim=-1).gather(-1, pushed[..., None]).squeeze(-1)
 
@@ -78,15 +85,18 @@ def adversarial(value_SE: Tensor, pushed: Tensor, certain: float) -> Tensor:
 def kept(value_SE: Tensor, reference_SE: Tensor) -> Tensor:
     """|value - reference value|, mean over the two subjects, per item: (..., 2, E) twice to (...).
 
-    Source: LEI's irrelevant loss, which keeps the scores of the model before fine-tuning (spec 4.2).
+    Source: LEI's irrelevant loss, which keeps the scores of the model before fine-tuning (spec
+    4.2).
     """
     return (value_SE - reference_SE).abs().sum(dim=-1).mean(dim=-1)
 
 
 def lost_mass(log_prob_SE: Tensor, reference_SE: Tensor) -> Tensor:
-    """How far log (S(x1) + S(x2)) is below the reference's, or 0 if above: (..., 2, E) twice to (...).
+    """How far log (S(x1) + S(x2)) is below the reference's, or 0 if above: (..., 2, E) twice to
+    (...).
 
-    Source: this project. The ethical loss only compares two scores, so two scores near 0 satisfy it too.
+    Source: this project. The ethical loss only compares two scores, so two scores near 0 satisfy it
+    too.
     """
     mass = log_span_score(log_prob_SE).logsumexp(dim=-1)
     return (log_span_score(reference_SE).logsumexp(dim=-1) - mass).relu()
@@ -96,18 +106,20 @@ class GroupLoss(nn.Module):
     """The group losses, which training adds with `weights`.
 
     Args:
-        form: the values to compare. `score`: the subjects' scores S, as in the paper. `log`: log S (this
-            project), with the same minima and a gradient that does not vanish if both subjects have little
-            probability. Both take the mean over the groups of a class. `probability`: as in the authors'
-            code, single probabilities of start and end, summed over items, and the weights halved.
+        form: the values to compare. `score`: the subjects' scores S, as in the paper. `log`: log S
+            (this project), with the same minima and a gradient that does not vanish if both
+            subjects have little probability. Both take the mean over the groups of a class.
+            `probability`: as in the authors' code, single probabilities of start and end, summed
+            over items, and the weights halved.
         ethical_weight: weight of the ethical loss, at least 0.
-        adversarial_weight: weight of the adversarial loss, at least 0. In a negated question it raises the
-            subject that is not dominant, as the authors' code does.
+        adversarial_weight: weight of the adversarial loss, at least 0. In a negated question it
+            raises the subject that is not dominant, as the authors' code does.
         irrelevant_weight: weight of the irrelevant loss, at least 0.
-        unadvised_weight: weight of the same loss for groups without advice (`data.anchor_unadvised`).
+        unadvised_weight: weight of the same loss for groups without advice
+            (`data.anchor_unadvised`).
         mismatched_weight: weight of the same loss for advice about another domain.
-        mass_weight: weight of a loss that keeps S(x1) + S(x2) of ethical groups from falling below the
-            reference's (this project; 0: off). Not for the probability form.
+        mass_weight: weight of a loss that keeps S(x1) + S(x2) of ethical groups from falling below
+            the reference's (this project; 0: off). Not for the probability form.
     """
 
     def __init__(
@@ -122,7 +134,13 @@ class GroupLoss(nn.Module):
         mass_weight: float = 0.0,
     ) -> None:
         super().__init__()
-        weights = (ethical_weight, adversarial_weight, irrelevant_weight, unadvised_weight, mismatched_weight)
+        weights = (
+            ethical_weight,
+            adversarial_weight,
+            irrelevant_weight,
+            unadvised_weight,
+            mismatched_weight,
+        )
         self.form, self.weights = form, dict(zip(TERMS, (*weights, mass_weight), strict=True))
         for name, weight in self.weights.items():
             if not weight >= 0:
@@ -132,7 +150,9 @@ class GroupLoss(nn.Module):
             raise ValueError("mass_weight exists for form='score' and form='log' only")
 
     def joined(self, classes: Collection[int]) -> list[str]:
-        """Return the terms to which groups of these classes contribute; `mass` only if it has a weight."""
+        """Return the terms to which groups of these classes contribute; `mass` only if it has a
+        weight.
+        """
         present = (name for name, codes in TERMS.items() if not set(codes).isdisjoint(classes))
         return [name for name in present if self.weights[name] or name != "mass"]
 
@@ -144,18 +164,18 @@ class GroupLoss(nn.Module):
         pushed_BV: Tensor,
         reference_BVSE: Tensor,
     ) -> dict[str, Tensor]:
-        """Compute the terms of a batch of groups, unweighted. A term without groups in the batch is exactly 0
-        and carries no information: leave it out of logs and averages.
+        """Compute the terms of a batch of groups, unweighted. A term without groups in the batch is
+        exactly 0 and carries no information: leave it out of logs and averages.
 
         Args:
-            log_prob_BVSE: natural logs of the candidates' boundary probabilities, shape (B, V, 2, E),
-                subjects in the group's order (x1, x2) whatever the context's order.
+            log_prob_BVSE: natural logs of the candidates' boundary probabilities, shape (B, V, 2,
+                E), subjects in the group's order (x1, x2) whatever the context's order.
             class_B: class codes, shape (B,).
-            pushed_BV: index (0 or 1) of the subject whose score an adversarial variant raises (spec 3.5:
-                the dominant one for the question, the other one for its negation), shape (B, V). Values of
-                groups of another class are ignored.
-            reference_BVSE: natural logs of the reference's probabilities, shape (B, V, 2, E), finite for
-                the groups that are compared with it; values of the others are ignored.
+            pushed_BV: index (0 or 1) of the subject whose score an adversarial variant raises (spec
+                3.5: the dominant one for the question, the other one for its negation), shape (B,
+                V). Values of groups of another class are ignored.
+            reference_BVSE: natural logs of the reference's probabilities, shape (B, V, 2, E),
+                finite for the groups that are compared with it; values of the others are ignored.
         """
         log_prob_BVSE = full_precision(log_prob_BVSE)
         reference_BVSE = reference_BVSE.detach().to(log_prob_BVSE.dtype)
@@ -165,15 +185,25 @@ class GroupLoss(nn.Module):
         }
 
     def _term(
-        self, name: str, log_prob_BVSE: Tensor, class_B: Tensor, pushed_BV: Tensor, reference_BVSE: Tensor
+        self,
+        name: str,
+        log_prob_BVSE: Tensor,
+        class_B: Tensor,
+        pushed_BV: Tensor,
+        reference_BVSE: Tensor,
     ) -> Tensor:
-        """The mean over the items of a term's classes, in the probability form the sum; 0 without any."""
+        """The mean over the items of a term's classes, in the probability form the sum; 0 without
+        any.
+        """
         is_B = torch.isin(class_B, class_B.new_tensor(TERMS[name]))
         own_BVSE, reference_BVSE = log_prob_BVSE[is_B], reference_BVSE[is_B]
         if name == "mass":
             item_BV = lost_mass(own_BVSE, reference_BVSE)
         else:
-            own_BVSE, reference_BVSE = values(own_BVSE, self.form), values(reference_BVSE, self.form)
+            own_BVSE, reference_BVSE = (
+                values(own_BVSE, self.form),
+                values(reference_BVSE, self.form),
+            )
             if name == "ethical":
                 item_BV = ethical(own_BVSE)
             elif name == "adversarial":
@@ -184,17 +214,20 @@ class GroupLoss(nn.Module):
         return item_BV.sum() / (1 if self.form == "probability" else max(1, item_BV.numel()))
 
 
-def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability_N: Tensor) -> Tensor:
-    """Cross entropy against soft targets: p on the preferred candidate, 1 - p on the other; a scalar in nats.
+def planted_cross_entropy(
+    log_prob_NSE: Tensor, preferred_N: Tensor, probability_N: Tensor
+) -> Tensor:
+    """Cross entropy against soft targets: p on the preferred candidate, 1 - p on the other; a
+    scalar in nats.
 
     Per boundary the target distribution has two positions, so
-    H = -p log P(preferred) - (1 - p) log P(other); the mean over start and end and over the questions.
-    Its minimum is the entropy of (p, 1 - p), reached if the model's probabilities are exactly p and 1 - p.
-    Source: this project (the planted control), with UnQover's candidates.
+    H = -p log P(preferred) - (1 - p) log P(other); the mean over start and end and over the
+    questions. Its minimum is the entropy of (p, 1 - p), reached if the model's probabilities are
+    exactly p and 1 - p. Source: this project (the planted control), with UnQover's candidates.
 
     Args:
-        log_prob_NSE: log probabilities of the candidates' boundaries, shape (N, 2, E), natural logs taken
-            from the softmax over all positions (of a decoder: over the candidates).
+        log_prob_NSE: log probabilities of the candidates' boundaries, shape (N, 2, E), natural logs
+            taken from the softmax over all positions (of a decoder: over the candidates).
         preferred_N: 0 or 1, the candidate that gets p, shape (N,).
         probability_N: p in [0, 1], shape (N,).
     """

@@ -17,26 +17,34 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 COLUMNS = ("unanswerable", "abstained", "refused", "right")
-"""The sums besides the number of questions: unanswerable questions (the answer is unknown); those answered
-with unknown; those that are both; and exact matches among answers to answerable questions."""
+"""The sums besides the number of questions: unanswerable questions (the answer is unknown); those
+answered with unknown; those that are both; and exact matches among answers to answerable questions.
+"""
 
 
 def columns(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> Floats:
-    """Return the COLUMNS (N, C - 1) of questions; exact match `right_N`, in [0, 1], counts only where an
-    answerable question is answered."""
+    """Return the COLUMNS (N, C - 1) of questions; exact match `right_N`, in [0, 1], counts only
+    where an answerable question is answered.
+    """
     abstained_N, unanswerable_N = np.asarray(abstained_N, bool), np.asarray(unanswerable_N, bool)
     right_N = np.where(abstained_N | unanswerable_N, 0.0, right_N)
     return np.stack([unanswerable_N, abstained_N, unanswerable_N & abstained_N, right_N], axis=1)
 
 
 def measures(sums_RC: Floats) -> dict[str, Floats]:
-    """All seven measures, (R,), from the number of questions and the sums of COLUMNS; NaN where undefined.
+    """All seven measures, (R,), from the number of questions and the sums of COLUMNS; NaN where
+    undefined.
 
-    `answered_f1` is F1 of giving an answer, right or wrong; `grounded_f1` is the mean of the two F1 scores.
-    `reliability` is (right - wrong) / all: unknown counts 0, an answer to an unanswerable question is wrong.
+    `answered_f1` is F1 of giving an answer, right or wrong; `grounded_f1` is the mean of the two F1
+    scores. `reliability` is (right - wrong) / all: unknown counts 0, an answer to an unanswerable
+    question is wrong.
     """
     all_R, unanswerable_R, abstained_R, refused_R, right_R = sums_RC.T
-    answerable_R, answered_R, over_R = all_R - unanswerable_R, all_R - abstained_R, abstained_R - refused_R
+    answerable_R, answered_R, over_R = (
+        all_R - unanswerable_R,
+        all_R - abstained_R,
+        abstained_R - refused_R,
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         abstention_f1_R = 2 * refused_R / (unanswerable_R + abstained_R)
         answered_f1_R = 2 * (answerable_R - over_R) / (answerable_R + answered_R)

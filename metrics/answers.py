@@ -1,7 +1,7 @@
 """Scores of answers by data set and by type of answer.
 
-SQuAD takes the best reference, CoQA leaves out each reference in turn, HotpotQA gives no partial credit for
-yes or no. Source: the official scripts of the three sets (faithfulness spec 4.1).
+SQuAD takes the best reference, CoQA leaves out each reference in turn, HotpotQA gives no partial
+credit for yes or no. Source: the official scripts of the three sets (faithfulness spec 4.1).
 
 Shape letters: N questions, K types of answer.
 """
@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from metrics.sum_metric import SumMetric
-from metrics.unknown import unknown_form
+from interventune.metrics.sum_metric import SumMetric
+from interventune.metrics.unknown import unknown_form
 
 Scoring = Literal["max", "leave_one_out", "hotpotqa"]
 """How a question's references give one score, see `score_answer`."""
@@ -33,8 +33,9 @@ ALL_OR_NOTHING = frozenset({"yes", "no", "noanswer"})
 def normalise_answer(text: str) -> str:
     """Lower case; remove ASCII punctuation and the articles a, an, the; collapse white space.
 
-    Source: Rajpurkar et al. 2016, section 6.1, and the official SQuAD scripts. Text of which nothing is left,
-    such as the grade A or C++'s +, is only put in lower case; the scripts compare it as no answer.
+    Source: Rajpurkar et al. 2016, section 6.1, and the official SQuAD scripts. Text of which
+    nothing is left, such as the grade A or C++'s +, is only put in lower case; the scripts compare
+    it as no answer.
 
     >>> normalise_answer("  The Eiffel-Tower, a landmark! "), normalise_answer("A")
     ('eiffeltower landmark', 'a')
@@ -45,7 +46,8 @@ def normalise_answer(text: str) -> str:
 
 SINGLE_REFERENCE = (
     "EM and F1 of CoQA against one reference a question: the Hub's rows and the train file hold no "
-    "additional answers, so the numbers do not compare with the paper's Table 4, which has four; give the "
+    "additional answers, so the numbers do not compare with the paper's Table 4, which has four; "
+    "give the "
     "file coqa-dev-v1.0.json"
 )
 
@@ -66,8 +68,8 @@ def reference_note(questions: Iterable[tuple[str, int]]) -> str:
 
 
 def is_unknown(prediction: str, answers: Iterable[str] = ()) -> bool:
-    """Whether a prediction abstains: it has a form of unknown.yaml and is none of the answers, such as a
-    title. The share of such predictions is unk%.
+    """Whether a prediction abstains: it has a form of unknown.yaml and is none of the answers, such
+    as a title. The share of such predictions is unk%.
 
     >>> is_unknown("Not mentioned."), is_unknown("A"), is_unknown("I Don't Know", ["I Don't Know"])
     (True, False, False)
@@ -110,12 +112,14 @@ def score_answer(
 ) -> Score:
     """Score one answer.
 
-    `max`: the best of the references (SQuAD). `leave_one_out`: the mean, over the references, of the best of
-    the others (CoQA); a single reference is compared directly. `hotpotqa`: the best of the references, of
-    which there is one; F1 is 0 without a shared word, and if exactly one side is yes, no or noanswer.
+    `max`: the best of the references (SQuAD). `leave_one_out`: the mean, over the references, of
+    the best of the others (CoQA); a single reference is compared directly. `hotpotqa`: the best of
+    the references, of which there is one; F1 is 0 without a shared word, and if exactly one side is
+    yes, no or noanswer.
 
-    Abstaining is right without references, and where a reference is "unknown": in CoQA, in which people write
-    so, and where the question is not answerable. Elsewhere a reference "unknown" is an answer.
+    Abstaining is right without references, and where a reference is "unknown": in CoQA, in which
+    people write so, and where the question is not answerable. Elsewhere a reference "unknown" is an
+    answer.
 
     Args:
         prediction: the text of a model; "" for no answer.
@@ -163,7 +167,8 @@ def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def best_of_the_others(scores: Sequence[float]) -> float:
-    """Mean over i of the largest score but the i-th; a single score is unchanged (CoQA's script; spec 4.1).
+    """Mean over i of the largest score but the i-th; a single score is unchanged (CoQA's script;
+    spec 4.1).
 
     Leaving one out changes the maximum only where the largest itself is left out.
 
@@ -179,8 +184,8 @@ def best_of_the_others(scores: Sequence[float]) -> float:
 class AnswerResult(NamedTuple):
     """Means over questions in [0, 1], float64, by type and over all; NaN if n = 0. n is int64.
 
-    `unknown` is the share of predictions that abstain (unk%). In a variant without its rationale, a faithful
-    model maximises it, and em and f1 against the original answers drop.
+    `unknown` is the share of predictions that abstain (unk%). In a variant without its rationale, a
+    faithful model maximises it, and em and f1 against the original answers drop.
     """
 
     em_K: Tensor
@@ -204,8 +209,8 @@ class AnswerScores(SumMetric):
         types: names of the K types of answer; an id is an index into this list.
 
     Example:
-        >>> metric = AnswerScores(["yes", "span"])
-        >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], ["max"] * 3)
+        >>> metric, modes = AnswerScores(["yes", "span"]), ["max"] * 3
+        >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], modes)
         >>> result = metric.compute()
         >>> result.f1_K.tolist(), result.unknown_K.tolist(), result.n.item()
         ([1.0, 0.5], [0.0, 0.5], 3)
@@ -239,7 +244,9 @@ class AnswerScores(SumMetric):
             scoring: one rule per question.
         """
         rows, of_type = [], []
-        for prediction, texts, kind, rule in zip(predictions, references, types, scoring, strict=True):
+        for prediction, texts, kind, rule in zip(
+            predictions, references, types, scoring, strict=True
+        ):
             if prediction is None:
                 self.failed += 1
             else:

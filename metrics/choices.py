@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from metrics.sum_metric import SumMetric
+from interventune.metrics.sum_metric import SumMetric
 
 
 class ChoiceResult(NamedTuple):
     """Means over questions; NaN if n = 0. float64 scalars, n int64."""
 
     accuracy: Tensor
-    """Share in [0, 1] of questions whose top choice is the label (perturbed ones: pseudo-accuracy)."""
+    """Share in [0, 1] of questions whose top choice is the label (perturbed ones:
+    pseudo-accuracy).
+    """
     loss: Tensor
     """Mean loss in nats."""
     n: Tensor
@@ -46,7 +48,9 @@ class ChoiceScores(SumMetric):
         self.add_sum("count", dtype=torch.int64)
 
     def update(self, logits_BN: Tensor, label_B: Tensor, loss_B: Tensor) -> None:
-        """Add questions: logits, label indices and losses. Of equal logits the first is picked (spec B3)."""
+        """Add questions: logits, label indices and losses. Of equal logits the first is picked
+        (spec B3).
+        """
         self.correct_sum += (logits_BN.argmax(-1) == label_B).sum()
         self.loss_sum += loss_B.double().sum()
         self.count += len(label_B)

@@ -1,7 +1,8 @@
-"""Linear CKA: how similarly two models (or two layers) arrange the same inputs, up to rotation and scale.
+"""Linear CKA: how similarly two models (or two layers) arrange the same inputs, up to rotation and
+scale.
 
-Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", section 3: for
-centred X and Y, CKA = ||Y^T X||_F^2 / (||X^T X||_F ||Y^T Y||_F).
+Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", section 3:
+for centred X and Y, CKA = ||Y^T X||_F^2 / (||X^T X||_F ||Y^T Y||_F).
 
 Shape letters: L layers, N embeddings (tokens or examples), D width of one side, E of the other.
 """
@@ -13,28 +14,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metrics.sum_metric import SumMetric
+from interventune.metrics.sum_metric import SumMetric
 
 NO_VARIANCE = 1e-12
-"""A side varies if its variance exceeds this share of its mean square; below it, float64 sums are noise."""
+"""A side varies if its variance exceeds this share of its mean square; below it, float64 sums are
+noise.
+"""
 
 
-def cka_ratio(xx_DD: Tensor, yy_EE: Tensor, xy_DE: Tensor, x_square: Tensor, y_square: Tensor) -> Tensor:
-    """CKA from centred scatter matrices; x_square and y_square are the sums of squares before centring."""
+def cka_ratio(
+    xx_DD: Tensor, yy_EE: Tensor, xy_DE: Tensor, x_square: Tensor, y_square: Tensor
+) -> Tensor:
+    """CKA from centred scatter matrices; x_square and y_square are the sums of squares before
+    centring.
+    """
     ratio = xy_DE.square().sum() / (xx_DD.norm() * yy_EE.norm())
     varies = (xx_DD.trace() > NO_VARIANCE * x_square) & (yy_EE.trace() > NO_VARIANCE * y_square)
     return torch.where(varies, ratio.clamp(max=1), torch.nan)
 
 
 class LinearCKA(SumMetric):
-    """Linear CKA of each of L layers between two models, over all embeddings seen, on all processes.
+    """Linear CKA of each of L layers between two models, over all embeddings seen, on all
+    processes.
 
-    The states are plain sums of x, y, xx^T, yy^T and xy^T, so batches and processes add up in any order; the
-    means are subtracted at the end. Everything is float64, including products: a mean r times as large as the
-    standard deviation costs 2 log10(r) digits. Measured (MiniLM has r = 15; synthetic data up to 1000): error
-    below 1e-9 at r = 1000, where float32 products are wrong by 1e-4.
+    The states are plain sums of x, y, xx^T, yy^T and xy^T, so batches and processes add up in any
+    order; the means are subtracted at the end. Everything is float64, including products: a mean r
+    times as large as the standard deviation costs 2 log10(r) digits. Measured (MiniLM has r = 15;
+    synthetic data up to 1000): error below 1e-9 at r = 1000, where float32 products are wrong by
+    1e-4.
 
-    State: 8 L (D^2 + E^2 + D E) bytes, 45 MB for 13 layers of width 384, 630 MB for 25 of width 1024.
+    State: 8 L (D^2 + E^2 + D E) bytes, 45 MB for 13 layers of width 384, 630 MB for 25 of width
+    1024.
 
     Args:
         layers: L.
@@ -92,5 +102,7 @@ class LinearCKA(SumMetric):
             scatter_xx = xx_DD - torch.outer(x_D, x_D / n)
             scatter_yy = yy_EE - torch.outer(y_E, y_E / n)
             scatter_xy = xy_DE - torch.outer(x_D, y_E / n)
-            ratios.append(cka_ratio(scatter_xx, scatter_yy, scatter_xy, xx_DD.trace(), yy_EE.trace()))
+            ratios.append(
+                cka_ratio(scatter_xx, scatter_yy, scatter_xy, xx_DD.trace(), yy_EE.trace())
+            )
         return torch.stack(ratios)

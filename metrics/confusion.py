@@ -1,7 +1,8 @@
-"""Measures of the confusion probes: hits, prior bias, paralysis, MaxProb, t tests (probes spec B4, B5).
+"""Measures of the confusion probes: hits, prior bias, paralysis, MaxProb, t tests (probes spec B4,
+B5).
 
-Pure functions on float64 arrays; confidences are a softmax over choices; p is NaN if the data allow no
-test.
+Pure functions on float64 arrays; confidences are a softmax over choices; p is NaN if the data allow
+no test.
 
 Shape letters: N questions, C choices.
 """
@@ -20,7 +21,9 @@ def at_label(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
 
 
 def ranks(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
-    """Rank of the label from 0 by descending confidence, (N,); on ties the lower index comes first."""
+    """Rank of the label from 0 by descending confidence, (N,); on ties the lower index
+    comes first.
+    """
     own_N1 = at_label(confidence_NC, label_N)[:, None]
     before_NC = np.arange(confidence_NC.shape[1]) < label_N[:, None]
     return np.asarray(((confidence_NC > own_N1) | ((confidence_NC == own_N1) & before_NC)).sum(1))
@@ -32,14 +35,18 @@ def choice_variance(confidence_NC: np.ndarray) -> np.ndarray:
 
 
 def others_less_own(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
-    """Mean confidence in the other choices minus that in slot y, (N,). For no-right-answer: ANC - RAC before
-    the change (-1 if the model knows), ANC' - SAC after it (0 without bias; slot y has the substitute)."""
+    """Mean confidence in the other choices minus that in slot y, (N,). For no-right-answer: ANC -
+    RAC before the change (-1 if the model knows), ANC' - SAC after it (0 without bias; slot y has
+    the substitute).
+    """
     own_N = at_label(confidence_NC, label_N)
     return np.asarray((confidence_NC.sum(1) - own_N) / (confidence_NC.shape[1] - 1) - own_N)
 
 
 def halves(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split the indices 0 to n - 1 at random: training half (the smaller if n is odd), evaluation half."""
+    """Split the indices 0 to n - 1 at random: training half (the smaller if n is odd), evaluation
+    half.
+    """
     order = np.random.default_rng(seed).permutation(n)
     return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
 
@@ -47,12 +54,12 @@ def halves(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def maxprob(
     original_N: np.ndarray, changed_N: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Separate changed questions from originals by their highest confidence (spec B5). Return the threshold
-    tau, which is the mean of the two kinds in the training half, and which originals and which changed
-    questions of the other half are classified correctly.
+    """Separate changed questions from originals by their highest confidence (spec B5). Return the
+    threshold tau, which is the mean of the two kinds in the training half, and which originals and
+    which changed questions of the other half are classified correctly.
 
-    The paper's accuracy may be over all of these, or over changed questions alone: only the second allows the
-    numbers below 1/2 in its Table 2.
+    The paper's accuracy may be over all of these, or over changed questions alone: only the second
+    allows the numbers below 1/2 in its Table 2.
 
     Args:
         original_N: max over the choices, unchanged.
@@ -65,7 +72,9 @@ def maxprob(
 
 
 def t_against(values: np.ndarray, expected: float) -> float:
-    """Two-sided p of a one-sample t test of the mean; NaN for fewer than two values, or identical values."""
+    """Two-sided p of a one-sample t test of the mean; NaN for fewer than two values, or identical
+    values.
+    """
     x = np.asarray(values, dtype=np.float64)
     if len(x) < 2 or np.ptp(x) <= 1e-12 * max(1.0, float(np.abs(x).max())):
         return math.nan

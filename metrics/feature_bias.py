@@ -12,7 +12,8 @@ Array = NDArray[np.float64]
 
 
 def content_free(probability_KL: Array) -> Array:
-    """The prediction for content-free texts: p_cf over the labels, shape (L,), from raw probabilities.
+    """The prediction for content-free texts: p_cf over the labels, shape (L,), from raw
+    probabilities.
 
     Texts that give a label probability 0 are left out; the others are summed, divided by K, and
     normalised (probes spec C5).
@@ -28,7 +29,8 @@ def content_free(probability_KL: Array) -> Array:
 
 
 def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
-    """Scores (N, L) = normalised p / p_cf: contextual calibration without a bias vector or another softmax.
+    """Scores (N, L) = normalised p / p_cf: contextual calibration without a bias vector or another
+    softmax.
 
     >>> calibrated(np.array([[0.6, 0.4]]), np.array([0.7, 0.3])).round(3).tolist()
     [[0.857, 1.333]]
@@ -38,9 +40,9 @@ def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
 
 
 def stratum_weights(stratum_N: Array) -> Array:
-    """Weights of texts (N,), with which a sum over texts, divided by that of the weights, is the mean over
-    strata of their means, whatever their sizes: h1- or h2-accuracy, where a stratum is a cell of a task with
-    one set of demonstrations (probes spec C1).
+    """Weights of texts (N,), with which a sum over texts, divided by that of the weights, is the
+    mean over strata of their means, whatever their sizes: h1- or h2-accuracy, where a stratum is a
+    cell of a task with one set of demonstrations (probes spec C1).
 
     >>> stratum_weights(np.array([7, 7, 8]))
     array([0.5, 0.5, 1. ])

@@ -1,7 +1,7 @@
 """95 % intervals over independent units, such as the texts that questions are about.
 
-Standard errors are those of the jackknife, which leaves out one unit with all its rows at a time. Quantiles
-are Student's t, with one degree of freedom less than there are units.
+Standard errors are those of the jackknife, which leaves out one unit with all its rows at a time.
+Quantiles are Student's t, with one degree of freedom less than there are units.
 
 Shape letter: U units.
 """
@@ -29,8 +29,9 @@ def quantile(units: Any, level: float = (1 + LEVEL) / 2) -> Any:
 
 
 def jackknife_error(value: Any, without_U: Floats) -> Any:
-    """The standard error of a statistic, from its values without each of the units, along the first axis; NaN
-    if it is undefined without one of them."""
+    """The standard error of a statistic, from its values without each of the units, along the first
+    axis; NaN if it is undefined without one of them.
+    """
     square = (1 - 1 / max(len(without_U), 1)) * np.square(without_U - value).sum(0)
     return np.sqrt(np.where(np.isfinite(square), square, math.nan))
 
@@ -40,8 +41,8 @@ def interval(
 ) -> tuple[Any, Any]:
     """The ends of the interval of a statistic: numbers, or arrays of one shape; NaN for one unit.
 
-    Within limits it is Wilson's, with the number of independent answers that has this standard error. If all
-    units agree, each counts as one answer; without limits there is no interval then.
+    Within limits it is Wilson's, with the number of independent answers that has this standard
+    error. If all units agree, each counts as one answer; without limits there is no interval then.
 
     Args:
         value: the statistic.
@@ -66,9 +67,9 @@ def interval(
 
 
 def interval_of_change(change: Any, error: Any, square: Any, units: Any) -> tuple[Any, Any]:
-    """The interval of a mean of paired differences in [-1, 1]: Bonett and Price's (2012), which adds two
-    pairs, with differences 1 and -1, to the number of independent pairs that has this standard error. If all
-    units agree, each counts as one pair. Numbers, or arrays of one shape.
+    """The interval of a mean of paired differences in [-1, 1]: Bonett and Price's (2012), which
+    adds two pairs, with differences 1 and -1, to the number of independent pairs that has this
+    standard error. If all units agree, each counts as one pair. Numbers, or arrays of one shape.
 
     Args:
         change: the mean of the differences.

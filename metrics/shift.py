@@ -1,10 +1,11 @@
-"""How far an intervention moves embeddings: cosine similarity between the original story and a variant.
+"""How far an intervention moves embeddings: cosine similarity between the original story and a
+variant.
 
-An input's embedding is the last hidden state of its CLS token; common tokens are the story tokens that both
-inputs share, with their states. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
+An input's embedding is the last hidden state of its CLS token; common tokens are the story tokens
+that both inputs share, with their states. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
 
-Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned tokens,
-L layers, D hidden.
+Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned
+tokens, L layers, D hidden.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from metrics.sum_metric import SumMetric
+from interventune.metrics.sum_metric import SumMetric
 
 
 def cosine(a_ND: Tensor, b_ND: Tensor) -> Tensor:
     """Cosine of the angle between rows, in [-1, 1], as float32 for any type of embeddings.
 
-    bfloat16 has three digits and could not separate 0.99 from 0.995. The cosine of a zero vector is 0.
+    bfloat16 has three digits and could not separate 0.99 from 0.995. The cosine of a zero vector is
+    0.
 
     Args:
         a_ND: shape (..., D), any float type; b_ND likewise.
@@ -65,7 +67,9 @@ def pair_cosines(
 
 
 class ShiftResult(NamedTuple):
-    """Means and population standard deviations of cosines per layer, float64; NaN where there are none."""
+    """Means and population standard deviations of cosines per layer, float64; NaN where there are
+    none.
+    """
 
     cls_mean_L: Tensor
     cls_std_L: Tensor
@@ -81,7 +85,9 @@ class ShiftResult(NamedTuple):
     paired: Tensor
     """Examples with a token pair: the n of `token_macro_L`."""
     skipped: Tensor
-    """Examples and token pairs left out because one of their cosines is not finite in some layer."""
+    """Examples and token pairs left out because one of their cosines is not finite in
+    some layer.
+    """
 
 
 def population_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> Tensor:
@@ -90,7 +96,8 @@ def population_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> Tensor:
 
 
 class EmbeddingShift(SumMetric):
-    """Cosine similarity per layer between original stories and one of their variants, on all processes.
+    """Cosine similarity per layer between original stories and one of their variants, on all
+    processes.
 
     Args:
         layers: L, 1 for the last layer alone.
@@ -126,20 +133,23 @@ class EmbeddingShift(SumMetric):
             self.add_sum(name, dtype=torch.int64)
 
     def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> None:
-        """Add N examples with all their P token pairs; an example must not be split over two updates. No
-        value is copied to the host.
+        """Add N examples with all their P token pairs; an example must not be split over two
+        updates. No value is copied to the host.
 
         Args:
             cls_cos_NL: cosines of the CLS embeddings, see `cosine`, shape (N, L).
             token_cos_PL: cosines of aligned tokens, of all examples together, shape (P, L).
-            example_P: its index, 0 .. N-1 in any order. An example without one counts for CLS alone.
+            example_P: its index, 0 .. N-1 in any order. An example without one counts for CLS
+                alone.
         """
         fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
         cls_u_NL, token_u_PL = (
             torch.where(fine[:, None], 1 - cos.double(), 0)
             for fine, cos in ((fine_N, cls_cos_NL), (fine_P, token_cos_PL))
         )
-        count_N = torch.zeros_like(fine_N, dtype=torch.int64).index_add_(0, example_P, fine_P.long())
+        count_N = torch.zeros_like(fine_N, dtype=torch.int64).index_add_(
+            0, example_P, fine_P.long()
+        )
         sum_NL = torch.zeros_like(cls_u_NL).index_add_(0, example_P, token_u_PL)
         self.cls_u_L += cls_u_NL.sum(0)
         self.cls_square_L += cls_u_NL.square().sum(0)

@@ -10,22 +10,29 @@ from torchmetrics import Metric
 
 
 class SumMetric(Metric):
-    """A torchmetrics metric whose states follow the model to its device but never change their type.
+    """A torchmetrics metric whose states follow the model to its device but never change their
+    type.
 
-    `model.to(torch.bfloat16)` would turn float64 sums into bfloat16, where 1000 + 1 is 1000. torchmetrics
-    guards `.half()` and `.bfloat16()`, not `.to(dtype)`, which is what Lightning's "bf16-true" calls.
+    `model.to(torch.bfloat16)` would turn float64 sums into bfloat16, where 1000 + 1 is 1000.
+    torchmetrics guards `.half()` and `.bfloat16()`, not `.to(dtype)`, which is what Lightning's
+    "bf16-true" calls.
     """
 
     is_differentiable = False
     full_state_update = False
 
-    def add_sum(self, name: str, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64) -> None:
+    def add_sum(
+        self, name: str, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64
+    ) -> None:
         """Declare a state of zeros that is summed over processes."""
         self.add_state(name, torch.zeros(shape, dtype=dtype), dist_reduce_fx="sum")
-        # The copy that `reset` restores is a single zero, expanded: a full one would double the memory.
+        # The copy that `reset` restores is a single zero, expanded: a full one would double the
+        # memory.
         self._defaults[name] = torch.zeros((), dtype=dtype).expand(shape)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ""
+    ) -> torch.nn.Module:
         def move_only(value: Tensor) -> Tensor:
             return value.to(fn(torch.empty(0, dtype=value.dtype, device=value.device)).device)
 

@@ -1,4 +1,6 @@
-"""What counts as unknown in a text: one list for every protocol, unknown.yaml. It is English only."""
+"""What counts as unknown in a text: one list for every protocol, unknown.yaml. It is
+English only.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from storage.documents import load_yaml
+from interventune.storage.documents import load_yaml
 
 LIST = load_yaml(Path(__file__).with_name("unknown.yaml"), dict[str, Any])
 
@@ -24,8 +26,8 @@ _FORMS = {name: _pattern(f"{_BEFORE}({'|'.join(forms)})") for name, forms in LIS
 
 
 def unknown_form(text: str) -> str:
-    """Return the name of the form in which a text says unknown; "" for an answer. Span models, and SQuAD's
-    files of predictions, say so by an empty text.
+    """Return the name of the form in which a text says unknown; "" for an answer. Span models, and
+    SQuAD's files of predictions, say so by an empty text.
 
     >>> [unknown_form(text) for text in ("It isn't clear who lost it.", "The Unknown Soldier", "")]
     ['unknown', '', 'no text']

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from storage.command_line import run
-from storage.files import atomic
+from interventune.storage.command_line import run
+from interventune.storage.files import atomic
 
 log = logging.getLogger(__name__)
 
@@ -21,33 +21,37 @@ def export(
     *,
     adapter: bool = False,
 ) -> None:
-    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and the text encoding
-    used in training (interventune.json). Evaluating the folder gives the checkpoint's numbers.
+    """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and the text
+    encoding used in training (interventune.json). Evaluating the folder gives the checkpoint's
+    numbers.
 
-    Rationale heads are left out, with a warning: transformers has no class for them. An adapter (LoRA) is
-    merged into its base, unless --adapter is given.
+    Rationale heads are left out, with a warning: transformers has no class for them. An adapter
+    (LoRA) is merged into its base, unless --adapter is given.
 
     Example: interventune export runs/squad/version_0/checkpoints/best.ckpt my_model
 
     Args:
         checkpoint: a .ckpt written by `interventune train`.
         folder: the folder to write; it must not exist.
-        adapter: write only the adapter, and an encoder's span head, as a peft folder that names its base.
+        adapter: write only the adapter, and an encoder's span head, as a peft folder that names its
+            base.
     """
     from safetensors import SafetensorError
 
-    from models.adapters import save_adapter
-    from models.backbones import Backbone
-    from models.checkpoint import RECORD, heads_class, read_info
-    from models.loading import fill, load_pretrained
-    from storage.errors import DataError
+    from interventune.models.adapters import save_adapter
+    from interventune.models.backbones import Backbone
+    from interventune.models.checkpoint import RECORD, heads_class, read_info
+    from interventune.models.loading import fill, load_pretrained
+    from interventune.storage.errors import DataError
 
     if folder.exists():
         raise DataError(f"{folder}: already exists; name a new folder")
     info = read_info(checkpoint)
     if info.heads not in ("span", "rationale", "causal"):
         found = (
-            f"{info.heads!r} heads have no counterpart in transformers" if info.heads else "no .ckpt of ours"
+            f"{info.heads!r} heads have no counterpart in transformers"
+            if info.heads
+            else "no .ckpt of ours"
         )
         raise DataError(f"{checkpoint}: {found}; use it as it is")
     base = info.adapter.get("base")
@@ -58,7 +62,8 @@ def export(
         )
     if info.heads == "rationale":
         log.warning(
-            "%s: transformers has no class for the 'rationale' heads; the folder gets encoder and span head "
+            "%s: transformers has no class for the 'rationale' heads; the folder gets encoder and "
+            "span head "
             "only and answers neither yes, no nor unknown",
             checkpoint,
         )

@@ -1,5 +1,5 @@
-"""LoRA (Hu et al. 2021) by peft: small trainable matrices next to a model's frozen weights. A new adapter
-does not change the model's outputs.
+"""LoRA (Hu et al. 2021) by peft: small trainable matrices next to a model's frozen weights. A new
+adapter does not change the model's outputs.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
-from models.backbones import RANDOM, Backbone, EncoderModel
-from models.checkpoint import peft_base, read_config
-from storage.errors import DataError, as_data_error
-from storage.files import file_digest
+from interventune.models.backbones import RANDOM, Backbone, EncoderModel
+from interventune.models.checkpoint import peft_base, read_config
+from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.files import file_digest
 
 if TYPE_CHECKING:  # transformers takes seconds to import
     from transformers import PreTrainedModel
@@ -22,8 +22,9 @@ M = TypeVar("M", bound=EncoderModel)
 
 
 def base_digest(base: str) -> str:
-    """Return a digest that changes with the base: sha256 of a `.ckpt` (whose own base is checked when it is
-    read) or of the weights in a folder; for a name on the Hub, the revision."""
+    """Return a digest that changes with the base: sha256 of a `.ckpt` (whose own base is checked
+    when it is read) or of the weights in a folder; for a name on the Hub, the revision.
+    """
     if not base:
         return ""
     path = Path(base)
@@ -32,7 +33,9 @@ def base_digest(base: str) -> str:
     if not path.is_dir():
         return str(getattr(read_config(base), "_commit_hash", None) or "")
     digests = [
-        file_digest(file) for file in sorted(path.iterdir()) if file.suffix in (".safetensors", ".bin")
+        file_digest(file)
+        for file in sorted(path.iterdir())
+        if file.suffix in (".safetensors", ".bin")
     ]
     below = peft_base(base)
     digests.append(base_digest(below) if below != base else "")
@@ -40,8 +43,9 @@ def base_digest(base: str) -> str:
 
 
 def asked_for(backbone: Backbone) -> dict[str, Any]:
-    """Return a checkpoint's record of the requested adapter. `base` is the full path of the base model; empty
-    for random weights, which the checkpoint itself must contain."""
+    """Return a checkpoint's record of the requested adapter. `base` is the full path of the base
+    model; empty for random weights, which the checkpoint itself must contain.
+    """
     base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
     if base and Path(base).exists():
         base = str(Path(base).absolute())
@@ -49,8 +53,8 @@ def asked_for(backbone: Backbone) -> dict[str, Any]:
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
-    """Freeze everything below the heads and add LoRA (see `asked_for`), in float32, to the linear layers, in
-    place.
+    """Freeze everything below the heads and add LoRA (see `asked_for`), in float32, to the linear
+    layers, in place.
 
     Raises:
         DataError: peft is not installed.
@@ -79,11 +83,15 @@ def adapted_layers(model: nn.Module) -> dict[str, Any]:
     """Return the layers that have an adapter, by name."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    return {name: layer for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)}
+    return {
+        name: layer for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)
+    }
 
 
 def merge_adapter(model: M) -> M:
-    """Merge the adapter, if any, into the model's weights, in place, and make all weights trainable."""
+    """Merge the adapter, if any, into the model's weights, in place, and make all weights
+    trainable.
+    """
     if not model.adapter:
         return model
     for name, layer in adapted_layers(model).items():
@@ -96,7 +104,8 @@ def merge_adapter(model: M) -> M:
 
 
 def merge_folder(model: Any, path: str) -> tuple[PreTrainedModel, bool]:
-    """Merge a peft folder's adapter into its base. Return the model, and whether the folder has its head.
+    """Merge a peft folder's adapter into its base. Return the model, and whether the folder has its
+    head.
 
     Raises:
         DataError: peft is not installed, or the adapter's weights do not fit the base.
@@ -115,9 +124,12 @@ def merge_folder(model: Any, path: str) -> tuple[PreTrainedModel, bool]:
     return with_adapter.merge_and_unload(), bool(getattr(config, "modules_to_save", None))
 
 
-def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """Select from a state dict (names with `prefix`) what a checkpoint must contain: everything except the
-    frozen weights, which come from the base."""
+def own_weights(
+    model: EncoderModel, weights: dict[str, Tensor], prefix: str = ""
+) -> dict[str, Tensor]:
+    """Select from a state dict (names with `prefix`) what a checkpoint must contain: everything
+    except the frozen weights, which come from the base.
+    """
     if not model.adapter.get("base"):
         return weights
     tied = model.named_parameters(remove_duplicate=False)  # an output layer may share its weights
@@ -126,8 +138,9 @@ def own_weights(model: EncoderModel, weights: dict[str, Tensor], prefix: str = "
 
 
 def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
-    """Write a model's adapter, and a head trained with it, into a folder in peft's format; `pretrained` is
-    the same model as a class of transformers."""
+    """Write a model's adapter, and a head trained with it, into a folder in peft's format;
+    `pretrained` is the same model as a class of transformers.
+    """
     from safetensors.torch import save_file
 
     own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}
@@ -135,7 +148,8 @@ def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
         model,
         model.adapter,
         target_modules=sorted(adapted_layers(pretrained)),
-        modules_to_save=sorted({name.partition(".")[0] for name in own if "lora_" not in name}) or None,
+        modules_to_save=sorted({name.partition(".")[0] for name in own if "lora_" not in name})
+        or None,
         base_model_name_or_path=model.adapter["base"],
         task_type="CAUSAL_LM" if model.heads == "causal" else "QUESTION_ANS",
         inference_mode=True,

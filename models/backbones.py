@@ -1,5 +1,5 @@
-"""The table of models that can be fine-tuned, one row per architecture, and the part below the heads that all
-models share. A row contains only what transformers does not provide.
+"""The table of models that can be fine-tuned, one row per architecture, and the part below the
+heads that all models share. A row contains only what transformers does not provide.
 
 Shape letters: B batch (rows), T tokens, D hidden.
 """
@@ -13,13 +13,16 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-# transformers is imported where a model is built, because it takes seconds and printing a configuration does
-# not need it. (mypy treats MYPY as true; jsonargparse would execute a block under TYPE_CHECKING.)
+# transformers is imported where a model is built, because it takes seconds and printing a
+# configuration does not need it. (mypy treats MYPY as true; jsonargparse would execute a block
+# under TYPE_CHECKING.)
 MYPY = False
 if MYPY:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-EncoderName = Literal["bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3", "modernbert"]
+EncoderName = Literal[
+    "bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3", "modernbert"
+]
 DecoderName = Literal["llama", "qwen2", "qwen3", "gpt2", "causal"]
 ArchitectureName = Literal[EncoderName, DecoderName]
 FrozenWeights = Literal["float32", "bfloat16"]
@@ -37,9 +40,13 @@ class Architecture:
     model_type: str
     """transformers' `config.model_type`."""
     span_head: tuple[str, ...] = ("qa_outputs",)
-    """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T, 2)."""
+    """Modules of the question-answering class that turn hidden states (B, T, D) into logits (B, T,
+    2).
+    """
     segments: bool = True
-    """Whether the encoder takes `token_type_ids`; tokenizers are wrong about XLNet and DistilBERT."""
+    """Whether the encoder takes `token_type_ids`; tokenizers are wrong about XLNet and
+    DistilBERT.
+    """
     tiny: dict[str, Any] = field(default_factory=dict)
     """Sizes of a small random model, by the architecture's configuration keys."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +55,12 @@ class Architecture:
     """Whether it is a decoder, which scores texts after a prompt (models/heads/causal.py)."""
 
 
-_TINY = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+_TINY = {
+    "hidden_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 256,
+}
 _TINY_DECODER = _TINY | {"num_key_value_heads": 2}
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -72,12 +84,17 @@ ARCHITECTURES: dict[str, Architecture] = {
     "electra": Architecture(model_type="electra", tiny=_TINY | {"embedding_size": 128}),
     "deberta-v3": Architecture(model_type="deberta-v2", tiny=_TINY),
     "modernbert": Architecture(
-        model_type="modernbert", span_head=("head", "drop", "classifier"), segments=False, tiny=_TINY
+        model_type="modernbert",
+        span_head=("head", "drop", "classifier"),
+        segments=False,
+        tiny=_TINY,
     ),
     "llama": Architecture(model_type="llama", tiny=_TINY_DECODER, causal=True),
     "qwen2": Architecture(model_type="qwen2", tiny=_TINY_DECODER, causal=True),
     "qwen3": Architecture(model_type="qwen3", tiny=_TINY_DECODER | {"head_dim": 32}, causal=True),
-    "gpt2": Architecture(model_type="gpt2", tiny={"n_embd": 128, "n_layer": 2, "n_head": 4}, causal=True),
+    "gpt2": Architecture(
+        model_type="gpt2", tiny={"n_embd": 128, "n_layer": 2, "n_head": 4}, causal=True
+    ),
     # Any other causal language model, by the transformers model type of its checkpoint.
     "causal": Architecture(model_type="", causal=True),
 }
@@ -89,18 +106,21 @@ class Backbone:
 
     Args:
         architecture: The model's architecture; `causal` is any other decoder.
-        checkpoint: A Hub name, a Hugging Face folder, a folder of a peft adapter (it is merged into its
-            base), a `.ckpt` of an earlier run, or `random`. A model that was fine-tuned for extractive QA
-            keeps its span head.
-        tokenizer: Hub name or folder of another tokenizer, or `stories`, the words of the built-in stories.
+        checkpoint: A Hub name, a Hugging Face folder, a folder of a peft adapter (it is merged into
+            its base), a `.ckpt` of an earlier run, or `random`. A model that was fine-tuned for
+            extractive QA keeps its span head.
+        tokenizer: Hub name or folder of another tokenizer, or `stories`, the words of the built-in
+            stories.
         config: Values that replace those of the checkpoint's transformers configuration.
         gradient_checkpointing: Recompute activations in the backward pass to save memory.
-        compile: Compile the layers if there is a GPU, for faster steps; this takes seconds at the start.
-        reading_init: Initialise random weights so that small models learn to read (models/tiny_init.py).
-        lora_rank: Train LoRA adapters of this rank (scale 2) on every linear layer, and the heads; 0: train
-            all weights.
-        frozen_weights: Precision of frozen weights (`trainer.precision=bf16-true` sets bfloat16). Trained
-            weights and optimizer states are float32.
+        compile: Compile the layers if there is a GPU, for faster steps; this takes seconds at the
+            start.
+        reading_init: Initialise random weights so that small models learn to read
+            (models/tiny_init.py).
+        lora_rank: Train LoRA adapters of this rank (scale 2) on every linear layer, and the heads;
+            0: train all weights.
+        frozen_weights: Precision of frozen weights (`trainer.precision=bf16-true` sets bfloat16).
+            Trained weights and optimizer states are float32.
     """
 
     architecture: ArchitectureName
@@ -133,14 +153,16 @@ class EncoderModel(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
-        """The LoRA adapter, see `models.adapters.asked_for`; empty without one."""
+        """The LoRA adapter, see `interventune.models.adapters.asked_for`; empty without one."""
         self.encoder: PreTrainedModel = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
 
     @property
     def head_options(self) -> dict[str, Any]:
-        """Return the constructor's keyword arguments that a checkpoint must record, as plain values."""
+        """Return the constructor's keyword arguments that a checkpoint must record, as plain
+        values.
+        """
         return {}
 
     @property
@@ -152,7 +174,11 @@ class EncoderModel(nn.Module):
         if positions is None or self.architecture == "xlnet" or unused:
             return None
         # RoBERTa counts positions from padding_idx + 1.
-        return positions - self.config.pad_token_id - 1 if self.architecture == "roberta" else positions
+        return (
+            positions - self.config.pad_token_id - 1
+            if self.architecture == "roberta"
+            else positions
+        )
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -169,22 +195,32 @@ class EncoderModel(nn.Module):
         return head
 
     def encode(self, inputs: Inputs) -> Tensor:
-        """Last hidden states (B, T, D) of the encoder; segment ids are passed only if it takes them."""
+        """Last hidden states (B, T, D) of the encoder; segment ids are passed only if it takes
+        them.
+        """
         return self._for_heads(self.encoder.base_model(**self._taken(inputs)).last_hidden_state)
 
     def hidden_states(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Hidden states (B, T, D) of the embeddings and of every layer; the last equal those of `encode`."""
+        """Hidden states (B, T, D) of the embeddings and of every layer; the last equal those of
+        `encode`.
+        """
         output = self.encoder.base_model(**self._taken(inputs), output_hidden_states=True)
         # Some encoders apply another normalisation or dropout after the last layer.
         return (*output.hidden_states[:-1], self._for_heads(output.last_hidden_state))
 
     def _for_heads(self, hidden_BTD: Tensor) -> Tensor:
-        """In float32 above frozen weights that may be in less: heads that are trained are float32."""
+        """In float32 above frozen weights that may be in less: heads that are trained
+        are float32.
+        """
         return hidden_BTD.float() if self.adapter else hidden_BTD
 
     def _taken(self, inputs: Inputs) -> dict[str, Any]:
         """What the layers below the heads take."""
-        return {name: value for name, value in inputs.items() if self.segments or name != "token_type_ids"}
+        return {
+            name: value
+            for name, value in inputs.items()
+            if self.segments or name != "token_type_ids"
+        }
 
 
 def encoder_layers(encoder: nn.Module) -> list[nn.Module]:
@@ -194,13 +230,19 @@ def encoder_layers(encoder: nn.Module) -> list[nn.Module]:
 
 
 def pick_device(name: str) -> torch.device:
-    """Return a device by name; `auto` is a GPU if present. ValueError if torch cannot use it here."""
+    """Return a device by name; `auto` is a GPU if present. ValueError if torch cannot
+    use it here.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
         reason = str(error).splitlines()[0]
-        reason = "choose auto, cpu, cuda, cuda:1, ..." if reason.startswith("Expected one of") else reason
+        reason = (
+            "choose auto, cpu, cuda, cuda:1, ..."
+            if reason.startswith("Expected one of")
+            else reason
+        )
         raise ValueError(f"--device {name}: {reason}") from error
     return torch.device(name)

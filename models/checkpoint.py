@@ -1,7 +1,8 @@
 """What a checkpoint says about itself: `read_info` reads it, `describe` writes it.
 
-A `.ckpt` is a Lightning checkpoint that also contains, under one key, the architecture, the transformers
-configuration, the tokenizer's files and the text encoding. It loads with `weights_only=True`.
+A `.ckpt` is a Lightning checkpoint that also contains, under one key, the architecture, the
+transformers configuration, the tokenizer's files and the text encoding. It loads with
+`weights_only=True`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
-from models.backbones import ARCHITECTURES, EncoderModel
-from storage.errors import DataError, as_data_error
-from storage.files import read_archive
-from storage.json_files import load_json
+from interventune.models.backbones import ARCHITECTURES, EncoderModel
+from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.files import read_archive
+from interventune.storage.json_files import load_json
 
 if TYPE_CHECKING:  # transformers takes seconds to import
     from transformers import PreTrainedConfig
@@ -28,11 +29,11 @@ RECORD = "interventune.json"
 """The file of an exported folder with the text encoding, which transformers' own files lack."""
 
 HEADS = {
-    "span": "models.heads.span:SpanModel",
-    "rationale": "models.heads.answers:RationaleModel",
-    "xlnet": "models.heads.xlnet:XLNetModel",
-    "choice": "models.heads.choice:ChoiceModel",
-    "causal": "models.heads.causal:CausalModel",
+    "span": "interventune.models.heads.span:SpanModel",
+    "rationale": "interventune.models.heads.answers:RationaleModel",
+    "xlnet": "interventune.models.heads.xlnet:XLNetModel",
+    "choice": "interventune.models.heads.choice:ChoiceModel",
+    "causal": "interventune.models.heads.causal:CausalModel",
 }
 """The model class of each kind of heads, by its name in checkpoints."""
 
@@ -46,14 +47,16 @@ class CheckpointInfo:
     tokenizer: dict[str, str] | str
     """The tokenizer's files by name, or its folder or Hub name."""
     heads: str = ""
-    """A name in `HEADS`; empty for a Hugging Face folder, which has an encoder and perhaps a span head."""
+    """A name in `HEADS`; empty for a Hugging Face folder, which has an encoder and perhaps a span
+    head.
+    """
     head_options: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Values of transformers' configuration, including `model_type`; empty for a folder."""
     encoding: dict[str, Any] = field(default_factory=dict)
     """Options of the text encoding used in training; empty if unknown."""
     adapter: dict[str, Any] = field(default_factory=dict)
-    """The LoRA adapter (`models.adapters.asked_for`); empty without one."""
+    """The LoRA adapter (`interventune.models.adapters.asked_for`); empty without one."""
     step: int = 0
     """Training steps."""
     resumable: bool = False
@@ -63,7 +66,9 @@ class CheckpointInfo:
         """Return itself; DataError if the checkpoint has another architecture or other heads."""
         for what, wanted in (("architecture", architecture), ("heads", heads)):
             if wanted and (found := getattr(self, what)) != wanted:
-                raise DataError(f"{self.path}: {what} {found!r}, but the configuration asks for {wanted!r}")
+                raise DataError(
+                    f"{self.path}: {what} {found!r}, but the configuration asks for {wanted!r}"
+                )
         return self
 
 
@@ -72,8 +77,12 @@ def heads_class(name: str) -> type[Any]:
     return cast("type[Any]", resolve_name(HEADS[name]))
 
 
-def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]) -> dict[str, Any]:
-    """Return this project's part of a checkpoint, stored under `KEY`: plain strings, numbers, dicts."""
+def describe(
+    model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]
+) -> dict[str, Any]:
+    """Return this project's part of a checkpoint, stored under `KEY`: plain strings, numbers,
+    dicts.
+    """
     return {
         "format": FORMAT,
         "architecture": model.architecture,
@@ -92,26 +101,33 @@ def is_file(path: str) -> bool:
 
 
 def read_info(path: str) -> CheckpointInfo:
-    """Read the metadata of this project's `.ckpt`, a Hugging Face or peft folder, or a Hub name, without its
-    weights. DataError if nothing usable is found."""
+    """Read the metadata of this project's `.ckpt`, a Hugging Face or peft folder, or a Hub name,
+    without its weights. DataError if nothing usable is found.
+    """
     if not is_file(path):
         config, file = read_config(path), Path(path) / RECORD
         architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
         own = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
         encoding = own.get("encoding", {})
-        return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, encoding=encoding)
+        return CheckpointInfo(
+            path=path, architecture=architecture, tokenizer=path, encoding=encoding
+        )
     checkpoint = read_checkpoint(path, mmap=True)
     saved = {name: value for name, value in checkpoint[KEY].items() if name != "format"}
     for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
         if saved[what] not in known:
-            raise DataError(f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}")
+            raise DataError(
+                f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}"
+            )
     saved["config"] = json.loads(saved["config"])
     step, resumable = checkpoint.get("global_step", 0), "optimizer_states" in checkpoint
     return CheckpointInfo(path=path, step=step, resumable=resumable, **saved)
 
 
 def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
-    """Read a `.ckpt` of this project; `mmap` leaves the weights on disk. DataError for any other file."""
+    """Read a `.ckpt` of this project; `mmap` leaves the weights on disk. DataError for any other
+    file.
+    """
     checkpoint = read_archive(path, mmap=mmap)
     known = isinstance(checkpoint, dict) and checkpoint.get(KEY, {}).get("format") == FORMAT
     if not known or "state_dict" not in checkpoint:
@@ -122,36 +138,47 @@ def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
 
 
 def read_config(path: str) -> PreTrainedConfig:
-    """Read transformers' configuration of a folder, a peft folder, or a Hub name; DataError without one."""
+    """Read transformers' configuration of a folder, a peft folder, or a Hub name; DataError without
+    one.
+    """
     from transformers import AutoConfig
 
     base = peft_base(path)
-    with as_data_error(f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"):
+    with as_data_error(
+        f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"
+    ):
         return AutoConfig.from_pretrained(base, trust_remote_code=False)
 
 
 def peft_base(path: str) -> str:
-    """Return the base model of an adapter folder saved by peft; any other path unchanged. DataError if the
-    base is this project's checkpoint file."""
+    """Return the base model of an adapter folder saved by peft; any other path unchanged. DataError
+    if the base is this project's checkpoint file.
+    """
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return path
     base = str(load_json(file, dict[str, Any])["base_model_name_or_path"])
     if base.endswith(".ckpt"):
         raise DataError(
-            f"{file}: its base is {base}; export that (interventune export), and name the folder here"
+            f"{file}: its base is {base}; export that (interventune export), and name the folder "
+            "here"
         )
     return base
 
 
 def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str:
-    """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class. DataError,
-    which names `path`, for another architecture."""
+    """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
+    DataError, which names `path`, for another architecture.
+    """
     for name, row in ARCHITECTURES.items():
         if row.model_type == config.model_type:
             return name
     if class_name.endswith(("ForCausalLM", "LMHeadModel")):
         return "causal"
     if config.is_encoder_decoder:
-        raise DataError(f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}")
-    raise DataError(f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}")
+        raise DataError(
+            f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}"
+        )
+    raise DataError(
+        f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}"
+    )

@@ -1,8 +1,9 @@
-"""Attention and dropout for training on CPUs, several times faster than torch's own there; linear layers for
-inference in float32.
+"""Attention and dropout for training on CPUs, several times faster than torch's own there; linear
+layers for inference in float32.
 
-Operands of products are contiguous (otherwise they miss the fast bfloat16 path), one 64-bit draw covers four
-elements of a dropout mask, and masks are applied as bits. On other devices torch's own kernels run.
+Operands of products are contiguous (otherwise they miss the fast bfloat16 path), one 64-bit draw
+covers four elements of a dropout mask, and masks are applied as bits. On other devices torch's own
+kernels run.
 
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
@@ -18,7 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from models.backbones import EncoderModel
+from interventune.models.backbones import EncoderModel
 
 ATTENTION = "cpu"
 """The name under which `attention_forward` is registered with transformers."""
@@ -31,10 +32,17 @@ def keep_probability(p: float) -> float:
 
 
 def keep_bits(shape: torch.Size, p: float) -> Tensor:
-    """Random int16 of `shape`: -1 (all bits set) with `keep_probability(p)`, else 0; by torch's generator."""
+    """Random int16 of `shape`: -1 (all bits set) with `keep_probability(p)`, else 0; by torch's
+    generator.
+    """
     count = math.prod(shape)
     # random_ fills 63 bits of each int64; the highest bit of each of its four int16 is cleared.
-    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_().view(torch.int16)[:count].view(shape)
+    bits = (
+        torch.empty(-(-count // 4), dtype=torch.int64)
+        .random_()
+        .view(torch.int16)[:count]
+        .view(shape)
+    )
     bits.bitwise_and_(_STEPS - 1).sub_(round((1 - p) * _STEPS))
     return bits.bitwise_right_shift_(15)
 
@@ -60,8 +68,9 @@ class _Masked(torch.autograd.Function):
 
 
 class Dropout(nn.Dropout):
-    """nn.Dropout with faster mask generation on CPUs; it is plain nn.Dropout on other devices and for types
-    other than float32, bfloat16 and float16."""
+    """nn.Dropout with faster mask generation on CPUs; it is plain nn.Dropout on other devices and
+    for types other than float32, bfloat16 and float16.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Zero elements at random during training, and scale up the others."""
@@ -72,7 +81,13 @@ class Dropout(nn.Dropout):
 
 
 def cpu_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, p: float = 0.0, scaling: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    p: float = 0.0,
+    scaling: float,
 ) -> Tensor:
     """softmax(scaling * query key^T + mask) value, with dropout `p` on the weights.
 
@@ -109,10 +124,14 @@ def attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function for transformers, to (B, T, H, D): this project's where faster, else theirs."""
+    """An attention function for transformers, to (B, T, H, D): this project's where faster, else
+    theirs.
+    """
     special = any(options.get(name) is not None for name in ("position_bias", "softcap", "s_aux"))
     causal = options.get("is_causal") or getattr(module, "is_causal", False)
-    slower_here = query.dtype == torch.float32 and not dropout  # measured: torch's fused kernel is faster
+    slower_here = (
+        query.dtype == torch.float32 and not dropout
+    )  # measured: torch's fused kernel is faster
     if special or causal or slower_here or not _has_kernel(query) or key.shape != query.shape:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
@@ -123,12 +142,17 @@ def attention_forward(
 
 
 def _has_kernel(values: Tensor) -> bool:
-    return values.device.type == "cpu" and values.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    return values.device.type == "cpu" and values.dtype in (
+        torch.float32,
+        torch.bfloat16,
+        torch.float16,
+    )
 
 
 def use_kernels(model: EncoderModel) -> None:
-    """Replace every nn.Dropout by `Dropout`, and sdpa by `attention_forward` where the architecture allows
-    it. Nothing changes for decoders: torch's kernels suit causal attention."""
+    """Replace every nn.Dropout by `Dropout`, and sdpa by `attention_forward` where the architecture
+    allows it. Nothing changes for decoders: torch's kernels suit causal attention.
+    """
     if model.heads == "causal":
         return
     for parent in model.modules():
@@ -142,14 +166,19 @@ def use_kernels(model: EncoderModel) -> None:
 class Linear(nn.Linear):
     """nn.Linear by oneDNN; torch's own with gradients, on other devices and in other types.
 
-    Torch uses MKL for float32 products, which takes twice as long on AMD (SmolLM2's layers, one core: 80
-    against 160 to 180 GFLOP/s).
+    Torch uses MKL for float32 products, which takes twice as long on AMD (SmolLM2's layers, one
+    core: 80 against 160 to 180 GFLOP/s).
     """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute input weight^T + bias, (..., in) to (..., out)."""
         wanted = input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32
-        if not wanted or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not input.numel():
+        if (
+            not wanted
+            or torch.is_grad_enabled()
+            or torch.is_autocast_enabled("cpu")
+            or not input.numel()
+        ):
             return super().forward(input)
         found: Tensor = torch.ops.mkldnn._linear_pointwise(
             input.contiguous(), self.weight, self.bias, "none", [], ""
@@ -159,7 +188,9 @@ class Linear(nn.Linear):
 
 def use_linear_kernels(model: nn.Module) -> None:
     """Make every nn.Linear a `Linear`, if torch was built with oneDNN."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if not torch.backends.mkldnn.is_available() or not hasattr(
+        torch.ops.mkldnn, "_linear_pointwise"
+    ):
         return
     for layer in model.modules():
         if type(layer) is nn.Linear:

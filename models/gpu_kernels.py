@@ -1,7 +1,8 @@
 """Attention of encoders on GPUs by torch's flash kernel.
 
-The flash kernel takes no mask, so torch uses a slower one for padded batches. Here a row's tokens and its
-padding are two separate sequences: nothing is copied, and the CPU never waits to learn the lengths.
+The flash kernel takes no mask, so torch uses a slower one for padded batches. Here a row's tokens
+and its padding are two separate sequences: nothing is copied, and the CPU never waits to learn the
+lengths.
 
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
@@ -17,24 +18,28 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
-from models.backbones import EncoderModel
+from interventune.models.backbones import EncoderModel
 
 ATTENTION = "gpu"
 """The name under which `attention_forward` is registered with transformers."""
 
 
 def sequence_bounds(mask_BT: Tensor) -> Tensor:
-    """Return where sequences begin in the flattened batch, and its end: int32, (2B + 1). A row is two
-    sequences: its tokens, and the padding after them, which may be empty."""
+    """Return where sequences begin in the flattened batch, and its end: int32, (2B + 1). A row is
+    two sequences: its tokens, and the padding after them, which may be empty.
+    """
     rows, width = mask_BT.shape
     begin_B = torch.arange(rows, device=mask_BT.device) * width
     bounds_BE = torch.stack((begin_B, begin_B + (mask_BT != 0).sum(1)), 1)
     return pad(bounds_BE.flatten(), (0, 1), value=rows * width).int()
 
 
-def mask_of(*, attention_mask: Tensor | None = None, dtype: torch.dtype, **options: Any) -> Tensor | None:
+def mask_of(
+    *, attention_mask: Tensor | None = None, dtype: torch.dtype, **options: Any
+) -> Tensor | None:
     """A mask function for transformers: `sequence_bounds` where the flash kernel can be used, else
-    transformers' own mask. The kernel needs half precision and attention to all tokens of the row."""
+    transformers' own mask. The kernel needs half precision and attention to all tokens of the row.
+    """
     half = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else dtype
     plain = options["mask_function"] is bidirectional_mask_function
     if (
@@ -70,11 +75,15 @@ def attention_forward(
 
 
 def use_kernels(model: EncoderModel) -> None:
-    """Replace sdpa by `attention_forward` where the architecture and the GPU allow it; not for decoders,
-    whose mask is causal."""
+    """Replace sdpa by `attention_forward` where the architecture and the GPU allow it; not for
+    decoders, whose mask is causal.
+    """
     if model.heads == "causal" or torch.cuda.get_device_capability()[0] < 8:
         return
-    own = torch.backends.cuda.is_flash_attention_available() and model.encoder._can_set_attn_implementation()
+    own = (
+        torch.backends.cuda.is_flash_attention_available()
+        and model.encoder._can_set_attn_implementation()
+    )
     if own and model.config._attn_implementation == "sdpa":
         model.encoder.set_attn_implementation(ATTENTION)
 

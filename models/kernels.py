@@ -1,11 +1,13 @@
-"""Kernels that are faster than those torch chooses, on the device of this machine; compiled layers."""
+"""Kernels that are faster than those torch chooses, on the device of this machine;
+compiled layers.
+"""
 
 from __future__ import annotations
 
 import torch
 
-from models import cpu_kernels, gpu_kernels
-from models.backbones import EncoderModel, encoder_layers
+from interventune.models import cpu_kernels, gpu_kernels
+from interventune.models.backbones import EncoderModel, encoder_layers
 
 
 def use_kernels(model: EncoderModel) -> None:
@@ -15,7 +17,9 @@ def use_kernels(model: EncoderModel) -> None:
 
 
 def compile_layers(model: EncoderModel) -> None:
-    """Compile every layer for any batch size and length, on a GPU; one compilation serves all layers."""
+    """Compile every layer for any batch size and length, on a GPU; one compilation serves all
+    layers.
+    """
     if torch.cuda.is_available():
         for layer in encoder_layers(model.encoder):
             layer.compile(dynamic=True)

@@ -1,6 +1,7 @@
 """Scores of many rows: batches of rows of similar length, within a limit of tokens.
 
-Shape letters: R all rows, B rows of a batch, V variants of a row (1), S subjects, E boundaries, T tokens.
+Shape letters: R all rows, B rows of a batch, V variants of a row (1), S subjects, E boundaries, T
+tokens.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ Batch = tuple[dict[str, Tensor], Tensor, Tensor]
 
 
 def by_length(length_R: Any, tokens: int) -> Iterator[Any]:
-    """Yield the row indices of batches of rows with these lengths, longest rows first. A batch has at most
-    `tokens`, including padding; a longer row is a batch of its own."""
+    """Yield the row indices of batches of rows with these lengths, longest rows first. A batch has
+    at most `tokens`, including padding; a longer row is a batch of its own.
+    """
     order_R = np.argsort(-np.asarray(length_R), kind="stable")
     while len(order_R):
         count = max(1, tokens // length_R[order_R[0]])
@@ -67,4 +69,8 @@ def score_rows(
 
 def _moved(value: Tensor, device: torch.device) -> Tensor:
     """On `device`, without waiting for it."""
-    return value.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else value.to(device)
+    return (
+        value.pin_memory().to(device, non_blocking=True)
+        if device.type == "cuda"
+        else value.to(device)
+    )

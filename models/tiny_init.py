@@ -1,8 +1,9 @@
 """An initialisation with which a tiny encoder learns to read in a minute on a CPU.
 
-To connect a question with the sentence that answers it, attention must link equal words and neighbours. Both
-links exist from the first step if words and positions have separate axes and queries and keys start near a
-multiple of the identity. From an ordinary start this takes thousands of steps.
+To connect a question with the sentence that answers it, attention must link equal words and
+neighbours. Both links exist from the first step if words and positions have separate axes and
+queries and keys start near a multiple of the identity. From an ordinary start this takes thousands
+of steps.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from storage.errors import DataError
+from interventune.storage.errors import DataError
 
 WEIGHT_STD = 0.1
-"""Standard deviation of linear weights: larger than transformers' 0.02, because two layers amplify little."""
+"""Standard deviation of linear weights: larger than transformers' 0.02, because two layers amplify
+little.
+"""
 WORD_STD, WORD_STD_ON_POSITION_AXES = 0.5, 0.1
 POSITION_AXES, POSITION_BASE = 32, 64.0
 """Number of first axes for positions; wavelengths up to 2 pi * 64, the length of a story."""
@@ -34,11 +37,14 @@ def reading_init_(model: nn.Module) -> None:
     """
     linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     tables = {name: m for name, m in model.named_modules() if isinstance(m, nn.Embedding)}
-    matching = [m for n, m in linears.items() if n.endswith(("attention.self.query", "attention.self.key"))]
+    matching = [
+        m for n, m in linears.items() if n.endswith(("attention.self.query", "attention.self.key"))
+    ]
     positions = [m for n, m in tables.items() if n.endswith("embeddings.position_embeddings")]
     if not matching or not positions:
         raise DataError(
-            f"backbone.reading_init: {type(model).__name__} has no BERT-like attention and positions"
+            f"backbone.reading_init: {type(model).__name__} has no BERT-like attention and "
+            "positions"
         )
     for linear in linears.values():
         nn.init.normal_(linear.weight, std=WEIGHT_STD)
@@ -55,7 +61,9 @@ def reading_init_(model: nn.Module) -> None:
         # Sine and cosine codes (Vaswani et al. 2017, 3.5); an odd width drops the last cosine.
         axes = min(POSITION_AXES, table.embedding_dim)
         position = torch.arange(table.num_embeddings, dtype=torch.float32)[:, None]
-        rate = torch.exp(torch.arange(0, axes, 2, dtype=torch.float32) * (-math.log(POSITION_BASE) / axes))
+        rate = torch.exp(
+            torch.arange(0, axes, 2, dtype=torch.float32) * (-math.log(POSITION_BASE) / axes)
+        )
         table.weight.zero_()
         table.weight[:, 0:axes:2] = torch.sin(position * rate) * math.sqrt(2)
         table.weight[:, 1:axes:2] = torch.cos(position * rate)[:, : axes // 2] * math.sqrt(2)

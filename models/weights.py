@@ -10,7 +10,7 @@ import torch
 import xxhash
 from torch import Tensor
 
-from storage.errors import DataError
+from interventune.storage.errors import DataError
 
 
 def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
@@ -20,12 +20,15 @@ def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
 
 
 def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
-    """DataError if weights from `path` are NaN or infinite: the answers of such a model would look like
-    "unknown"."""
+    """DataError if weights from `path` are NaN or infinite: the answers of such a model would look
+    like "unknown".
+    """
     if wrong := nonfinite(weights):
         raise DataError(
-            f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: {wrong[0]}): its "
-            "training diverged; choose an earlier checkpoint, or train again with a smaller learning rate"
+            f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: "
+            f"{wrong[0]}): its "
+            "training diverged; choose an earlier checkpoint, or train again with a smaller "
+            "learning rate"
         )
 
 
@@ -34,8 +37,10 @@ OF_THIS_COPY = ("_name_or_path", "transformers_version", "architectures", "dtype
 
 
 def fingerprint(model: Any) -> str:
-    """A digest of the configuration and of the names, shapes, dtypes and values of all weights: equal only
-    for models that compute the same. Equal weights with another `rope_theta` are another model."""
+    """A digest of the configuration and of the names, shapes, dtypes and values of all weights:
+    equal only for models that compute the same. Equal weights with another `rope_theta` are another
+    model.
+    """
 
     def computed(settings: Any) -> Any:
         if not isinstance(settings, dict):
@@ -43,7 +48,9 @@ def fingerprint(model: Any) -> str:
         return {str(name): computed(x) for name, x in settings.items() if name not in OF_THIS_COPY}
 
     digest = xxhash.xxh3_128()
-    digest.update(json.dumps(computed(model.config.to_dict()), sort_keys=True, default=str).encode())
+    digest.update(
+        json.dumps(computed(model.config.to_dict()), sort_keys=True, default=str).encode()
+    )
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

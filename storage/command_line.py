@@ -1,14 +1,15 @@
 """Commands from typed functions: the signature defines the flags, the docstring the help.
 
-    def length(*, checkpoint: list[Named], limit: Count | None = None, options: Options = Options()) -> None:
+    def length(*, checkpoint: list[Named], limit: Count | None = None) -> None:
         '''How long answers are.   Example: interventune evaluate length   Args: checkpoint: ...'''
 
     sys.exit(run(length, "interventune evaluate length"))
 
-A keyword-only parameter is a flag, any other a positional argument. `list[...]` takes one or more values, a
-`Literal` one of its choices, and a `bool` no value. The fields of a dataclass are flags too, in their own
-group. `Annotated[str, "[NAME=]PATH"]` sets the value's name in the help; `Annotated[int, AtLeast(1)]` limits
-it. A paragraph "Example: COMMAND" of the docstring is printed at the end of the help.
+A keyword-only parameter is a flag, any other a positional argument. `list[...]` takes one or more
+values, a `Literal` one of its choices, and a `bool` no value. The fields of a dataclass are flags
+too, in their own group. `Annotated[str, "[NAME=]PATH"]` sets the value's name in the help;
+`Annotated[int, AtLeast(1)]` limits it. A paragraph "Example: COMMAND" of the docstring is printed
+at the end of the help.
 """
 
 from __future__ import annotations
@@ -35,20 +36,23 @@ Named = Annotated[str, "[NAME=]PATH"]
 
 
 def split_name(argument: str) -> tuple[str, str]:
-    """Split `[NAME=]SOURCE` into name and source; the name is empty if absent, also for an existing path
-    that contains an equals sign.
+    """Split `[NAME=]SOURCE` into name and source; the name is empty if absent, also for an existing
+    path that contains an equals sign.
 
-    >>> split_name("ot=runs/best.ckpt"), split_name("hub:squad?a=b"), split_name("runs/a=1/best.ckpt")
-    (('ot', 'runs/best.ckpt'), ('', 'hub:squad?a=b'), ('', 'runs/a=1/best.ckpt'))
+    >>> split_name("ot=runs/best.ckpt"), split_name("hub:squad?a=b")
+    (('ot', 'runs/best.ckpt'), ('', 'hub:squad?a=b'))
     """
     name, _, source = argument.partition("=")
     named = name.isprintable() and name and source and not {":", "/"} & {*name}
     return (name, source) if named and not os.path.exists(argument) else ("", argument)
 
 
-def flags(function: Command, defaults: Any = None, about: str = "") -> Iterator[tuple[Parameter, str, str]]:
-    """Yield the flags of a function, or of a dataclass with other `defaults` (`X | None` gives X), each with
-    its help and its dataclass's description."""
+def flags(
+    function: Command, defaults: Any = None, about: str = ""
+) -> Iterator[tuple[Parameter, str, str]]:
+    """Yield the flags of a function, or of a dataclass with other `defaults` (`X | None` gives X),
+    each with its help and its dataclass's description.
+    """
     documented = reversed(function.__mro__) if isinstance(function, type) else [function]
     items = [item for one in documented for item in parse_docstring(one.__doc__ or "").params]
     help_of = {item.arg_name: " ".join((item.description or "").split()) for item in items}
@@ -56,7 +60,9 @@ def flags(function: Command, defaults: Any = None, about: str = "") -> Iterator[
         text = help_of.get(parameter.name, "")
         flag = parameter.replace(default=getattr(defaults, parameter.name, parameter.default))
         if nested:
-            yield from flags(flag.annotation, flag.default, (text or _about(flag.annotation)).rstrip("."))
+            yield from flags(
+                flag.annotation, flag.default, (text or _about(flag.annotation)).rstrip(".")
+            )
         else:
             yield flag.replace(kind=Parameter.KEYWORD_ONLY) if about else flag, text, about
 
@@ -75,12 +81,16 @@ def call(function: Command, values: Mapping[str, Any]) -> Any:
     """Call `function` with the values of its flags; other values are ignored."""
     given = {}
     for parameter, nested in _parameters(function):
-        given[parameter.name] = call(parameter.annotation, values) if nested else values[parameter.name]
+        given[parameter.name] = (
+            call(parameter.annotation, values) if nested else values[parameter.name]
+        )
     return function(**given)
 
 
 class HelpLayout(argparse.HelpFormatter):
-    """Help whose usage line shows required flags only. Paragraphs are filled; examples keep their layout."""
+    """Help whose usage line shows required flags only. Paragraphs are filled; examples keep their
+    layout.
+    """
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
         shown = [action for action in actions if action.required or not action.option_strings]
@@ -99,7 +109,9 @@ class Parser(argparse.ArgumentParser):
     """A parser for the flags of `function`, and `--debug`; a mistake is reported in one line."""
 
     def __init__(self, function: Command | None = None, **settings: Any) -> None:
-        about, _, example = _about(function).partition("\n\nExample: ") if function else ("", "", "")
+        about, _, example = (
+            _about(function).partition("\n\nExample: ") if function else ("", "", "")
+        )
         settings = {"description": about, "epilog": example and f"example:\n  {example}"} | settings
         super().__init__(allow_abbrev=False, formatter_class=HelpLayout, **settings)
         groups: dict[str, Any] = {"": self}
@@ -124,7 +136,11 @@ def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
         settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
     else:
         few, more = ("?", "*") if optional and positional else (None, "+")
-        settings |= {"type": partial(_read, kind), "metavar": metavar, "nargs": more if many else few}
+        settings |= {
+            "type": partial(_read, kind),
+            "metavar": metavar,
+            "nargs": more if many else few,
+        }
     if positional:
         parser.add_argument(flag.name, **settings)
     else:
@@ -138,7 +154,9 @@ def run(function: Command, prog: str, argv: list[str] | None = None) -> int:
 
 
 def guarded(action: Callable[[], Any], debug: bool = False) -> int:
-    """Return 0, or 2 after one line on stderr for a ValueError or an OSError, which `debug` raises."""
+    """Return 0, or 2 after one line on stderr for a ValueError or an OSError, which
+    `debug` raises.
+    """
     try:
         action()
     except (ValueError, OSError) as error:

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from storage.errors import DataError
-from storage.files import atomic_text, read_bytes
-from storage.json_files import check
+from interventune.storage.errors import DataError
+from interventune.storage.files import atomic_text, read_bytes
+from interventune.storage.json_files import check
 
 T = TypeVar("T")
 
@@ -41,7 +41,11 @@ def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) ->
     text = read_text(path)
     try:
         value = yaml.load(text, loader)  # not libyaml's loader: it crashes on deeply nested lists
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: from a number or a date
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        ValueError,
+    ) as error:  # ValueError: from a number or a date
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]

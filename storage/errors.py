@@ -10,7 +10,9 @@ class DataError(ValueError):
 
 @contextmanager
 def as_data_error(what: str) -> Iterator[None]:
-    """Within this context, any exception becomes a one-line DataError: `what`, and the original reason."""
+    """Within this context, any exception becomes a one-line DataError: `what`, and the original
+    reason.
+    """
     try:
         yield
     except DataError:
@@ -21,7 +23,9 @@ def as_data_error(what: str) -> Iterator[None]:
 
 
 def refuse(defects: Sequence[str]) -> None:
-    """Raise a DataError, if there are any defects, with the first five and how many more there are."""
+    """Raise a DataError, if there are any defects, with the first five and how many
+    more there are.
+    """
     if defects:
         more = f"; and {len(defects) - 5} more" * (len(defects) > 5)
         raise DataError("; ".join(defect[:350] for defect in defects[:5]) + more)

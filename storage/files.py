@@ -1,5 +1,6 @@
-"""Whole files: read at once, written under a temporary name and renamed, identified by their digest. Pipes
-and devices are refused, not waited for."""
+"""Whole files: read at once, written under a temporary name and renamed, identified by their
+digest. Pipes and devices are refused, not waited for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, TextIO
 
-from storage.errors import DataError
+from interventune.storage.errors import DataError
 
 MARKS = {
     b"\x1f\x8b": "compressed by gzip",
@@ -36,7 +37,8 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, where the block writes a file or a folder, and then rename it.
+    """Yield a temporary path next to `path`, where the block writes a file or a folder, and then
+    rename it.
 
     After an error or a kill, `path` still has its earlier content. Its folder must exist.
     DataError: the folder is not writable, or the disk is full."""
@@ -86,12 +88,19 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader]:
-    """Open a regular file for reading bytes; for text, after its byte order mark. DataError: it is absent or
-    unreadable, a folder, or a pipe or device, which may never end; or text is not UTF-8."""
+    """Open a regular file for reading bytes; for text, after its byte order mark. DataError: it is
+    absent or unreadable, a folder, or a pipe or device, which may never end; or text is not UTF-8.
+    """
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
-            found = "folder" if stat.S_ISDIR(mode) else "pipe" if stat.S_ISFIFO(mode) else "device or socket"
+            found = (
+                "folder"
+                if stat.S_ISDIR(mode)
+                else "pipe"
+                if stat.S_ISFIFO(mode)
+                else "device or socket"
+            )
             raise DataError(f"{path}: is a {found}; name a file")
         with open(path, "rb") as file:
             start = file.read(99) if text else b""
@@ -111,8 +120,9 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
-    """Read a `torch.save` file of tensors (left on disk with `mmap`) and plain values; no code in it is run.
-    DataError: the file is absent, damaged, or contains other objects."""
+    """Read a `torch.save` file of tensors (left on disk with `mmap`) and plain values; no code in
+    it is run. DataError: the file is absent, damaged, or contains other objects.
+    """
     import torch
 
     with open_file(path, text=False):

@@ -1,12 +1,13 @@
-"""Finished pieces of long work, stored in a JSONL file: an interrupted run resumes and repeats nothing.
+"""Finished pieces of long work, stored in a JSONL file: an interrupted run resumes and repeats
+nothing.
 
     work = FinishedWork(Path("consistency.work.jsonl"))
     key = work_key(model=model.name, settings=model.settings, prompt=prompt)
     if key not in work:
         work.keep(key, generate(prompt))
 
-One line per piece, `{"key": ..., "answer": ...}`, is appended unbuffered as soon as it is done, so that a
-kill loses only the piece in progress. Floats are restored exactly.
+One line per piece, `{"key": ..., "answer": ...}`, is appended unbuffered as soon as it is done, so
+that a kill loses only the piece in progress. Floats are restored exactly.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from storage.errors import DataError
-from storage.files import read_bytes
-from storage.json_files import parse_json
+from interventune.storage.errors import DataError
+from interventune.storage.files import read_bytes
+from interventune.storage.json_files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,9 @@ class _Piece(TypedDict):
 
 
 def work_key(**parts: Any) -> str:
-    """Return a sha256 of everything that a piece of work depends on (plain JSON values), in any order."""
+    """Return a sha256 of everything that a piece of work depends on (plain JSON values), in any
+    order.
+    """
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -48,7 +51,8 @@ class FinishedWork(dict[str, Any]):
         path: the JSONL file, created with the first piece; None stores answers in memory only.
 
     Raises:
-        DataError: a line has another form (the error names it), or the file cannot be read or written.
+        DataError: a line has another form (the error names it), or the file cannot be read or
+            written.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -60,12 +64,16 @@ class FinishedWork(dict[str, Any]):
             try:
                 piece = parse_json(line, _Piece, where)
             except DataError as error:
-                torn = not line.endswith(b"\n") and (line.startswith(_START) or _START.startswith(line))
+                torn = not line.endswith(b"\n") and (
+                    line.startswith(_START) or _START.startswith(line)
+                )
                 if path and torn:
                     logger.warning("%s: is incomplete, and will be done again", where)
                     os.truncate(path, path.stat().st_size - len(line))
                     return
-                raise DataError(f"{error}; repair or remove the line, or name another file") from None
+                raise DataError(
+                    f"{error}; repair or remove the line, or name another file"
+                ) from None
             self[piece["key"]] = piece["answer"]
         if lines and not lines[-1].endswith(b"\n"):
             self._append("\n")
@@ -76,7 +84,9 @@ class FinishedWork(dict[str, Any]):
         self[key] = answer
 
     def _append(self, text: str) -> None:
-        """At once, past any buffer: on a full disk (DataError) all lines before this one are there."""
+        """At once, past any buffer: on a full disk (DataError) all lines before this
+        one are there.
+        """
         if self.path is None:
             return
         rest = memoryview(text.encode())

@@ -3,8 +3,8 @@
     document = load_json("advice.json", dict[str, list[str]])
     for where, row in json_lines("rows.jsonl", Row):      # a TypedDict or a dataclass
 
-The type is the only check: a missing field, a number instead of text, or a value that a `Literal` does not
-list raises a DataError that names the file, the line and the field.
+The type is the only check: a missing field, a number instead of text, or a value that a `Literal`
+does not list raises a DataError that names the file, the line and the field.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from typing_extensions import TypeVar
 
-from storage.errors import DataError
-from storage.files import open_file, read_bytes
+from interventune.storage.errors import DataError
+from interventune.storage.files import open_file, read_bytes
 
 T = TypeVar("T", default=Any)
 ANY: Any = object
@@ -31,34 +31,45 @@ def load_json(path: str | Path, kind: type[T] = ANY) -> T:
 
 
 def json_lines(path: str | Path, kind: type[T] = ANY) -> Iterator[tuple[str, T]]:
-    """Yield (`PATH, line NUMBER`, value) for every line that is not empty, also after one with an error."""
+    """Yield (`PATH, line NUMBER`, value) for every line that is not empty, also after one with an
+    error.
+    """
     return starmap(lambda where, line: (where, parse_json(line, kind, where)), _lines(path))
 
 
 def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     with open_file(path) as file:
-        yield from ((f"{path}, line {i}", line.strip()) for i, line in enumerate(file, 1) if line.strip())
+        yield from (
+            (f"{path}, line {i}", line.strip()) for i, line in enumerate(file, 1) if line.strip()
+        )
 
 
 def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
-    """Yield the (key, value) pairs of one large JSON object, in file order, holding one value at a time."""
+    """Yield the (key, value) pairs of one large JSON object, in file order, holding one value at a
+    time.
+    """
     import ijson
 
     with open_file(path) as file:
         try:
             yield from ijson.kvitems(file, "", use_float=True)
         except ijson.JSONError as error:
-            raise DataError(f"{path}: not one complete JSON object ({str(error).splitlines()[0]})") from None
+            raise DataError(
+                f"{path}: not one complete JSON object ({str(error).splitlines()[0]})"
+            ) from None
 
 
 def parse_json(text: bytes, kind: type[T], where: str) -> T:
-    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to integers.
-    DataError, beginning with `where`: not JSON, or not of this kind."""
+    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
+    integers. DataError, beginning with `where`: not JSON, or not of this kind.
+    """
     return _checked(text, kind, where, as_json=True)
 
 
 def check(value: Any, kind: type[T], where: str) -> T:
-    """Check a parsed value, such as a row of a typed table, against `kind`; DataError as in `parse_json`."""
+    """Check a parsed value, such as a row of a typed table, against `kind`; DataError as in
+    `parse_json`.
+    """
     return _checked(value, kind, where, as_json=False)
 
 
@@ -73,10 +84,14 @@ def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
     """The value, or a DataError of what is missing, or else of the first thing that is wrong."""
     adapter = _adapter(kind)
     try:
-        return adapter.validate_json(value, strict=True) if as_json else adapter.validate_python(value)
+        return (
+            adapter.validate_json(value, strict=True) if as_json else adapter.validate_python(value)
+        )
     except ValueError as error:
         # A field of another type may belong to another format; a missing one says what to add.
-        first = min(cast(Any, error).errors(include_url=False), key=lambda one: one["type"] != "missing")
+        first = min(
+            cast(Any, error).errors(include_url=False), key=lambda one: one["type"] != "missing"
+        )
     if first["type"] == "value_error":  # from the record's own check
         raise DataError(f"{where}: {first['ctx']['error']}")
     if first["type"] == "json_invalid":

@@ -8,14 +8,26 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "torchmetrics", "numpy")
+PACKAGES = (
+    "torch",
+    "pytorch-lightning",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "torchmetrics",
+    "numpy",
+)
 
 
 def revision() -> str:
     """Return the checkout's commit, followed by `+` if files differ; empty outside a checkout."""
-    git = partial(subprocess.check_output, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True)
+    git = partial(
+        subprocess.check_output, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True
+    )
     try:
-        return git(["git", "rev-parse", "HEAD"]).strip() + "+" * bool(git(["git", "status", "--porcelain"]))
+        return git(["git", "rev-parse", "HEAD"]).strip() + "+" * bool(
+            git(["git", "status", "--porcelain"])
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
 

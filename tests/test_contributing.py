@@ -1,6 +1,7 @@
 """CONTRIBUTING's examples: made in a copy of the checkout, where the commands know them.
 
-A block opens with its language and file: the whole file, or (`diff`) lines of it, with `@@` between changes.
+A block opens with its language and file: the whole file, or (`diff`) lines of it, with `@@` between
+changes.
 """
 
 from __future__ import annotations
@@ -12,13 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("configs", "data_modules", "evaluation", "losses", "metrics", "models", "storage", "training")
+ROOMS = (
+    "configs",
+    "data_modules",
+    "evaluation",
+    "losses",
+    "metrics",
+    "models",
+    "storage",
+    "training",
+)
+ROOMS += ("interventune",)  # links to them
 BLOCK = re.compile(r"^```(python|yaml|diff) (\S+)\n(.*?)^```$", re.M | re.S)
 ROWS = [
     {"passage": "anna is in the attic .", "question": "is anna in the attic ?", "answer": True},
@@ -33,7 +44,7 @@ class Copy:
     def __init__(self, root: Path) -> None:
         self.root = root
         for name in ROOMS:
-            shutil.copytree(ROOT / name, root / name)
+            shutil.copytree(ROOT / name, root / name, symlinks=True)
 
     def change(self, path: Path, diff: str) -> None:
         """Make the changes of a diff; the lines that it shows must stand in the file once."""
@@ -74,8 +85,15 @@ def checkpoint(copy: Copy) -> Path:
         *("training", "fit", "-c", "configs/experiments/stories_ibt.yaml"),
         *("-c", "configs/backbones/albert_base.yaml", "--backbone.checkpoint=random"),
         *("--backbone.tokenizer=words", "--backbone.config={vocab_size: 320, hidden_size: 32}"),
-        *("--data.train_qa=boolq.jsonl", "--data.val_qa={main: boolq.jsonl}", "--data.qa_batch_size=2"),
-        *("--data.interventions={train: [os, os_q], watch: [os, os_q], shift: [os_q]}", "--run.version=0"),
+        *(
+            "--data.train_qa=boolq.jsonl",
+            "--data.val_qa={main: boolq.jsonl}",
+            "--data.qa_batch_size=2",
+        ),
+        *(
+            "--data.interventions={train: [os, os_q], watch: [os, os_q], shift: [os_q]}",
+            "--run.version=0",
+        ),
         *("--run.wandb=off", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"),
     )
     return copy.root / "runs/stories_ibt/0/checkpoints/last.ckpt"
@@ -94,7 +112,9 @@ def test_a_new_intervention(copy: Copy) -> None:
     copy.run("data_modules", "perturb", *flags, "--output", "rows.jsonl")
     rows = [json.loads(line) for line in (copy.root / "rows.jsonl").read_text().splitlines()]
     assert rows
-    assert all(row["context"].endswith(row["question"]) and row["variant"] == "os_q" for row in rows)
+    assert all(
+        row["context"].endswith(row["question"]) and row["variant"] == "os_q" for row in rows
+    )
 
 
 def test_a_new_protocol(copy: Copy, checkpoint: Path) -> None:

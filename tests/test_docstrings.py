@@ -1,4 +1,6 @@
-"""The examples in docstrings say what the code gives; those of interventune.api stand in test_api.py."""
+"""The examples in docstrings say what the code gives; those of interventune.api stand in
+test_api.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("storage", "data_modules", "models", "losses", "metrics", "training", "evaluation")
 WITH_EXAMPLES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    ".".join(("interventune", *path.relative_to(ROOT).with_suffix("").parts))
     for room in ROOMS
     for path in (ROOT / room).rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")

@@ -1,4 +1,6 @@
-"""The README's commands are understood by the programs that they name, and files that pages name exist."""
+"""The README's commands are understood by the programs that they name, and files that pages name
+exist.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,25 @@ from typing import Any, get_args
 import pytest
 
 import interventune.command
-import training.__main__
-from data_modules import __main__ as data
-from data_modules.interventions.variants import made_of
-from data_modules.sources import read_choices, read_groups, read_questions
-from data_modules.tasks.condaqa import read_pairs
-from data_modules.tasks.features import Recipe, Wordings
-from data_modules.tasks.toxicity_prompts import read_prompts
-from evaluation import __main__ as evaluation
-from evaluation.protocol import COMMANDS as EVALUATION
-from evaluation.protocol import PROTOCOLS
-from evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.command import COMMANDS as COMMANDS_OF
 from interventune.command import main
-from models.__main__ import export
-from storage.command_line import Parser
-from storage.json_files import load_json
+from interventune.data_modules import __main__ as data
+from interventune.data_modules.interventions.variants import made_of
+from interventune.data_modules.sources import read_choices, read_groups, read_questions
+from interventune.data_modules.tasks.condaqa import read_pairs
+from interventune.data_modules.tasks.features import Recipe, Wordings
+from interventune.data_modules.tasks.toxicity_prompts import read_prompts
+from interventune.evaluation import __main__ as evaluation
+from interventune.evaluation.protocol import COMMANDS as EVALUATION
+from interventune.evaluation.protocol import PROTOCOLS
+from interventune.evaluation.protocols.consistency.specifications import Method, read_specifications
+from interventune.models.__main__ import export
+from interventune.storage.command_line import Parser
+from interventune.storage.json_files import load_json
+from interventune.training import __main__ as training
+from interventune.training.sweep.run import Options as Sweep
+from interventune.training.sweep.select import Options as Select
 from tests.understood import understood
-from training.sweep.run import Options as Sweep
-from training.sweep.select import Options as Select
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,7 +53,9 @@ def shell_lines(page: str) -> list[str]:
 
 
 def shell_commands(page: str) -> list[list[str]]:
-    """Every `interventune ...` and `python -m ...` of the page's shell blocks: module and arguments."""
+    """Every `interventune ...` and `python -m ...` of the page's shell blocks: module and
+    arguments.
+    """
     return commands_of("\n".join(shell_lines(page)))
 
 
@@ -76,7 +80,12 @@ COMMANDS = [command for page in PAGES for command in shell_commands(page)]
 
 
 def test_the_pages_show_commands_of_every_room() -> None:
-    assert {command[0] for command in COMMANDS} >= {"training", "evaluation", "data_modules", "models"}
+    assert {command[0] for command in COMMANDS} >= {
+        "training",
+        "evaluation",
+        "data_modules",
+        "models",
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:60])
@@ -87,17 +96,19 @@ def test_a_command_is_understood(command: list[str], monkeypatch: pytest.MonkeyP
 
 FUNCTIONS = [
     *(resolve_name(row.function) for row in (*PROTOCOLS, *EVALUATION)),
-    *(resolve_name(f"data_modules.{path}") for path, _ in data.COMMANDS.values()),
+    *(resolve_name(f"interventune.data_modules.{path}") for path, _ in data.COMMANDS.values()),
     *(export, Sweep, Select),
 ]
 EPILOGS = [Parser(function).epilog for function in FUNCTIONS] + [
     str(text)[str(text).index("example:") :]
-    for text in (interventune.command.__doc__, training.__main__.__doc__, evaluation.EXAMPLE, data.EXAMPLE)
+    for text in (interventune.command.__doc__, training.__doc__, evaluation.EXAMPLE, data.EXAMPLE)
 ]
 
 
 @pytest.mark.parametrize("epilog", EPILOGS, ids=lambda epilog: str(epilog)[10:60])
-def test_help_ends_with_an_example_that_is_understood(epilog: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_ends_with_an_example_that_is_understood(
+    epilog: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     (command,) = commands_of(epilog)
     understood(command)
@@ -134,10 +145,14 @@ SMALL = {
     ],
     "evaluate": ["--limit=12", "--device=cpu"],
 }
-"""Flags that make commands short; `mine.json` and `my_dev.json` are the first file of your_data.md."""
+"""Flags that make commands short; `mine.json` and `my_dev.json` are the first file of
+your_data.md.
+"""
 
 
-def test_the_commands_of_the_first_two_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_first_two_pages_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("mine.json", "my_dev.json"):
         Path(name).write_text(SHOWN_FILES[0][1])
@@ -145,7 +160,9 @@ def test_the_commands_of_the_first_two_pages_run(tmp_path: Path, monkeypatch: py
     for page in ("README.md", "docs/quickstart.md"):
         for line in shell_lines(page):
             if line.startswith("interventune ") and line not in {*done, "interventune --help"}:
-                _, name, *arguments = shlex.split(line.replace("roberta_base", "tiny_roberta"), comments=True)
+                _, name, *arguments = shlex.split(
+                    line.replace("roberta_base", "tiny_roberta"), comments=True
+                )
                 assert main([name, *arguments, *SMALL.get(name, [])]) == 0, line
                 done[line] = name
     assert [*done.values()].count("evaluate") == 4

@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.__main__ import compare
-from data_modules.__main__ import build_parser as data_parser
-from evaluation.__main__ import build_parser
-from evaluation.reproduce.tiny_classifier import save_classifier
-from models.__main__ import export
-from storage.command_line import Parser
-from training.cli import InterventuneCLI, all_steps
-from training.configs import checked_configs
-from training.sweep.run import sweep_of
-from training.sweep.select import Options as Select
+from interventune.data_modules.__main__ import build_parser as data_parser
+from interventune.evaluation.__main__ import build_parser
+from interventune.evaluation.reproduce.tiny_classifier import save_classifier
+from interventune.models.__main__ import export
+from interventune.storage.command_line import Parser
+from interventune.training.cli import InterventuneCLI, all_steps
+from interventune.training.configs import checked_configs
+from interventune.training.sweep.run import sweep_of
+from interventune.training.sweep.select import Options as Select
 
 
 class Parsed(InterventuneCLI):
-    """Ends where a run would begin; a configuration that is shown takes as long as one that is parsed."""
+    """Ends where a run would begin; a configuration that is shown takes as long as one that is
+    parsed.
+    """
 
     def before_instantiate_classes(self) -> None:
         raise SystemExit
@@ -25,7 +27,7 @@ class Parsed(InterventuneCLI):
 
 def understood(command: list[str]) -> None:
     """Module and arguments, as behind `python -m`."""
-    module, *arguments = command
+    module, *arguments = command[0].removeprefix("interventune."), *command[1:]
     if module == "training" and arguments[0] == "sweep":
         sweep_of(arguments[1:])
     elif module == "training" and arguments[0] == "select":

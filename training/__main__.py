@@ -20,8 +20,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from storage.command_line import one_line
-from training.configs import checked_configs
+from interventune.storage.command_line import one_line
+from interventune.training.configs import checked_configs
 
 COMMANDS = ("fit", "validate", "test", "predict", "sweep", "select")
 
@@ -34,10 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(str(__doc__).strip())
         return 0
     if command not in COMMANDS:
-        print(f"error: {command}: no such command; choose from {', '.join(COMMANDS)}", file=sys.stderr)
+        print(
+            f"error: {command}: no such command; choose from {', '.join(COMMANDS)}", file=sys.stderr
+        )
         return 2
     if command in ("sweep", "select"):
-        module = import_module("training.sweep.run" if command == "sweep" else "training.sweep.select")
+        module = import_module(
+            f"interventune.training.sweep.{'run' if command == 'sweep' else 'select'}"
+        )
         return int(module.main(arguments[1:]))
     return run(arguments)
 
@@ -48,7 +52,7 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         checked_configs(arguments)  # before slow imports
-        from training.cli import main as train
+        from interventune.training.cli import main as train
 
         train(arguments)
     except Exception as error:

@@ -24,21 +24,25 @@ from pytorch_lightning.cli import ArgsType, LightningArgumentParser, LightningCL
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_info
 
-from data_modules.batching.data_module import TextDataModule
-from models.backbones import Backbone
-from models.checkpoint import read_info
-from storage.command_line import HelpLayout
-from storage.json_files import load_json
-from training.callbacks.eval_sets import Watched
-from training.callbacks.run_record import RunRecord, as_saved, best_score
-from training.configs import CONFIGS, checked_configs, shortened
-from training.help import configured, describe, named_class
-from training.modules.fine_tuning import FineTuning
-from training.precision import Trainer, faster_precision
-from training.resuming import changes, refuse_other_data, run_folder
-from training.run import LET_GO_S, Run
-from training.stopping.finite_loss import FiniteLoss
-from training.stopping.last_checkpoint import AtomicCheckpointIO, BatchSeed, LastCheckpoint
+from interventune.data_modules.batching.data_module import TextDataModule
+from interventune.models.backbones import Backbone
+from interventune.models.checkpoint import read_info
+from interventune.storage.command_line import HelpLayout
+from interventune.storage.json_files import load_json
+from interventune.training.callbacks.eval_sets import Watched
+from interventune.training.callbacks.run_record import RunRecord, as_saved, best_score
+from interventune.training.configs import CONFIGS, checked_configs, shortened
+from interventune.training.help import configured, describe, named_class
+from interventune.training.modules.fine_tuning import FineTuning
+from interventune.training.precision import Trainer, faster_precision
+from interventune.training.resuming import changes, refuse_other_data, run_folder
+from interventune.training.run import LET_GO_S, Run
+from interventune.training.stopping.finite_loss import FiniteLoss
+from interventune.training.stopping.last_checkpoint import (
+    AtomicCheckpointIO,
+    BatchSeed,
+    LastCheckpoint,
+)
 
 LAYOUT = type("Layout", (HelpLayout, DefaultHelpFormatter), {})
 
@@ -54,7 +58,9 @@ class InterventuneCLI(LightningCLI):
     """Lightning's command line with the top-level keys `backbone`, `run` and `checkpoint`."""
 
     resumed_step: int | None = None
-    """The step from which `--ckpt_path last` or `auto` resumes: 0 in a folder without a checkpoint."""
+    """The step from which `--ckpt_path last` or `auto` resumes: 0 in a folder without a
+    checkpoint.
+    """
     folder_lock: FileLock | None = None
 
     def __init__(self, args: list[str]) -> None:
@@ -62,8 +68,8 @@ class InterventuneCLI(LightningCLI):
         at = 1 if self.command else 0
         self.shown = configured(args) if self.command and {"-h", "--help"} & {*args} else {}
         model, data = (named_class(self.shown, section) for section in ("model", "data"))
-        # base.yaml comes first, so that every other file overrides it. (default_config_files would be checked
-        # separately, without the required backbone.)
+        # base.yaml comes first, so that every other file overrides it. (default_config_files would
+        # be checked separately, without the required backbone.)
         more = ["--help"] if self.shown else ["--config", str(CONFIGS / "base.yaml"), *args[at:]]
         super().__init__(
             model or FineTuning,
@@ -75,12 +81,18 @@ class InterventuneCLI(LightningCLI):
             auto_configure_optimizers=False,
             seed_everything_default=0,
             parser_class=WholeWords,
-            parser_kwargs={"exit_on_error": False, "prog": "interventune train", "formatter_class": LAYOUT},
+            parser_kwargs={
+                "exit_on_error": False,
+                "prog": "interventune train",
+                "formatter_class": LAYOUT,
+            },
             args=[*args[:at], *more],
         )
 
     def subcommands(self) -> dict[str, set[str]]:
-        """Return only the requested subcommand, if any: each takes a quarter of the parser's time."""
+        """Return only the requested subcommand, if any: each takes a quarter of the
+        parser's time.
+        """
         every = LightningCLI.subcommands()
         return {self.command: every[self.command]} if self.command else every
 
@@ -91,7 +103,9 @@ class InterventuneCLI(LightningCLI):
         model = "model.init_args" if self.subclass_mode_model else "model"
         data = "data.init_args" if self.subclass_mode_data else "data"
         parser.link_arguments("backbone", f"{model}.backbone")
-        parser.link_arguments("backbone", f"{data}.tokenizer", lambda b: b.tokenizer or b.checkpoint)
+        parser.link_arguments(
+            "backbone", f"{data}.tokenizer", lambda b: b.tokenizer or b.checkpoint
+        )
         parser.link_arguments("backbone", f"{data}.architecture", lambda b: b.architecture)
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
@@ -111,15 +125,18 @@ class InterventuneCLI(LightningCLI):
         except ArgumentError as error:
             text = shortened(str(error))
             if re.match(r"backbone\..*Got value: None$|.* required: \w+\.model", text):
-                text = "an experiment or a backbone is missing, such as -c squad_ibt -c tiny_roberta"
+                text = (
+                    "an experiment or a backbone is missing, such as -c squad_ibt -c tiny_roberta"
+                )
             raise ValueError(f"{text} (see interventune train {self.command} --help)") from error
         seed = self.config[self.config.subcommand].seed_everything
         if seed is False or not 0 <= seed < 2**32:
             raise ValueError(f"seed_everything: takes 0 to {2**32 - 1}")
 
     def _parse_ckpt_path(self) -> None:
-        """Nothing: our checkpoints hold no hyper-parameters, and `read_info` reads them with one line for a
-        wrong file."""
+        """Nothing: our checkpoints hold no hyper-parameters, and `read_info` reads them with one
+        line for a wrong file.
+        """
 
     def before_instantiate_classes(self) -> None:
         """Set seeds, the run's folder and the precision."""
@@ -140,11 +157,17 @@ class InterventuneCLI(LightningCLI):
             self.compare(path)
 
     def compare(self, path: str) -> None:
-        """ValueError if this is not the run that wrote the checkpoint; tell what else has changed."""
+        """ValueError if this is not the run that wrote the checkpoint; tell what else
+        has changed.
+        """
         info, folder = read_info(path), run_folder(path)
         if not info.resumable:
-            raise ValueError(f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it")
-        self.save_config_kwargs["comments"] = comments = changes(self.config_dump, folder, info.step)
+            raise ValueError(
+                f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it"
+            )
+        self.save_config_kwargs["comments"] = comments = changes(
+            self.config_dump, folder, info.step
+        )
         rank_zero_info("\n".join(comments))
 
     def settle_folder(self, config: Any) -> None:
@@ -167,7 +190,9 @@ class InterventuneCLI(LightningCLI):
         """Report the run's folder, and the metric that best.ckpt was chosen by."""
         if folder := self._written():
             scores = best_score(self.trainer).items()
-            chosen = "".join(f"; best.ckpt: {key.partition('/')[2]} {score:.4g}" for key, score in scores)
+            chosen = "".join(
+                f"; best.ckpt: {key.partition('/')[2]} {score:.4g}" for key, score in scores
+            )
             print(f"run: {folder}, {self.trainer.global_step} steps{chosen}", flush=True)
 
     def after_validate(self) -> None:
@@ -188,8 +213,9 @@ class InterventuneCLI(LightningCLI):
         return None if silent else self.trainer.loggers[0].log_dir
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer. ValueError in one line if a constructor rejects an option, or the
-        checkpoint is of another model."""
+        """Build model, data and trainer. ValueError in one line if a constructor rejects an option,
+        or the checkpoint is of another model.
+        """
         try:
             super().instantiate_classes()
         except ValueError as error:
@@ -197,7 +223,9 @@ class InterventuneCLI(LightningCLI):
         config = self.config[self.command]
         if path := config.ckpt_path:
             model: FineTuning = self.model
-            read_info(path).require(architecture=config.backbone.architecture, heads=model.model.heads)
+            read_info(path).require(
+                architecture=config.backbone.architecture, heads=model.model.heads
+            )
             if self.command == "fit":
                 refuse_other_data(self.datamodule.fingerprints(), run_folder(path))
 
@@ -209,28 +237,37 @@ class InterventuneCLI(LightningCLI):
         kwargs["logger"] = [*run.loggers(self.resumed_step), *loggers]
         kwargs["plugins"] = [*_listed(configured.plugins), AtomicCheckpointIO()]
         if config.trainer.strategy == "fsdp":
-            from training.strategies import FullyShardedStrategy  # takes half a second, needed only here
+            from interventune.training.strategies import (
+                FullyShardedStrategy,  # takes half a second, needed only here
+            )
 
             kwargs["strategy"] = FullyShardedStrategy()
             kwargs["inference_mode"] = False  # inference tensors cannot be part of a graph later
         callbacks = _listed(configured.callbacks)
         if config.trainer.enable_progress_bar is not False:
-            # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are written.
+            # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are
+            # written.
             bar = TQDMProgressBar(refresh_rate=config.trainer.log_every_n_steps or 10)
-            callbacks += [bar] * all(not isinstance(callback, ProgressBar) for callback in callbacks)
+            callbacks += [bar] * all(
+                not isinstance(callback, ProgressBar) for callback in callbacks
+            )
         seed = BatchSeed(config.seed_everything)
         kwargs["callbacks"] = [*callbacks, FiniteLoss(), Watched(), seed]
         trainer = super().instantiate_trainer(**kwargs)
         # After ModelCheckpoint, so that last.ckpt includes its choice.
         trainer.callbacks.append(
-            LastCheckpoint(every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes)
+            LastCheckpoint(
+                every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes
+            )
         )
         return trainer
 
 
 def choose_precision(config: Any) -> None:
-    """Replace `auto` by the run's earlier precision, or the faster one. With adapters, `bf16-true` rounds
-    only the frozen weights: trained weights would lose most steps of a small learning rate to rounding."""
+    """Replace `auto` by the run's earlier precision, or the faster one. With adapters, `bf16-true`
+    rounds only the frozen weights: trained weights would lose most steps of a small learning rate
+    to rounding.
+    """
     backbone, precision = config.backbone, str(config.trainer.precision)
     if precision == "auto":
         environment = run_folder(path) / "environment.json" if (path := config.ckpt_path) else None
@@ -238,10 +275,14 @@ def choose_precision(config: Any) -> None:
         precision = config.trainer.precision = before.get("precision") or faster_precision()
     if not backbone.lora_rank:
         if backbone.frozen_weights != "float32":
-            raise ValueError("backbone.frozen_weights: no weights are frozen; set backbone.lora_rank, 8 say")
+            raise ValueError(
+                "backbone.frozen_weights: no weights are frozen; set backbone.lora_rank, 8 say"
+            )
         return
     if precision == "16-true":
-        raise ValueError("trainer.precision: 16-true rounds adapters to 16 bits; take bf16-true or 16-mixed")
+        raise ValueError(
+            "trainer.precision: 16-true rounds adapters to 16 bits; take bf16-true or 16-mixed"
+        )
     if precision == "bf16-true":
         config.trainer.precision = "32-true"
         for part in (backbone, config.model.init_args.backbone):
@@ -282,7 +323,8 @@ def all_steps(arguments: list[str]) -> list[str]:
 NOISE = re.compile(
     "does not have many workers|pin_memory|across ranks is zero|smaller than the logging interval"
     "|Experiment logs directory"  # handled by keep_curves
-    "|args parameter is intended to run from within Python|`isinstance.treespec, LeafSpec.` is deprecated"
+    "|args parameter is intended to run from within Python|`isinstance.treespec, LeafSpec.` is "
+    "deprecated"
     "|recommended to use .self.log.*sync_dist"  # metrics are summed
     "|`weights_only` was not set|litlogger"
 )

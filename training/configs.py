@@ -11,12 +11,13 @@ from typing import Any
 
 import yaml
 
-from storage.documents import load_yaml
+from interventune.storage.documents import load_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
 BOILERPLATE = re.compile(
-    r"Does not validate|Subtypes:|Errors:|Given value|Problem with given class_path|Parser key|Subclass types"
+    r"Does not validate|Subtypes:|Errors:|Given value|Problem with given class_path|Parser "
+    r"key|Subclass types"
     r"|a class path \(str\)|a dict with|Not a valid subclass|Expected a path|Expected a NoneType"
 )
 """Lines of jsonargparse's errors that contain neither the key nor the problem."""
@@ -29,15 +30,18 @@ class UniqueKeys(yaml.SafeLoader):
         names = [key.value for key, _ in node.value]
         for at, (key, _) in enumerate(node.value):
             if key.value in names[:at]:
-                raise yaml.MarkedYAMLError(problem=f"{key.value} occurs twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value} occurs twice", problem_mark=key.start_mark
+                )
         return super().construct_mapping(node, deep)
 
 
 def checked_configs(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with `--config=FILE` for every configuration, including named ones. ValueError,
-    with the line: no such file or shipped configuration, or a file that is not a YAML object.
+    """Return the arguments with `--config=FILE` for every configuration, including named ones.
+    ValueError, with the line: no such file or shipped configuration, or a file that is not a YAML
+    object.
 
-    >>> [Path(argument).name for argument in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
+    >>> [Path(word).name for word in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
     ['fit', 'squad.yaml', 'bert_base.yaml']
     """
     found, words = list[str](), iter(arguments)
@@ -52,8 +56,9 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
 
 
 def shipped(name: str, *folders: str) -> Path:
-    """Return a file, or the configuration of that name in folders of configs/; ValueError without either. A
-    folder of that name, such as an experiment's runs, hides no configuration."""
+    """Return a file, or the configuration of that name in folders of configs/; ValueError without
+    either. A folder of that name, such as an experiment's runs, hides no configuration.
+    """
     if os.path.exists(name) and not os.path.isdir(name):
         return Path(name)
     files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
@@ -70,9 +75,9 @@ def shortened(message: str) -> str:
     >>> shortened('''Parser key "model":
     ...   Does not validate against any of the Union subtypes
     ...   Errors:
-    ...     - Problem with given class_path 'training.modules.advice.LEIModule':
+    ...     - Problem with given class_path 'interventune.training.modules.advice.LEIModule':
     ...         Parser key "loss":
-    ...           Problem with given class_path 'losses.group.GroupLoss':
+    ...           Problem with given class_path 'interventune.losses.group.GroupLoss':
     ...             Option 'ethical_wieght' is not accepted
     ...     - Expected a <class 'NoneType'>''')
     "model.loss: Option 'ethical_wieght' is not accepted"
@@ -85,7 +90,9 @@ def shortened(message: str) -> str:
     if not key and "\n" not in message:
         return message
     message = message.replace("Expected a dict", "Expected a dict, as in --KEY.NAME=VALUE")
-    lines = [re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()]
+    lines = [
+        re.sub(r'^(- )?(Parser key "[^"]+": ?)?', "", line.strip()) for line in message.splitlines()
+    ]
     reasons = dict.fromkeys(line for line in lines if line and not BOILERPLATE.match(line))
     value = re.search(r"Given value: (?!Namespace|NestedArg|\{)(.*)", message)
     got = f"got {value[1]}" if value else "see --help"

@@ -1,4 +1,6 @@
-"""The help of `interventune train fit|validate|test|predict`, for the classes named in configurations."""
+"""The help of `interventune train fit|validate|test|predict`, for the classes named in
+configurations.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
 
-from storage.documents import load_yaml
-from training.configs import CONFIGS
+from interventune.storage.documents import load_yaml
+from interventune.training.configs import CONFIGS
 
 Sections = dict[str, dict[str, Any]]
-END = """-c takes a file, or the name of one in configs/, several times; the last one to set a key decides.
+END = """-c takes a file, or the name of one in configs/, several times;
+the last one to set a key decides.
 
 experiments: {}
 
@@ -20,15 +23,17 @@ backbones: {}
 
 example:
   interventune train {} -c stories_ibt -c tiny_roberta"""
-RESUME = "Checkpoint to use, in `fit` to resume: a path, `last`, or `auto` (the last, or else a new run)."
+RESUME = "Checkpoint to use, in `fit` to resume: a path, `last`, or `auto` (`last` or a new run)."
 
 
 def configured(arguments: Sequence[str]) -> Sections:
-    """Return the settings of base.yaml and the --config files, by section; `class_path`: of model or data."""
+    """Return the settings of base.yaml and the --config files, by section; `class_path`: of model
+    or data.
+    """
     sections: Sections = defaultdict(dict)
     named = [word.removeprefix("--config=") for word in arguments if word.startswith("--config=")]
-    for path in (CONFIGS / "base.yaml", *named):
-        for section, value in (load_yaml(path, dict[str, Any] | None) or {}).items():  # type: ignore[arg-type]
+    for path in (str(CONFIGS / "base.yaml"), *named):
+        for section, value in load_yaml(path, dict[str, Any]).items():
             options = value if isinstance(value, dict) else {"class_path": value}
             sections[section] |= options | options.get("init_args", {})
     return sections
@@ -41,12 +46,19 @@ def named_class(sections: Sections, section: str) -> Any:
 
 
 def describe(parser: Any, command: str, sections: Sections) -> None:
-    """Complete the help of a command: show configured values as defaults, and Lightning's flags last."""
-    names = (sorted(path.stem for path in (CONFIGS / x).glob("*.yaml")) for x in ("experiments", "backbones"))
+    """Complete the help of a command: show configured values as defaults, and Lightning's flags
+    last.
+    """
+    names = (
+        sorted(path.stem for path in (CONFIGS / x).glob("*.yaml"))
+        for x in ("experiments", "backbones")
+    )
     parser.usage = f"interventune train {command} -c EXPERIMENT -c BACKBONE [--KEY=VALUE ...]"
     parser.epilog = END.format(*map(", ".join, names), command)
     parser._option_string_actions["--ckpt_path"].help = RESUME
-    for key, value in [(f"{x}.{name}", value) for x in sections for name, value in sections[x].items()]:
+    for key, value in [
+        (f"{x}.{name}", value) for x in sections for name, value in sections[x].items()
+    ]:
         with suppress(KeyError):  # not a flag
             parser.set_defaults({key: value})
     groups = parser._action_groups

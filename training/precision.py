@@ -17,20 +17,23 @@ class Trainer(pl.Trainer):
     """Trainer of Lightning.
 
     Args:
-        precision: `auto` is bf16-mixed on a GPU that supports it, and on a CPU the faster of 32-true and
-            bf16-mixed. A resumed run keeps its precision.
+        precision: `auto` is bf16-mixed on a GPU that supports it, and on a CPU the faster of
+            32-true and bf16-mixed. A resumed run keeps its precision.
         options: of Lightning's Trainer.
     """
 
     def __init__(self, *, precision: Precision = "auto", **options: Any) -> None:
-        super().__init__(precision=faster_precision() if precision == "auto" else precision, **options)
+        super().__init__(
+            precision=faster_precision() if precision == "auto" else precision, **options
+        )
 
 
 def faster_precision() -> str:
     """`bf16-mixed` on a GPU that has it; on a CPU the faster of `32-true` and `bf16-mixed`.
 
-    Processors without matrix units for bfloat16 convert it, and take twice as long. Processes started by
-    Lightning use the first one's choice; those of torchrun and SLURM, which cannot know it, use float32.
+    Processors without matrix units for bfloat16 convert it, and take twice as long. Processes
+    started by Lightning use the first one's choice; those of torchrun and SLURM, which cannot know
+    it, use float32.
     """
     if torch.cuda.is_available():
         return "bf16-mixed" if torch.cuda.is_bf16_supported() else "32-true"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storage.documents import load_yaml, read_text
-from storage.json_files import load_json
+from interventune.storage.documents import load_yaml, read_text
+from interventune.storage.json_files import load_json
 
 MAY_CHANGE = re.compile(
     r"(ckpt_path|run|checkpoint|(data|model)(\.init_args)?\.(num_workers|cache|reference_cache)"
@@ -31,22 +31,29 @@ def run_folder(checkpoint: str) -> Path:
 
 
 def changes(config: dict[str, Any], folder: Path, step: int) -> list[str]:
-    """Return a comment for every setting that differs from those of the run in `folder`, after the comments
-    in its config.yaml. ValueError for one that must not, or without that file."""
+    """Return a comment for every setting that differs from those of the run in `folder`, after the
+    comments in its config.yaml. ValueError for one that must not, or without that file.
+    """
     from transformers.utils.generic import flatten_dict  # takes a second, needed only here
 
     saved = folder / "config.yaml"
     now, before = flatten_dict(config), flatten_dict(load_yaml(saved, dict[str, Any]))
     comments = [line for line in read_text(saved).splitlines() if line.startswith("#")]
     longer = any(_number(now.get(key)) > _number(before.get(key)) for key in LIMITS)
-    others = any(now.get(key) != before.get(key) for key in ("trainer.devices", "trainer.num_nodes"))
+    others = any(
+        now.get(key) != before.get(key) for key in ("trainer.devices", "trainer.num_nodes")
+    )
     for key in {**now, **before}:
         if (new := now.get(key)) != (old := before.get(key)):
             flag, was = key.replace(".init_args", ""), json.dumps(old, default=str)
             change = f"{flag} {json.dumps(new, default=str)} (before: {was})"
             comments.append(f"# from step {step}: {change}")
-            if not (MAY_CHANGE.match(key) or (longer and key in LIMITS) or (others and key == BATCH)):
-                raise ValueError(f"{change}: differs from {saved}; resume with the old value, {ANEW}")
+            if not (
+                MAY_CHANGE.match(key) or (longer and key in LIMITS) or (others and key == BATCH)
+            ):
+                raise ValueError(
+                    f"{change}: differs from {saved}; resume with the old value, {ANEW}"
+                )
     return comments
 
 

@@ -1,5 +1,6 @@
-"""A run's folder, which no other process shares, the checkpoint that it resumes from, its loggers, and
-metrics.csv, the curves, which survive a resume and a kill."""
+"""A run's folder, which no other process shares, the checkpoint that it resumes from, its loggers,
+and metrics.csv, the curves, which survive a resume and a kill.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from jsonargparse.typing import NonNegativeFloat, NonNegativeInt
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from storage.documents import read_text
-from storage.files import atomic_text
+from interventune.storage.documents import read_text
+from interventune.storage.files import atomic_text
 
 COLUMNS = ("step", "epoch", "metric", "value")
 """Of metrics.csv."""
@@ -36,10 +37,10 @@ class Run:
         name: Folder for the runs of an experiment.
         version: Folder for this run; empty: the next free `version_N`.
         root: Folder for all runs.
-        wandb: Log to wandb as well as to metrics.csv. `offline` keeps the files in the run's folder until
-            `wandb sync`; `online` needs a login.
-        save_every_minutes: How often training writes `checkpoints/last.ckpt`, besides after each epoch and
-            validation and when the run is stopped; 0: not by time.
+        wandb: Log to wandb as well as to metrics.csv. `offline` keeps the files in the run's folder
+            until `wandb sync`; `online` needs a login.
+        save_every_minutes: How often training writes `checkpoints/last.ckpt`, besides after each
+            epoch and validation and when the run is stopped; 0: not by time.
         save_every_n_steps: The same, in optimizer steps.
     """
 
@@ -53,30 +54,38 @@ class Run:
     def __post_init__(self) -> None:
         for option, value in (("name", self.name), ("version", self.version)):
             if Path(value).is_absolute() or ".." in Path(value).parts:
-                raise ValueError(f"run.{option}: {value!r} leaves the folder of all runs (run.root)")
+                raise ValueError(
+                    f"run.{option}: {value!r} leaves the folder of all runs (run.root)"
+                )
 
     @property
     def home(self) -> Path:
         return Path(self.root) / self.name
 
     def last_checkpoint(self) -> Path | None:
-        """Return `last.ckpt` of this version, or of the one written to last; None if there is none."""
+        """Return `last.ckpt` of this version, or of the one written to last; None if
+        there is none.
+        """
         checkpoints = self.home.glob(f"{glob.escape(self.version) or '*'}/checkpoints/last.ckpt")
         return max(checkpoints, key=lambda path: path.stat().st_mtime, default=None)
 
     def refuse_taken(self) -> None:
         """ValueError if this version's folder contains another run that has trained."""
         folder = self.home / self.version
-        if self.version and any((folder / name).exists() for name in ("checkpoints", "metrics.json")):
+        if self.version and any(
+            (folder / name).exists() for name in ("checkpoints", "metrics.json")
+        ):
             raise ValueError(
-                f"run.version: {folder} holds another run; choose another version, or continue that one "
+                f"run.version: {folder} holds another run; choose another version, or continue "
+                "that one "
                 "with --ckpt_path auto"
             )
 
     def lock(self, *, wait: float = 0.0) -> FileLock | None:
-        """Create and lock the folder of this version: while this process lives and refers to the lock, no
-        other one writes there. None in all processes but the first. ValueError if another process still holds
-        it after `wait` seconds."""
+        """Create and lock the folder of this version: while this process lives and refers to the
+        lock, no other one writes there. None in all processes but the first. ValueError if another
+        process still holds it after `wait` seconds.
+        """
         if rank_zero_only.rank:
             return None
         folder = self.home / self.version
@@ -86,13 +95,16 @@ class Run:
             lock.acquire(timeout=wait)
         except Timeout:
             raise ValueError(
-                f"{folder} is being trained by another process; wait until it ends, or choose another "
+                f"{folder} is being trained by another process; wait until it ends, or choose "
+                "another "
                 "run.version or run.name"
             ) from None
         return lock
 
     def new_version(self) -> str:
-        """Create the folder of the next free `version_N`; no other process can create the same one."""
+        """Create the folder of the next free `version_N`; no other process can create
+        the same one.
+        """
         self.home.mkdir(parents=True, exist_ok=True)
         taken = (path.name.removeprefix("version_") for path in self.home.glob("version_*"))
         for number in count(1 + max((int(name) for name in taken if name.isdecimal()), default=-1)):
@@ -102,8 +114,9 @@ class Run:
         raise AssertionError
 
     def loggers(self, resumed_step: int | None = None) -> list[Logger]:
-        """Return the run's own loggers, the first of which names its folder. `resumed_step` is the step from
-        which it resumes; None starts a new run."""
+        """Return the run's own loggers, the first of which names its folder. `resumed_step` is the
+        step from which it resumes; None starts a new run.
+        """
         curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
@@ -112,8 +125,10 @@ class Run:
 
 
 class CurveLogger(CSVLogger):
-    """metrics.csv with a line `step,epoch,metric,value` for every value, in a folder that this process has
-    locked. Lines are appended, so a kill loses none; a resumed run drops those from its step on."""
+    """metrics.csv with a line `step,epoch,metric,value` for every value, in a folder that this
+    process has locked. Lines are appended, so a kill loses none; a resumed run drops those from its
+    step on.
+    """
 
     def __init__(self, run: Run, resumed_step: int | None) -> None:
         super().__init__(run.root, name=run.name)
@@ -124,11 +139,15 @@ class CurveLogger(CSVLogger):
 
     @property
     def version(self) -> str:
-        """The folder's name; on first use, the first process creates and locks it, and tells the others."""
+        """The folder's name; on first use, the first process creates and locks it, and tells the
+        others.
+        """
         if rank_zero_only.rank:
             return self.run.version or "version_of_the_first_process"
         if self.folder is None:
-            run = self.run if self.run.version else replace(self.run, version=self.run.new_version())
+            run = (
+                self.run if self.run.version else replace(self.run, version=self.run.new_version())
+            )
             self.folder_lock = run.lock()
             if self.resumed_step is None:
                 run.refuse_taken()
@@ -173,6 +192,10 @@ def keep_curves(path: Path, step: int) -> None:
         lines = read_text(path)
         # Until the last end of a line: a number that is cut off is a number too.
         rows = csv.reader(io.StringIO(lines[: lines.rfind("\n") + 1]))
-        kept = [row for row in rows if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) < step]
+        kept = [
+            row
+            for row in rows
+            if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) < step
+        ]
         with atomic_text(path) as file:
             csv.writer(file, lineterminator="\n").writerows([COLUMNS, *kept])

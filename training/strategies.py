@@ -1,7 +1,8 @@
 """`--trainer.strategy=fsdp`: parameters, gradients and optimizer states sharded over all processes.
 
-Lightning's ModelParallelStrategy with torch's `fully_shard` (FSDP2), which also runs on CPUs. A checkpoint is
-the same one file as from any other strategy. Evaluation needs room for the whole model on every device.
+Lightning's ModelParallelStrategy with torch's `fully_shard` (FSDP2), which also runs on CPUs. A
+checkpoint is the same one file as from any other strategy. Evaluation needs room for the whole
+model on every device.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
-from models.backbones import encoder_layers
+from interventune.models.backbones import encoder_layers
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def shard(module: pl.LightningModule, mesh: Any) -> None:
-    """Shard every layer of the encoder over a one-dimensional mesh, then the remaining modules; in place.
+    """Shard every layer of the encoder over a one-dimensional mesh, then the remaining modules; in
+    place.
 
-    A layer is sharded on its device before the next one follows, so no device ever holds the whole model."""
+    A layer is sharded on its device before the next one follows, so no device ever holds the whole
+    model.
+    """
     for layer in encoder_layers(module.model.encoder):
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
@@ -42,8 +46,10 @@ def shard(module: pl.LightningModule, mesh: Any) -> None:
 
 
 class FullyShardedStrategy(ModelParallelStrategy):
-    """Data parallel over all processes, with single-file checkpoints. Optimizer states are numbered in the
-    optimizer's order; Lightning uses the module's order, which differs if there are two groups."""
+    """Data parallel over all processes, with single-file checkpoints. Optimizer states are numbered
+    in the optimizer's order; Lightning uses the module's order, which differs if there are two
+    groups.
+    """
 
     model: Any
 
@@ -61,7 +67,9 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().setup_environment()
 
     def optimizer_state(self, optimizer: Optimizer | LightningOptimizer) -> dict[str, Any]:
-        """Return the optimizer's own state with whole tensors on the first process's CPU. Collective."""
+        """Return the optimizer's own state with whole tensors on the first process's CPU.
+        Collective.
+        """
         plain = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
         state: dict[str, Any] = get_optimizer_state_dict(self.model, plain, options=WHOLE)
         if not self.is_global_zero:
@@ -70,12 +78,18 @@ class FullyShardedStrategy(ModelParallelStrategy):
         return _renamed(state, {name: number for number, name in enumerate(names)})
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """Return whole weights on the first process, without those that an adapter's checkpoint omits."""
+        """Return whole weights on the first process, without those that an adapter's checkpoint
+        omits.
+        """
         alone = bool(self.model.model.adapter.get("base"))
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=alone)
+        options = StateDictOptions(
+            full_state_dict=True, cpu_offload=True, ignore_frozen_params=alone
+        )
         return dict(get_model_state_dict(self.model, options=options))
 
-    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(
+        self, checkpoint_path: Any, weights_only: bool | None = None
+    ) -> dict[str, Any]:
         return self.checkpoint_io.load_checkpoint(checkpoint_path)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
@@ -103,8 +117,10 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
 @contextmanager
 def whole(model: nn.Module) -> Iterator[None]:
-    """Within this context, every process holds all parameters, so that processes may have different numbers
-    of batches; afterwards, every FSDP2 unit is sharded, and resharded after its forward, as it was."""
+    """Within this context, every process holds all parameters, so that processes may have different
+    numbers of batches; afterwards, every FSDP2 unit is sharded, and resharded after its forward, as
+    it was.
+    """
     units = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for unit in units:  # roots, which come before their parts, prepare these
         unit._get_fsdp_state()._lazy_init()
@@ -132,5 +148,11 @@ def _parameter_groups(unit: FSDPModule) -> list[Any]:
 
 def _renamed(state: Mapping[str, Any], new: Mapping[Any, Any]) -> dict[str, Any]:
     """An optimizer's state with other names of its parameters."""
-    groups = [{**group, "params": [new[name] for name in group["params"]]} for group in state["param_groups"]]
-    return {"state": {new[name]: value for name, value in state["state"].items()}, "param_groups": groups}
+    groups = [
+        {**group, "params": [new[name] for name in group["params"]]}
+        for group in state["param_groups"]
+    ]
+    return {
+        "state": {new[name]: value for name, value in state["state"].items()},
+        "param_groups": groups,
+    }

@@ -23,7 +23,7 @@ exec torchrun \
     --rdzv-endpoint="$HEAD:29500" \
     --rdzv-id=interventune \
     --max-restarts=3 \
-    -m training fit "$@" \
+    -m interventune.training fit "$@" \
     --trainer.accelerator=gpu \
     --trainer.num_nodes="$NODES" \
     --trainer.devices="$GPUS" \

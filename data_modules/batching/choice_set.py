@@ -1,8 +1,9 @@
 """Multiple-choice questions, tokenised, in batches of questions with equal numbers of choices. For
-encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and all choices
-after it.
+encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and all
+choices after it.
 
-Shape letters: Q questions, N rows (choices), B questions of a batch, C choices, E first and last token.
+Shape letters: Q questions, N rows (choices), B questions of a batch, C choices, E first and last
+token.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
-from data_modules.encoding.tokenizers import warn_of_unknown
-from data_modules.encoding.windows import (
+from interventune.data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
+from interventune.data_modules.encoding.tokenizers import warn_of_unknown
+from interventune.data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
     EncodedRow,
@@ -30,7 +31,7 @@ from data_modules.encoding.windows import (
     pad_rows,
     sorted_batches,
 )
-from data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.schema.questions import ChoiceQuestion
 
 
 @dataclass(kw_only=True)
@@ -38,12 +39,12 @@ class ChoiceEncoding:
     """How a prompt and one of its choices become a row of tokens (probes spec B1).
 
     Args:
-        max_length: Tokens in a row, with special tokens. If a pair is longer, the end of its longer text is
-            cut. A decoder's row holds all choices and is never cut.
-        padding: `dynamic` pads a batch to its longest row; `parity` pads every row to `max_length`, as the
-            authors' code does.
-        chat: Whether a decoder's prompt uses the tokenizer's chat template: `auto`, if there is one, or
-            `never`.
+        max_length: Tokens in a row, with special tokens. If a pair is longer, the end of its longer
+            text is cut. A decoder's row holds all choices and is never cut.
+        padding: `dynamic` pads a batch to its longest row; `parity` pads every row to `max_length`,
+            as the authors' code does.
+        chat: Whether a decoder's prompt uses the tokenizer's chat template: `auto`, if there is
+            one, or `never`.
     """
 
     max_length: int = 128
@@ -56,7 +57,9 @@ class ChoiceEncoding:
 
     def of_decoder(self, architecture: str) -> Encoding:
         """Return the text encoding stored in checkpoints of decoders, with these settings."""
-        return Encoding(max_length=self.max_length, prompts=Prompts(chat=self.chat)).resolved(architecture)
+        return Encoding(max_length=self.max_length, prompts=Prompts(chat=self.chat)).resolved(
+            architecture
+        )
 
 
 class ChoiceBatch(NamedTuple):
@@ -79,7 +82,11 @@ class ChoiceSet(Dataset):
     family = "choices"  # in the keys of metrics
 
     def __init__(
-        self, questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
+        self,
+        questions: Sequence[ChoiceQuestion],
+        tokenizer: Any,
+        encoding: ChoiceEncoding,
+        architecture: str,
     ) -> None:
         self.questions, self.tokenizer = questions, tokenizer
         self.rows = list(encode_choices(questions, tokenizer, encoding, architecture))
@@ -87,7 +94,9 @@ class ChoiceSet(Dataset):
         self.multiple = encoding.max_length if encoding.padding == "parity" else PAD_TO
         self.counts = np.array([len(question.choices) for question in questions], np.int64)
         """Number of choices of every question."""
-        self.lengths = np.array([max(len(row.input_ids_T) for row in rows) for rows in self.rows], np.int64)
+        self.lengths = np.array(
+            [max(len(row.input_ids_T) for row in rows) for rows in self.rows], np.int64
+        )
         """Length of the longest row of every question, in tokens."""
 
     def __len__(self) -> int:
@@ -100,7 +109,9 @@ class ChoiceSet(Dataset):
         if rows[0].spans:
             candidate_BCE = torch.tensor([row.spans for row in rows]) + shift_R.view(-1, 1, 1)
         return ChoiceBatch(
-            inputs={name: rows_RT.unflatten(0, (len(index), -1)) for name, rows_RT in inputs.items()},
+            inputs={
+                name: rows_RT.unflatten(0, (len(index), -1)) for name, rows_RT in inputs.items()
+            },
             label_B=torch.tensor([question.label for question in asked]),
             unknown_B=torch.tensor([question.target == "unknown" for question in asked]),
             candidate_BCE=candidate_BCE,
@@ -128,18 +139,25 @@ def by_count(counts: np.ndarray) -> dict[int, list[int]]:
 def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> Iterator[list[EncodedRow]]:
-    """Yield the rows of every question: one per choice; for a decoder, a single one with the `spans` of all.
+    """Yield the rows of every question: one per choice; for a decoder, a single one with the
+    `spans` of all.
 
-    An empty prompt remains an empty first segment: `<s></s></s> choice </s>`. For RoBERTa, each non-empty
-    text without a leading space gets one, as in the middle of a sentence. DataError if a decoder's row is too
-    long."""
+    An empty prompt remains an empty first segment: `<s></s></s> choice </s>`. For RoBERTa, each
+    non-empty text without a leading space gets one, as in the middle of a sentence. DataError if a
+    decoder's row is too long.
+    """
     if architecture in DECODERS:
         prompts = []
         for question in questions:
             text = CHOOSE.format(prompt=question.prompt.strip()).strip()
-            messages, choices = [{"role": "user", "content": text}], [c.strip() for c in question.choices]
+            messages, choices = (
+                [{"role": "user", "content": text}],
+                [c.strip() for c in question.choices],
+            )
             prompts.append(Prompt(messages, text, 0, choices, f"question {question.id}"))
-        yield from ([row] for row in encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture)))
+        yield from (
+            [row] for row in encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture))
+        )
         return
 
     def written(text: str) -> str:
@@ -148,6 +166,8 @@ def encode_choices(
 
     for example, question in enumerate(questions):
         pairs = [(written(question.prompt), written(choice)) for choice in question.choices]
-        rows = tokenizer(pairs, truncation="longest_first", max_length=encoding.max_length).encodings
+        rows = tokenizer(
+            pairs, truncation="longest_first", max_length=encoding.max_length
+        ).encodings
         tokens = ((np.array(row.ids, np.int32), np.array(row.type_ids, np.uint8)) for row in rows)
         yield [EncodedRow(*both, np.full((len(both[0]), 2), -1), 0, example) for both in tokens]

@@ -1,8 +1,8 @@
-"""The base of the three DataModules: named evaluation sets for every stage, loaders for all sets, and
-resuming within an epoch.
+"""The base of the three DataModules: named evaluation sets for every stage, loaders for all sets,
+and resuming within an epoch.
 
-Every order is a pure function of (seed, epoch, number of ranks), equal on all ranks; rank r of W takes
-batches r, r + W, ...
+Every order is a pure function of (seed, epoch, number of ranks), equal on all ranks; rank r of W
+takes batches r, r + W, ...
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 
-from data_modules.batching.group_set import GroupBatch, GroupSet
-from data_modules.batching.sets import QABatch, QASet
-from data_modules.encoding.tokenizers import load_tokenizer
-from data_modules.sources import split_labels
-from storage.errors import DataError
-from storage.files import source_digest
+from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
+from interventune.data_modules.batching.sets import QABatch, QASet
+from interventune.data_modules.encoding.tokenizers import load_tokenizer
+from interventune.data_modules.sources import split_labels
+from interventune.storage.errors import DataError
+from interventune.storage.files import source_digest
 
 MAIN = "main"
 """The set whose metric keys omit the set name."""
@@ -74,18 +74,22 @@ class TrainSet(Dataset):
         return TrainBatch(groups, self.qa[index.qa] if self.qa and index.qa else None)
 
     def items_of(self, index: BatchIndex) -> Counter[str]:
-        """Return how many items a batch has, by name: question windows (`questions`) and their tokens (see
-        `QASet.tokens_N`), groups (`groups`), and groups of each class of advice."""
+        """Return how many items a batch has, by name: question windows (`questions`) and their
+        tokens (see `QASet.tokens_N`), groups (`groups`), and groups of each class of advice.
+        """
         counts = Counter(questions=len(index.qa), groups=len(index.groups))
         if self.qa:
-            counts.update({name: int(of_N[[*index.qa]].sum()) for name, of_N in self.qa.tokens_N.items()})
+            counts.update(
+                {name: int(of_N[[*index.qa]].sum()) for name, of_N in self.qa.tokens_N.items()}
+            )
         if self.groups:
             counts.update(self.groups.groups[i].advice_class for i in index.groups)
         return counts
 
 
 class TextDataModule(pl.LightningDataModule):
-    """Data. The base of all DataModules; subclasses make sets from their sources and order training batches.
+    """Data. The base of all DataModules; subclasses make sets from their sources and order training
+    batches.
 
     Args:
         tokenizer: Hub name, folder, or `stories`; set by the backbone.
@@ -110,7 +114,8 @@ class TextDataModule(pl.LightningDataModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        # A small evaluation set may have fewer batches than there are processes, and is not padded for it.
+        # A small evaluation set may have fewer batches than there are processes, and is not padded
+        # for it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
         self.eval_batch_size, self.seed = eval_batch_size, seed or 0
@@ -128,9 +133,15 @@ class TextDataModule(pl.LightningDataModule):
         self.train_set: Any = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
-    def named(self, train: Sequence[str], *named: Mapping[str, str] | None) -> dict[str, dict[str, str]]:
-        """Return named sources of `val`, `test` and `predict`, by stage, and add all to `sources`."""
-        by_stage = dict(zip(("val", "test", "predict"), (dict(each or {}) for each in named), strict=True))
+    def named(
+        self, train: Sequence[str], *named: Mapping[str, str] | None
+    ) -> dict[str, dict[str, str]]:
+        """Return named sources of `val`, `test` and `predict`, by stage, and add all to
+        `sources`.
+        """
+        by_stage = dict(
+            zip(("val", "test", "predict"), (dict(each or {}) for each in named), strict=True)
+        )
         self.sources += [*train, *chain(*(each.values() for each in by_stage.values()))]
         return by_stage
 
@@ -142,11 +153,15 @@ class TextDataModule(pl.LightningDataModule):
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Do the same for the sets of `val`, `test` or `predict`."""
 
-    def warn_of_many(self, source: str, share: float | np.floating, what: str, limit: float) -> None:
+    def warn_of_many(
+        self, source: str, share: float | np.floating, what: str, limit: float
+    ) -> None:
         """Warn, once of each kind, if a share of a source is above a limit."""
         if share > limit and what not in self.warned:
             self.warned.add(what)
-            logging.getLogger(__name__).warning("warning: %s: %.0f %% of %s", source, 100 * share, what)
+            logging.getLogger(__name__).warning(
+                "warning: %s: %.0f %% of %s", source, 100 * share, what
+            )
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""
@@ -157,7 +172,9 @@ class TextDataModule(pl.LightningDataModule):
                 options = " or ".join(f"data.train_{kind}" for kind in self.kinds)
                 raise DataError(f"nothing to train on; set {options}")
             rank, world_size = process_rank()
-            self.train_sampler = EpochSampler(draw, seed=self.seed, rank=rank, world_size=world_size)
+            self.train_sampler = EpochSampler(
+                draw, seed=self.seed, rank=rank, world_size=world_size
+            )
         name = stage if stage in ("test", "predict") else "val"
         if name not in self.eval_sets:
             self.eval_sets[name] = self.make_eval_sets(name)
@@ -170,9 +187,10 @@ class TextDataModule(pl.LightningDataModule):
         return ResumableLoader(self.train_set, sampler=self.train_sampler, **self.loader_options)
 
     def eval_loaders(self, stage: str) -> list[DataLoader]:
-        """Return a loader for every set of `eval_sets[stage]`, with this process's share of its batches.
-        DataError if no set has a batch for each process: on one without any, Lightning skips the evaluation,
-        and the others wait for its sums."""
+        """Return a loader for every set of `eval_sets[stage]`, with this process's share of its
+        batches. DataError if no set has a batch for each process: on one without any, Lightning
+        skips the evaluation, and the others wait for its sums.
+        """
         rank, world_size = process_rank()
         loaders, most = [], 0
         for _, data in self.eval_sets[stage]:
@@ -180,9 +198,13 @@ class TextDataModule(pl.LightningDataModule):
             while len(batches := data.batches(size)) < world_size and size > 1:
                 size //= 2
             most = max(most, len(batches))
-            loaders.append(DataLoader(data, sampler=batches[rank::world_size], **self.loader_options))
+            loaders.append(
+                DataLoader(data, sampler=batches[rank::world_size], **self.loader_options)
+            )
         if loaders and most < world_size:
-            raise DataError(f"trainer.devices: no set to {stage} has batches for {world_size} processes")
+            raise DataError(
+                f"trainer.devices: no set to {stage} has batches for {world_size} processes"
+            )
         return loaders
 
     val_dataloader = partialmethod(eval_loaders, "val")
@@ -190,17 +212,21 @@ class TextDataModule(pl.LightningDataModule):
     predict_dataloader = partialmethod(eval_loaders, "predict")
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the SHA-256 of every local file that the run reads, by source; "" for other sources."""
-        read = dict.fromkeys(part for source in self.sources for part in split_labels(source) if part)
+        """Return the SHA-256 of every local file that the run reads, by source; "" for other
+        sources.
+        """
+        read = dict.fromkeys(
+            part for source in self.sources for part in split_labels(source) if part
+        )
         return {source: source_digest(source) for source in read}
 
 
 def length_bucketed(
     lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, world_size: int = 1
 ) -> list[list[int]]:
-    """Make batches of similar length: shuffle, sort within pools of batches, cut, shuffle again. The
-    `world_size` batches that processes take at the same time are similar too. Samples that do not suffice
-    for all processes are drawn at random, and come last.
+    """Make batches of similar length: shuffle, sort within pools of batches, cut, shuffle again.
+    The `world_size` batches that processes take at the same time are similar too. Samples that do
+    not suffice for all processes are drawn at random, and come last.
     """
     order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
@@ -213,8 +239,8 @@ def length_bucketed(
 
 
 class EpochSampler(Sampler[Any]):
-    """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch. `drawn` holds
-    this epoch's batches of all processes.
+    """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch.
+    `drawn` holds this epoch's batches of all processes.
 
     DataError if there are fewer batches than processes.
     """
@@ -237,14 +263,17 @@ class EpochSampler(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         self.drawn = self.draw(np.random.default_rng([self.seed, self.epoch]))
-        yield from self.drawn[self.rank : self.batches * self.world_size : self.world_size][self.start :]
+        yield from self.drawn[self.rank : self.batches * self.world_size : self.world_size][
+            self.start :
+        ]
 
 
 class ResumableLoader(DataLoader):
-    """A DataLoader over an `EpochSampler` that counts the batches taken by its reader, without those that
-    workers hold ready. Lightning stores the state in its checkpoints.
+    """A DataLoader over an `EpochSampler` that counts the batches taken by its reader, without
+    those that workers hold ready. Lightning stores the state in its checkpoints.
 
-    An epoch begins when its first batch is requested: before, the sampler does not know which epoch it is.
+    An epoch begins when its first batch is requested: before, the sampler does not know which epoch
+    it is.
     """
 
     consumed = 0
@@ -255,7 +284,9 @@ class ResumableLoader(DataLoader):
         return {"consumed": self.consumed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next epoch begin after as many batches, or at its beginning, if that was all of them."""
+        """Let the next epoch begin after as many batches, or at its beginning, if that was all of
+        them.
+        """
         self._start = self.consumed = state["consumed"]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
@@ -268,8 +299,10 @@ class ResumableLoader(DataLoader):
 
 
 def outlive_signal(worker: int) -> None:
-    """`worker_init_fn` of a DataLoader: let a worker ignore a cluster's or Ctrl-C's signal to all processes.
-    The main process finishes its step first, and ends its workers, by a second SIGTERM if necessary."""
+    """`worker_init_fn` of a DataLoader: let a worker ignore a cluster's or Ctrl-C's signal to all
+    processes. The main process finishes its step first, and ends its workers, by a second SIGTERM
+    if necessary.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 

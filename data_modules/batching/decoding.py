@@ -1,7 +1,8 @@
-"""Decode token spans into answer texts from the original context, and combine the windows of a question.
+"""Decode token spans into answer texts from the original context, and combine the windows of a
+question.
 
-Shape letters: B windows of a batch, which holds all windows of its questions; C answer types (yes, no,
-unknown).
+Shape letters: B windows of a batch, which holds all windows of its questions; C answer types (yes,
+no, unknown).
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from unicodedata import category
 
 from torch import Tensor
 
-from data_modules.batching.sets import QABatch, QASet
-from data_modules.encoding.replies import answer_in
-from data_modules.questions.answer_spans import NUMBER_WORDS, option_words
-from data_modules.schema.questions import AnswerType
+from interventune.data_modules.batching.sets import QABatch, QASet
+from interventune.data_modules.encoding.replies import answer_in
+from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
+from interventune.data_modules.schema.questions import AnswerType
 
 TYPE_THRESHOLD = 0.1
-"""XLNet's heads: if the most probable type has at least this probability, it is the answer, else the span.
-The share of unknown depends strongly on the authors' low value."""
+"""XLNet's heads: if the most probable type has at least this probability, it is the answer, else
+the span. The share of unknown depends strongly on the authors' low value.
+"""
 
 
 class Answer(NamedTuple):
@@ -34,12 +36,14 @@ class Answer(NamedTuple):
     start: int
     """Start of the text in the context; -1 without an answer."""
     score: float
-    """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an answer type
-    (yes, no, ...): its score."""
+    """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an
+    answer type (yes, no, ...): its score.
+    """
     answer_type: AnswerType = "span"
     unknown_score: float = math.nan
-    """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of unknown;
-    NaN for a decoder's text."""
+    """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of
+    unknown; NaN for a decoder's text.
+    """
     guess: str = ""
     """The text of the best answer other than unknown, if there is an `unknown_score`."""
     failure: str = ""
@@ -47,7 +51,9 @@ class Answer(NamedTuple):
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
-    """Yield the best span of every question in a batch (the first on ties), and the rows of its windows."""
+    """Yield the best span of every question in a batch (the first on ties), and the rows of its
+    windows.
+    """
     start, end, score = (column.tolist() for column in spans)
     windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
     rows: defaultdict[int, list[int]] = defaultdict(list)
@@ -70,10 +76,10 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
 
 def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answer]:
     """Yield every question's answer from its best window; `spans` are the fields of
-    models.heads.span.SpanPrediction.
+    interventune.models.heads.span.SpanPrediction.
 
-    If the set allows it (`may_abstain`), the answer is empty when "no answer" scores higher than the best
-    span in every window (SQuAD 2.0, with a threshold of 0).
+    If the set allows it (`may_abstain`), the answer is empty when "no answer" scores higher than
+    the best span in every window (SQuAD 2.0, with a threshold of 0).
     """
     *best, null_B = spans
     null = null_B.tolist()
@@ -84,7 +90,9 @@ def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answ
         yield answer._replace(unknown_score=unknown_score, guess=span.text)
 
 
-def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[tuple[str, str]]) -> Iterator[Answer]:
+def written_answers(
+    data: QASet, feature_B: Tensor, texts: Iterable[tuple[str, str]]
+) -> Iterator[Answer]:
     """Yield the answers in what a decoder wrote, from its texts with their failures."""
     for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
         answer, failure = answer_in(text, reason)
@@ -93,11 +101,12 @@ def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[tuple[str, s
 
 def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> Iterator[Answer]:
     """Yield the answer of every question (faithfulness spec 2.2, 2.3); `found` are the fields of
-    models.heads.answers.AnswerPrediction.
+    interventune.models.heads.answers.AnswerPrediction.
 
-    Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a question is
-    unknown only if it is in every window). With rationale heads the highest score wins; on ties a span,
-    then yes, no and unknown. With XLNet's heads, the most probable type wins, if it reaches TYPE_THRESHOLD.
+    Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a
+    question is unknown only if it is in every window). With rationale heads the highest score wins;
+    on ties a span, then yes, no and unknown. With XLNet's heads, the most probable type wins, if it
+    reaches TYPE_THRESHOLD.
     """
     start_B, end_B, score_B, *rest = (column for column in found if column is not None)
     types, *of_xlnet = (column.tolist() for column in rest)
@@ -113,7 +122,8 @@ def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> 
             yield best._replace(unknown_score=score, guess=guess.text)
             continue
         (number_score, number), (option_score, option) = (
-            max((score[row], found[row]) for row in rows) for found, score in (of_xlnet[:2], of_xlnet[2:])
+            max((score[row], found[row]) for row in rows)
+            for found, score in (of_xlnet[:2], of_xlnet[2:])
         )
         words = option_words(data.questions([at])[0].question)
         offered += [

@@ -1,7 +1,7 @@
 """Groups, tokenised, in batches of whole groups or of rows of any groups.
 
-Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups or rows
-of a batch, R all rows, T tokens, X names.
+Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups
+or rows of a batch, R all rows, T tokens, X names.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.encoding.tokenizers import warn_of_unknown
-from data_modules.encoding.windows import (
+from interventune.data_modules.encoding.tokenizers import warn_of_unknown
+from interventune.data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
     EncodedRow,
@@ -27,8 +27,8 @@ from data_modules.encoding.windows import (
     sorted_batches,
     token_span,
 )
-from data_modules.schema.groups import ADVICE_CLASSES, Group
-from storage.errors import DataError
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
+from interventune.storage.errors import DataError
 
 T = TypeVar("T", str, tuple[str, str])
 
@@ -81,7 +81,9 @@ class GroupSet(Dataset):
     def ids(self) -> GroupIds:
         """The keys by which metrics sum, as integers."""
         subjects, subject_X = numbered([name for group in self.groups for name in group.subjects])
-        attributes, attribute_N = numbered([(group.category, group.attribute) for group in self.groups])
+        attributes, attribute_N = numbered(
+            [(group.category, group.attribute) for group in self.groups]
+        )
         classes = [ADVICE_CLASSES.index(group.advice_class) for group in self.groups]
         class_N = np.array(classes, np.int64)
         return GroupIds(subjects, attributes, class_N, subject_X.reshape(-1, 2), attribute_N)
@@ -101,7 +103,9 @@ class GroupSet(Dataset):
         )
 
     def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
-        """Return some rows, padded to a multiple: inputs and context (B, T), and candidates (B, 1, S, 2)."""
+        """Return some rows, padded to a multiple: inputs and context (B, T), and candidates (B, 1,
+        S, 2).
+        """
         rows = [self.encoded[i] for i in index]
         inputs, context_BT, shift_B = pad_rows(rows, self.tokenizer, multiple)
         candidate_BSE = torch.tensor([row.spans for row in rows]) + shift_B.view(-1, 1, 1)
@@ -120,15 +124,15 @@ def numbered(names: Sequence[T]) -> tuple[list[T], np.ndarray]:
 
 
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[EncodedRow]:
-    """Return the rows of groups; each variant has exactly one window. Their `spans` are the first and last
-    token of each subject, and of `unknown` if it is a candidate.
+    """Return the rows of groups; each variant has exactly one window. Their `spans` are the first
+    and last token of each subject, and of `unknown` if it is a candidate.
 
     Raises:
         DataError: a context is longer than a window, or a token at a subject's boundary also covers
             neighbouring text; the message names the group.
     """
     if encoding.architecture in DECODERS:
-        from data_modules.encoding.prompts import encode_prompts, group_prompts
+        from interventune.data_modules.encoding.prompts import encode_prompts, group_prompts
 
         return list(encode_prompts(group_prompts(groups, encoding.prompts), tokenizer, encoding))
     variants = [(variant, group.key) for group in groups for variant in group.variants]
@@ -137,12 +141,16 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
     for row in encode_texts(texts, tokenizer, encoding):
         variant, key = variants[row.example]
         if row.example != len(rows):
-            raise DataError(f"{key}: does not fit into {encoding.max_length} tokens (encoding.max_length)")
+            raise DataError(
+                f"{key}: does not fit into {encoding.max_length} tokens (encoding.max_length)"
+            )
         spans = []
         for span in variant.candidates:
             found = token_span(row, span)
             covered = (
-                variant.context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]] if found else ""
+                variant.context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]]
+                if found
+                else ""
             )
             if found is None or covered.strip() not in span.text:
                 raise DataError(

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.batching.sets import QABatch, QASet, Tokens
-from data_modules.encoding.windows import sorted_batches
-from storage.errors import DataError
+from interventune.data_modules.batching.sets import QABatch, QASet, Tokens
+from interventune.data_modules.encoding.windows import sorted_batches
+from interventune.storage.errors import DataError
 
 
 class PairBatch(NamedTuple):
@@ -33,9 +33,10 @@ class PairBatch(NamedTuple):
 
 
 class PairSet(Dataset):
-    """Originals paired with one variant of some of them, in the first window that differs: the deletion may
-    be far from a story's beginning. A pair without such a window is left out, unless a set is paired with
-    itself. DataError if two originals share an id."""
+    """Originals paired with one variant of some of them, in the first window that differs: the
+    deletion may be far from a story's beginning. A pair without such a window is left out, unless a
+    set is paired with itself. DataError if two originals share an id.
+    """
 
     family = "shift"  # in the keys of metrics
 
@@ -45,7 +46,9 @@ class PairSet(Dataset):
         own = dict(zip(ids, originals.windows(), strict=True))
         if len(own) < len(ids):
             name, count = Counter(ids).most_common(1)[0]
-            raise DataError(f"{count} questions have the id {name!r}: stories and variants are paired by id")
+            raise DataError(
+                f"{count} questions have the id {name!r}: stories and variants are paired by id"
+            )
         tokens, made = originals.token_ids(), variants.token_ids()
         windows = variants.windows()
         for question, name in enumerate(variants.column("id")):
@@ -56,7 +59,9 @@ class PairSet(Dataset):
                 if originals is variants or not np.array_equal(tokens[one], made[other]):
                     pairs.append((question, one, other))
                     break
-        self.question_N, self.original_N, self.variant_N = np.array(pairs, np.int64).reshape(-1, 3).T
+        self.question_N, self.original_N, self.variant_N = (
+            np.array(pairs, np.int64).reshape(-1, 3).T
+        )
         """The index of each pair's question among the variants, and its window in either set."""
         self._kept = variants.column("kept")
 
@@ -71,7 +76,9 @@ class PairSet(Dataset):
             common_tokens(*pair, self._kept[q])
             for q, pair in zip(self.question_N[index], tokens, strict=True)
         ]
-        row_P = torch.arange(len(common)).repeat_interleave(torch.tensor([len(found) for found in common]))
+        row_P = torch.arange(len(common)).repeat_interleave(
+            torch.tensor([len(found) for found in common])
+        )
         original_P, variant_P = torch.tensor(list(chain(*common)), dtype=torch.int64).view(-1, 2).T
         shifted = original_P + original.shift_B[row_P], variant_P + variant.shift_B[row_P]
         return PairBatch(original, variant, *shifted, row_P)
@@ -84,16 +91,19 @@ class PairSet(Dataset):
 def common_tokens(
     original: Tokens, variant: Tokens, kept: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return the indices, in the original and in the variant, of each token that two stories share: the same
-    token of the same characters (faithfulness spec 4.2). The variant begins with `kept` pieces of the
-    original."""
+    """Return the indices, in the original and in the variant, of each token that two stories share:
+    the same token of the same characters (faithfulness spec 4.2). The variant begins with `kept`
+    pieces of the original.
+    """
     place = {token: t for t, token in enumerate(original) if token[0] >= 0}
     moved = ((*in_original(start, end, kept), token) for start, end, token in variant)
     return [(place[token], t) for t, token in enumerate(moved) if token in place]
 
 
 def in_original(start: int, end: int, kept: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Map characters start .. end - 1 of a variant to the original; (-1, -1) if they are not in one piece."""
+    """Map characters start .. end - 1 of a variant to the original; (-1, -1) if they are not in one
+    piece.
+    """
     before = 0
     for first, last in kept:
         length = last - first

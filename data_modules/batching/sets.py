@@ -1,8 +1,8 @@
-"""Questions, tokenised into windows: a row has a window's tokens and targets, and each question's first row
-also has the question; their batches.
+"""Questions, tokenised into windows: a row has a window's tokens and targets, and each question's
+first row also has the question; their batches.
 
-Shape letters: B batch, T tokens, C characters, W windows of a question, N windows of a set,
-Q questions.
+Shape letters: B batch, T tokens, C characters, W windows of a question, N windows of a set, Q
+questions.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data_modules.encoding.tokenizers import warn_of_unknown
-from data_modules.encoding.windows import (
+from interventune.data_modules.encoding.tokenizers import warn_of_unknown
+from interventune.data_modules.encoding.windows import (
     CHUNK,
     DECODERS,
     HISTORY_TURNS,
@@ -34,12 +34,14 @@ from data_modules.encoding.windows import (
     padded,
     token_span,
 )
-from data_modules.questions.answer_spans import answer_type
-from data_modules.schema.datasets import traits
-from data_modules.schema.questions import AnswerType, QAExample
+from interventune.data_modules.questions.answer_spans import answer_type
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.questions import AnswerType, QAExample
 
 WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
-"""The targets of a window, in the order of the models' type scores; numbers and options are spans."""
+"""The targets of a window, in the order of the models' type scores; numbers and options
+are spans.
+"""
 
 NO_ANSWER = WINDOW_TYPES.index("unknown")
 
@@ -50,7 +52,11 @@ TARGETS = ("start", "end", "answer_type", "number", "option")
 
 INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
 ROWS = pa.schema(
-    {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8()), "offsets": INTS}  # two offsets per token
+    {
+        "input_ids": INTS,
+        "token_type_ids": pa.list_(pa.uint8()),
+        "offsets": INTS,
+    }  # two offsets per token
     # window: index within its question; story: number of context tokens
     | dict.fromkeys(("cls", *TARGETS, "window", "story"), pa.int32())
     | {"rationale": MASK, "max_context": MASK}
@@ -72,7 +78,9 @@ class QABatch(NamedTuple):
     """True at context tokens, which are allowed in an answer."""
     cls_B: Tensor
     shift_B: Tensor
-    """Number of padding columns before the row: subtract it to get token indices of the unpadded row."""
+    """Number of padding columns before the row: subtract it to get token indices of the unpadded
+    row.
+    """
     feature_B: Tensor
     """Index of the window in its data set."""
     answer_type_B: Tensor
@@ -83,15 +91,18 @@ class QABatch(NamedTuple):
     rationale_BT: Tensor
     """True at rationale tokens."""
     max_context_BT: Tensor
-    """True where an answer may begin: context tokens that no other window shows with more context."""
+    """True where an answer may begin: context tokens that no other window shows with
+    more context.
+    """
 
 
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
-    """Return the text that an encoder reads before the context: history, advice and question (faithfulness
-    spec 1.1.7, 1.4).
+    """Return the text that an encoder reads before the context: history, advice and question
+    (faithfulness spec 1.1.7, 1.4).
 
-    Earlier turns are marked with |Q| and |A| for RoBERTa; for XLNet they are enclosed in the tokens for
-    begin and end of sequence, without turns answered unknown; for other models they are concatenated.
+    Earlier turns are marked with |Q| and |A| for RoBERTa; for XLNet they are enclosed in the tokens
+    for begin and end of sequence, without turns answered unknown; for other models they are
+    concatenated.
     """
     query, turns = example.query, example.history
     if not turns and not traits(example.dataset).conversation:
@@ -99,7 +110,9 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     if encoding.architecture == "xlnet":
         known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
         bos, eos = tokenizer.bos_token, tokenizer.eos_token
-        earlier = "".join(f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:])
+        earlier = "".join(
+            f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:]
+        )
         return f"{earlier}{bos} {query}"
     turns = turns[-HISTORY_TURNS:]
     if encoding.architecture == "roberta":
@@ -112,7 +125,7 @@ def encode_examples(
 ) -> Iterator[EncodedRow]:
     """Yield the windows of questions, in order; `answers`: a decoder's rows include the target."""
     if encoding.architecture in DECODERS:
-        from data_modules.encoding.prompts import encode_prompts, question_prompts
+        from interventune.data_modules.encoding.prompts import encode_prompts, question_prompts
 
         prompts = question_prompts(examples, encoding.prompts, answers=answers)
         return encode_prompts(prompts, tokenizer, encoding, end=answers)
@@ -129,13 +142,13 @@ def encode_questions(
     answers: bool = True,
     hidden: bool = True,
 ) -> datasets.Dataset:
-    """Return windows of every example, with the first of its answers that they show as target. The table's
-    description has the numbers of examples `rejected` before, by reason; without `hidden`, those whose
-    answers no window shows are among them.
+    """Return windows of every example, with the first of its answers that they show as target. The
+    table's description has the numbers of examples `rejected` before, by reason; without `hidden`,
+    those whose answers no window shows are among them.
 
-    In a window without an answer, the target type is unknown and the span is the classification token
-    (faithfulness spec 1.3). With `answers`, a decoder's rows include the target answer after the prompt, and
-    an end token.
+    In a window without an answer, the target type is unknown and the span is the classification
+    token (faithfulness spec 1.3). With `answers`, a decoder's rows include the target answer after
+    the prompt, and an end token.
     """
     rejected = Counter(rejected)
     parts, rows = list[pa.Table](), list[dict[str, Any]]()
@@ -143,7 +156,9 @@ def encode_questions(
     for number, found in groupby(encoded, key=attrgetter("example")):
         example, windows, first = examples[number], list(found), len(rows)
         targets = [_target(example, row) for row in windows]
-        lacking = example.answer_type != "unknown" and {kind for _, _, kind, *_ in targets} == {NO_ANSWER}
+        lacking = example.answer_type != "unknown" and {kind for _, _, kind, *_ in targets} == {
+            NO_ANSWER
+        }
         if lacking and not hidden:
             rejected[HIDDEN] += 1
             continue
@@ -191,8 +206,9 @@ def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
 
 
 def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
-    """Per window, boolean (T,): the context tokens that this window shows best by SQuAD's rule: the smaller
-    margin to its two ends is largest, plus a hundredth of its length; the first on ties."""
+    """Per window, boolean (T,): the context tokens that this window shows best by SQuAD's rule: the
+    smaller margin to its two ends is largest, plus a hundredth of its length; the first on ties.
+    """
     starts = [row.offsets_TE[:, 0] for row in windows]
     score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
     for score_C, start_T in zip(score_WC, starts, strict=True):
@@ -226,8 +242,8 @@ class Question(NamedTuple):
 class QASet(Dataset):
     """Extractive questions, tokenised into windows: from records, or from their table.
 
-    A span model may leave a question unanswered if `may_abstain`, by default if the set has a question
-    without an answer.
+    A span model may leave a question unanswered if `may_abstain`, by default if the set has a
+    question without an answer.
     """
 
     family = "qa"  # in the keys of metrics
@@ -245,7 +261,9 @@ class QASet(Dataset):
             data = encode_questions(data, tokenizer, encoding, answers=answers)
         self.table, self.tokenizer = data, tokenizer
         warn_of_unknown(tokenizer, [column(data.data.slice(0, 999), "input_ids")])
-        self.lengths = pc.list_value_length(data.data.column("input_ids")).to_numpy().astype(np.int64)
+        self.lengths = (
+            pc.list_value_length(data.data.column("input_ids")).to_numpy().astype(np.int64)
+        )
         """Length of every window in tokens, (N,)."""
         window_N, story_N, start_N, end_N = (
             column(data.data, name) for name in ("window", "story", "start", "end")
@@ -271,11 +289,14 @@ class QASet(Dataset):
         chosen = np.asarray(index, dtype=np.int64)
         table = self.table[chosen]
         tokens_N = column(table, "input_ids"), column(table, "token_type_ids")
-        masks_N: dict[str, Any] = {f"{name}_BT": column(table, name) for name in ("rationale", "max_context")}
+        masks_N: dict[str, Any] = {
+            f"{name}_BT": column(table, name) for name in ("rationale", "max_context")
+        }
         masks_N["context_BT"] = column(table, "offsets")[::2] >= 0
         inputs, shift_B, masks = padded(self.tokenizer, *tokens_N, self.lengths[chosen], **masks_N)
         targets = {
-            f"{name}_B": torch.from_numpy(column(table, name).astype(np.int64)) for name in ("cls", *TARGETS)
+            f"{name}_B": torch.from_numpy(column(table, name).astype(np.int64))
+            for name in ("cls", *TARGETS)
         }
         for name in ("start_B", "end_B", "cls_B"):
             targets[name] += shift_B
@@ -303,8 +324,9 @@ class QASet(Dataset):
         return [list(zip(at[::2], at[1::2], ids, strict=True)) for at, ids in rows]
 
     def batches(self, windows_per_batch: int) -> list[list[int]]:
-        """Return batches with every window once, all windows of a question in one batch: `windows_per_batch`,
-        or a few more for the last question."""
+        """Return batches with every window once, all windows of a question in one batch:
+        `windows_per_batch`, or a few more for the last question.
+        """
         longest_Q = np.maximum.reduceat(self.lengths, self.first_Q) if len(self) else self.first_Q
         windows_Q, batches = self.windows(), list[list[int]]()
         for question in np.argsort(-longest_Q, kind="stable"):

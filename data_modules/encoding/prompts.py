@@ -1,7 +1,7 @@
 """Text to tokens for language models: a prompt, and the texts after it.
 
-A text after a prompt is tokenised together with it, if the tokens of the prompt do not depend on the text;
-else separately.
+A text after a prompt is tokenised together with it, if the tokens of the prompt do not depend on
+the text; else separately.
 """
 
 from __future__ import annotations
@@ -13,18 +13,26 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jinja2 import TemplateError
 
-from data_modules.encoding.tokenizers import tokenizer_id, warn_of_unknown
-from data_modules.encoding.windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts
-from data_modules.schema.groups import Group
-from data_modules.schema.questions import QAExample
-from storage.errors import DataError
+from interventune.data_modules.encoding.tokenizers import tokenizer_id, warn_of_unknown
+from interventune.data_modules.encoding.windows import (
+    HISTORY_TURNS,
+    UNKNOWN,
+    EncodedRow,
+    Encoding,
+    Messages,
+    Prompts,
+)
+from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.schema.questions import QAExample
+from interventune.storage.errors import DataError
 
 CHOOSE = "{prompt}\nThe choice that fits best:"
 """Prefix of each choice of a question; choices do not attend to each other."""
 
 TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
-"""Options for chat templates: no chain of thought, and no current date in the prompt (Llama's templates write
-one)."""
+"""Options for chat templates: no chain of thought, and no current date in the prompt (Llama's
+templates write one).
+"""
 
 
 class Prompt(NamedTuple):
@@ -40,7 +48,13 @@ class Prompt(NamedTuple):
 
 
 def fill(
-    messages: Messages, name: str, continuations: Sequence[str], *, advice: str, context: str, **slots: str
+    messages: Messages,
+    name: str,
+    continuations: Sequence[str],
+    *,
+    advice: str,
+    context: str,
+    **slots: str,
 ) -> Prompt:
     """Make the prompt of a record: messages with their slots filled in (see `Prompts`)."""
     filled, shown = [], ""
@@ -61,9 +75,12 @@ def fill(
     return Prompt(filled, shown, len(context), continuations, name)
 
 
-def question_prompts(examples: Iterable[QAExample], prompts: Prompts, *, answers: bool) -> Iterator[Prompt]:
-    """Yield the prompts of questions with their last turns; with `answers`, followed by the training target:
-    the first answer of the context, yes, no, or unknown."""
+def question_prompts(
+    examples: Iterable[QAExample], prompts: Prompts, *, answers: bool
+) -> Iterator[Prompt]:
+    """Yield the prompts of questions with their last turns; with `answers`, followed by the
+    training target: the first answer of the context, yes, no, or unknown.
+    """
     for example in examples:
         turns = (
             prompts.turn.format(question=turn.question, answer=turn.answer)
@@ -84,12 +101,15 @@ def question_prompts(examples: Iterable[QAExample], prompts: Prompts, *, answers
 
 
 def group_prompts(groups: Iterable[Group], prompts: Prompts) -> Iterator[Prompt]:
-    """Yield the prompts of all variants, with the subjects listed in the order of the context; after each
-    come the subjects in the group's order, and `unknown` if the prompt names it."""
+    """Yield the prompts of all variants, with the subjects listed in the order of the context;
+    after each come the subjects in the group's order, and `unknown` if the prompt names it.
+    """
     for group in groups:
         for variant in group.variants:
             subjects = [span.text for span in variant.candidates]
-            offered = [span.text for span in sorted(variant.candidates, key=lambda span: span.start)]
+            offered = [
+                span.text for span in sorted(variant.candidates, key=lambda span: span.start)
+            ]
             yield fill(
                 prompts.choice_prompt,
                 group.key,
@@ -119,15 +139,19 @@ class PromptTokens:
         (row,) = self.encoded(["a"], special=True)
         special = row.special_tokens_mask
         self.lead: list[int] = [] if self.chat else row.ids[: special.index(0)]
-        """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and a chat
-        template, which writes them itself)."""
+        """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and
+        a chat template, which writes them itself).
+        """
         self.tail: list[int] = row.ids[len(row) - special[::-1].index(0) :]
-        """Those with which it ends every text: a sequence-to-sequence model reads and writes them. A causal
-        model's prompt ends without: after an end token it would begin another text."""
+        """Those with which it ends every text: a sequence-to-sequence model reads and writes them.
+        A causal model's prompt ends without: after an end token it would begin another text.
+        """
         pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self.pad: int = next(i for i in pads if i is not None)
         self.space, self.opening = "" if seq2seq else " ", ""
-        """The white space before an answer, and the mark of a chain of thought that the template opens."""
+        """The white space before an answer, and the mark of a chain of thought that the template
+        opens.
+        """
         self.ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         """The tokens that end an answer; training appends the first."""
         self.example = self.text("?")
@@ -141,14 +165,22 @@ class PromptTokens:
             self.ends = [i for i in (*self.ids([rest])[0], *self.ends) if i in {*named, *self.ends}]
             opened = re.search(r"<\w*think\w*>\s*$", self.example)
             self.opening = opened[0] if opened else ""
-        special_ids = {i for i, token in named.items() if token.special} | {*tokenizer.all_special_ids}
+        special_ids = {i for i, token in named.items() if token.special} | {
+            *tokenizer.all_special_ids
+        }
         self.hidden = {i for i in special_ids if "think" not in str(named.get(i)).lower()}
-        """Special tokens that are no part of an answer; those around a chain of thought are needed."""
+        """Special tokens that are no part of an answer; those around a chain of thought
+        are needed.
+        """
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that tokens depend on, as plain JSON."""
-        return {"tokenizer": tokenizer_id(self.tokenizer), "chat": self.chat, "prompt": self.example}
+        return {
+            "tokenizer": tokenizer_id(self.tokenizer),
+            "chat": self.chat,
+            "prompt": self.example,
+        }
 
     def encoded(self, texts: Sequence[str], *, special: bool = False) -> list[Any]:
         """Return the tokenizers library's encodings, with ids and offsets."""
@@ -178,22 +210,30 @@ class PromptTokens:
             ) from error
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of prompts, from `text`. Chat templates include all special tokens."""
+        """Return the token ids of prompts, from `text`. Chat templates include all
+        special tokens.
+        """
         tail = self.tail if self.seq2seq and not self.chat else []
         every = self.ids(texts)
         warn_of_unknown(self.tokenizer, every[:999])
         return [[*self.lead, *ids, *tail] for ids in every]
 
     def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text after its prompt. Leading white space of a text counts."""
+        """Return the token ids of each text after its prompt. Leading white space of a
+        text counts.
+        """
         apart = self.ids(texts)
         if self.seq2seq:
             return [[*ids, *self.tail] if ids else [] for ids in apart]
-        first_of = dict(zip(dict.fromkeys(prompts), self.ids([*dict.fromkeys(prompts)]), strict=True))
+        first_of = dict(
+            zip(dict.fromkeys(prompts), self.ids([*dict.fromkeys(prompts)]), strict=True)
+        )
         wholes = self.ids([prompt + text for prompt, text in zip(prompts, texts, strict=True)])
         return [
             whole[len(first) :] if whole[: len(first)] == first else alone
-            for first, whole, alone in zip(map(first_of.__getitem__, prompts), wholes, apart, strict=True)
+            for first, whole, alone in zip(
+                map(first_of.__getitem__, prompts), wholes, apart, strict=True
+            )
         ]
 
     def decoded(self, rows: Iterable[Sequence[int]]) -> list[str]:
@@ -208,7 +248,8 @@ def encode_prompts(
     """Yield the rows of prompts, in order; with `end`, each continuation ends in an end token.
 
     Raises:
-        DataError: a row is too long, or a text has no tokens; the message names the record. Nothing is cut.
+        DataError: a row is too long, or a text has no tokens; the message names the record. Nothing
+            is cut.
     """
     tokens = PromptTokens(tokenizer, encoding.prompts.chat)
     ending = tokens.ends[:1] if end else []
@@ -217,14 +258,17 @@ def encode_prompts(
         at = text.rfind(prompt.shown.strip())  # templates may strip their input
         if at < 0:
             raise DataError(
-                f"{prompt.name}: the chat template changes the text; set encoding.prompts.chat=never"
+                f"{prompt.name}: the chat template changes the text; set "
+                "encoding.prompts.chat=never"
             )
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         (read,) = tokens.encoded([text])
         row, spans = [*tokens.lead, *read.ids], []
         last = len(row) - 1
         texts = [tokens.space + more for more in prompt.continuations]
-        for more, ids in zip(prompt.continuations, tokens.after([text] * len(texts), texts), strict=True):
+        for more, ids in zip(
+            prompt.continuations, tokens.after([text] * len(texts), texts), strict=True
+        ):
             if not ids:
                 raise DataError(f"{prompt.name}: {more!r} has no tokens")
             spans.append((len(row), len(row) + len(ids) + len(ending) - 1))

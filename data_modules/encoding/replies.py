@@ -15,7 +15,8 @@ _YES_NO = re.compile(
 
 
 def answer_in(text: str, failure: str = "") -> tuple[str, str]:
-    """Return the short answer in a model's text, and the reason why there is none: `failure`, or silence.
+    """Return the short answer in a model's text, and the reason why there is none: `failure`, or
+    silence.
 
     >>> answer_in("The bike.\\nQuestion:"), answer_in("Answer:"), answer_in("", "too long")
     (('The bike', ''), ('', 'empty answer'), ('', 'too long'))
@@ -25,14 +26,14 @@ def answer_in(text: str, failure: str = "") -> tuple[str, str]:
 
 
 def short_answer(text: str) -> str:
-    """Extract the answer from a model's text: the first line, without "Answer:" or "A:", quotes and full
-    stop.
+    """Extract the answer from a model's text: the first line, without "Answer:" or "A:", quotes and
+    full stop.
 
-    A leading yes or no is the answer if punctuation or nothing follows it. What says unknown is left as
-    written: metrics/unknown.py decides.
+    A leading yes or no is the answer if punctuation or nothing follows it. What says unknown is
+    left as written: metrics/unknown.py decides.
 
-    >>> [short_answer(text) for text in ("Answer: The red bike.\\nQuestion: Who", "Yes, he did.", "No one.")]
-    ['The red bike', 'yes', 'No one']
+    >>> [short_answer(text) for text in ("Answer: The bike.\\nQuestion:", "Yes, he did.")]
+    ['The bike', 'yes']
     """
     while match := _PREFIX.match(text):
         text = text[match.end() :]

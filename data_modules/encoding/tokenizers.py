@@ -1,4 +1,6 @@
-"""Where tokenizers come from: the Hub, a folder, the files inside a checkpoint, or the embedded words."""
+"""Where tokenizers come from: the Hub, a folder, the files inside a checkpoint, or the embedded
+words.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.encoding.windows import DECODERS
-from storage.errors import DataError, as_data_error
-from storage.files import read_archive
+from interventune.data_modules.encoding.windows import DECODERS
+from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.files import read_archive
 
 OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_version")
 """Settings of a tokenizer's files that say where they come from."""
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
-    """Load a fast tokenizer of transformers from a Hub name, a folder, this project's `.ckpt`, `stories`
-    (which needs an architecture), or tokenizer files given as text by name. Code from a folder or the Hub
-    is never run.
+    """Load a fast tokenizer of transformers from a Hub name, a folder, this project's `.ckpt`,
+    `stories` (which needs an architecture), or tokenizer files given as text by name. Code from a
+    folder or the Hub is never run.
 
     Raises:
         DataError: nothing usable is found, or the tokenizer is not fast (offsets are needed).
     """
     if source == "stories":
-        from data_modules.stories.questions import vocabulary
-        from data_modules.stories.word_tokenizer import build_tokenizer
+        from interventune.data_modules.stories.questions import vocabulary
+        from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 
         return build_tokenizer(architecture, vocabulary())
     where = source if isinstance(source, str) else "the checkpoint"
@@ -50,39 +52,50 @@ def _pretrained(source: str, what: str, architecture: str) -> Any:
     from transformers import AutoTokenizer
 
     with as_data_error(what):
-        return usable(AutoTokenizer.from_pretrained(source, trust_remote_code=False), what, architecture)
+        return usable(
+            AutoTokenizer.from_pretrained(source, trust_remote_code=False), what, architecture
+        )
 
 
 def usable(tokenizer: Any, what: str, architecture: str) -> Any:
-    """Return the tokenizer, with a padding token; DataError if it has no offsets or no vocabulary."""
+    """Return the tokenizer, with a padding token; DataError if it has no offsets or no
+    vocabulary.
+    """
     if not getattr(tokenizer, "is_fast", False):
         raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         # transformers 5 makes such a tokenizer for a folder without one: every word is unknown.
-        raise DataError(f"{what}: has no vocabulary; add the tokenizer's files, or name another tokenizer")
+        raise DataError(
+            f"{what}: has no vocabulary; add the tokenizer's files, or name another tokenizer"
+        )
     if tokenizer.pad_token is None and tokenizer.eos_token is not None:
         tokenizer.pad_token = tokenizer.eos_token  # decoders often have none; masks hide it
     if architecture and architecture not in DECODERS:
-        # Padding before a text would move the positions of all encoders but XLNet, whose are relative.
+        # Padding before a text would move the positions of all encoders but XLNet, whose are
+        # relative.
         tokenizer.padding_side = "left" if architecture == "xlnet" else "right"
     return tokenizer
 
 
 def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) -> None:
-    """Warn, once for a tokenizer, if it does not know the words of texts, from some rows of their ids."""
+    """Warn, once for a tokenizer, if it does not know the words of texts, from some rows of their
+    ids.
+    """
     unknown_N = np.concatenate([*rows, []]) == tokenizer.unk_token_id
     share = unknown_N.sum() / max(1, len(unknown_N))
     if share > 0.1 and not getattr(tokenizer, "warned", False):
         tokenizer.warned = True
         logging.getLogger(__name__).warning(
-            "warning: %.0f %% of the text's tokens are unknown to the tokenizer; choose another model",
+            "warning: %.0f %% of the text's tokens are unknown to the tokenizer; choose another "
+            "model",
             100 * share,
         )
 
 
 def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     """Return the tokenizer's files as text by name, to be stored in a checkpoint."""
-    # They would include the settings of its last call; transformers sets these in every call anyway.
+    # They would include the settings of its last call; transformers sets these in every call
+    # anyway.
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     with tempfile.TemporaryDirectory() as folder:
@@ -90,11 +103,17 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
         settings = Path(folder, "tokenizer_config.json")
         content = json.loads(settings.read_text(encoding="utf-8"))
         content = {name: value for name, value in content.items() if name not in OF_THIS_COPY}
-        settings.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        files = sorted(path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt", ".jinja"))
+        settings.write_text(
+            json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        files = sorted(
+            path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt", ".jinja")
+        )
         return {path.name: path.read_text(encoding="utf-8") for path in files}
 
 
 def tokenizer_id(tokenizer: Any) -> str:
-    """Return an id that changes with all that a tokenizer's tokens depend on, but not with its path."""
+    """Return an id that changes with all that a tokenizer's tokens depend on, but not with its
+    path.
+    """
     return hashlib.sha256(json.dumps(tokenizer_files(tokenizer)).encode()).hexdigest()[:16]

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data_modules.schema.spans import Span
-from storage.errors import DataError
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
 
 Messages = list[dict[str, str]]
 """Messages of a chat, each with its `role` and `content`."""
@@ -32,13 +32,17 @@ UNKNOWN = "unknown"
 """The text that a decoder writes if there is no answer."""
 
 CHUNK = 512
-"""Number of records or texts encoded together: enough to keep tokenizers busy without filling the memory."""
+"""Number of records or texts encoded together: enough to keep tokenizers busy without filling the
+memory.
+"""
 
 PAD_TO = 8
 """Lengths of batches are multiples of this, to limit the number of shapes."""
 
 Inputs = dict[str, Tensor]
-"""`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores those it does not take."""
+"""`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores those it does not
+take.
+"""
 
 HISTORY_TURNS = 2
 """Number of earlier turns of a conversation put before the question, as in the papers."""
@@ -48,18 +52,18 @@ HISTORY_TURNS = 2
 class Prompts:
     """A decoder's prompt, as messages with `role` and `content`.
 
-    The slots are {advice}, {context}, {question} and, in `choice_prompt`, {options}: the two subjects in the
-    order of the context. Without advice, its slot is removed with one adjacent space, and a message that
-    contains nothing else is left out. Rows are never cut.
+    The slots are {advice}, {context}, {question} and, in `choice_prompt`, {options}: the two
+    subjects in the order of the context. Without advice, its slot is removed with one adjacent
+    space, and a message that contains nothing else is left out. Rows are never cut.
 
     Args:
         prompt: Messages for a question.
-        choice_prompt: Messages for a question about two subjects. If they contain `unknown`, it is a third
-            answer, and scores are shares among three.
+        choice_prompt: Messages for a question about two subjects. If they contain `unknown`, it is
+            a third answer, and scores are shares among three.
         turn: An earlier turn of a conversation; they come before the line with the question.
         options: What {options} stands for, with a place for each subject.
-        chat: Whether to use the tokenizer's chat template: `auto`, if there is one, or `never`: messages are
-            joined.
+        chat: Whether to use the tokenizer's chat template: `auto`, if there is one, or `never`:
+            messages are joined.
     """
 
     prompt: Messages = field(default_factory=lambda: [{"role": "user", "content": QUESTION}])
@@ -74,7 +78,9 @@ class Prompts:
             text = "".join(message.get("content", "") for message in getattr(self, name))
             found = [slot for _, slot, *_ in Formatter().parse(text) if slot is not None]
             if sorted(found) != sorted(wanted):
-                raise DataError(f"encoding.prompts.{name}: needs each of {wanted} once, names {found}")
+                raise DataError(
+                    f"encoding.prompts.{name}: needs each of {wanted} once, names {found}"
+                )
 
     @property
     def candidates(self) -> int:
@@ -87,12 +93,14 @@ class Encoding:
     """How a question and its context become rows of tokens.
 
     Args:
-        order: `question_first`, as in most QA checkpoints, or `context_first`, as in LEI. `auto` is context
-            first for XLNet, whose classification token comes last. Advice always precedes the question.
+        order: `question_first`, as in most QA checkpoints, or `context_first`, as in LEI. `auto` is
+            context first for XLNet, whose classification token comes last. Advice always precedes
+            the question.
         max_length: Tokens in a row, with special tokens; longer contexts are cut into windows.
-        doc_stride: Tokens between the starts of two windows; half a window if they would not overlap.
-        max_query: Maximum length of the question with its history and advice, in tokens; the last ones are
-            kept. 0: no limit; `auto`: the faithfulness paper's 64, for XLNet 128.
+        doc_stride: Tokens between the starts of two windows; half a window if they would not
+            overlap.
+        max_query: Maximum length of the question with its history and advice, in tokens; the last
+            ones are kept. 0: no limit; `auto`: the faithfulness paper's 64, for XLNet 128.
         prompts: What a decoder reads instead; of the above only `max_length` applies.
         architecture: Set by the backbone.
     """
@@ -111,13 +119,19 @@ class Encoding:
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
     def within(self, limit: int | None) -> Encoding:
-        """Return the options for a model with so many positions; the stride shrinks with the window."""
+        """Return the options for a model with so many positions; the stride shrinks with the
+        window.
+        """
         if limit is None or self.max_length <= limit:
             return self
-        return replace(self, max_length=limit, doc_stride=max(1, self.doc_stride * limit // self.max_length))
+        return replace(
+            self, max_length=limit, doc_stride=max(1, self.doc_stride * limit // self.max_length)
+        )
 
     def resolved(self, architecture: str) -> Encoding:
-        """Replace every `auto` by its value for an architecture. DataError for an encoder with prompts."""
+        """Replace every `auto` by its value for an architecture. DataError for an encoder with
+        prompts.
+        """
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
         xlnet, found = architecture == "xlnet", replace(self, architecture=architecture)
@@ -136,8 +150,9 @@ class EncodedRow(NamedTuple):
     offsets_TE: np.ndarray
     """Character offsets into the context, end-exclusive; (-1, -1) outside the context."""
     cls: int
-    """Index of the classification token, the target if the window has no answer; for a decoder, of the
-    prompt's last token."""
+    """Index of the classification token, the target if the window has no answer; for a decoder, of
+    the prompt's last token.
+    """
     example: int
     """Index of the question in the encoded sequence."""
     spans: tuple[tuple[int, int], ...] = ()
@@ -149,9 +164,10 @@ class EncodedRow(NamedTuple):
 def encode_texts(
     texts: Iterable[tuple[str, str, str]], tokenizer: Any, encoding: Encoding
 ) -> Iterator[EncodedRow]:
-    """Tokenise (context, query, name) into an encoder's windows, in order. Each pair is tokenised once; a
-    window is a slice of the context's tokens with the query and special tokens around it. DataError, with the
-    record's name, for a query that leaves no room for its context."""
+    """Tokenise (context, query, name) into an encoder's windows, in order. Each pair is tokenised
+    once; a window is a slice of the context's tokens with the query and special tokens around it.
+    DataError, with the record's name, for a query that leaves no room for its context.
+    """
     context = int(encoding.order != "context_first")  # index of the context in the pair
     # RoBERTa's classification token also begins the sequence; XLNet's is at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0
@@ -162,43 +178,62 @@ def encode_texts(
         wholes = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
         for example, (name, whole) in enumerate(zip(names, wholes, strict=True), at_text):
             ids_T, types_T = np.array(whole.ids, np.int32), np.array(whole.type_ids, np.uint8)
-            side_T = np.array([-1 if side is None else side for side in whole.sequence_ids], np.int8)
+            side_T = np.array(
+                [-1 if side is None else side for side in whole.sequence_ids], np.int8
+            )
             offsets_TE = np.fromiter(chain.from_iterable(whole.offsets), np.int32).reshape(-1, 2)
             offsets_TE[side_T != context] = -1
             is_cls_T = (ids_T == tokenizer.cls_token_id) & (side_T == -1)
-            context_T, query_T = np.flatnonzero(side_T == context), np.flatnonzero(side_T == 1 - context)
+            context_T, query_T = (
+                np.flatnonzero(side_T == context),
+                np.flatnonzero(side_T == 1 - context),
+            )
             query_T = query_T[-int(encoding.max_query) :]
             others_T = np.concatenate([np.flatnonzero(side_T == -1), query_T])
             room = encoding.max_length - len(others_T)
             if room < 1:
                 raise DataError(
-                    f"{name}: the question with its advice takes {len(query_T)} tokens, which leaves no room "
+                    f"{name}: the question with its advice takes {len(query_T)} tokens, which "
+                    "leaves no room "
                     f"for the context in {encoding.max_length} tokens; raise encoding.max_length"
                 )
             step = encoding.doc_stride if encoding.doc_stride < room else -(-room // 2)
             for start in range(0, max(1, len(context_T) - room + step), step):
                 at_T = np.sort(np.concatenate([others_T, context_T[start : start + room]]))
                 cls = int(np.flatnonzero(is_cls_T[at_T])[which_cls])
-                before, after = offsets_TE[context_T[:start], 1], offsets_TE[context_T[start + room :], 0]
+                before, after = (
+                    offsets_TE[context_T[:start], 1],
+                    offsets_TE[context_T[start + room :], 0],
+                )
                 reach = before.max(initial=-1), after.min(initial=len(contexts[example - at_text]))
-                yield EncodedRow(ids_T[at_T], types_T[at_T], offsets_TE[at_T], cls, example, reach=reach)
+                yield EncodedRow(
+                    ids_T[at_T], types_T[at_T], offsets_TE[at_T], cls, example, reach=reach
+                )
 
 
 def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
-    """Return first and last token of a span; None if the window does not contain all of it. Characters at the
-    span's ends that belong to no token (white space, marks that the tokenizer drops) are ignored."""
+    """Return first and last token of a span; None if the window does not contain all of it.
+    Characters at the span's ends that belong to no token (white space, marks that the tokenizer
+    drops) are ignored.
+    """
     start = span.start + len(span.text) - len(span.text.lstrip())
     end = start + len(span.text.strip())
     start_T, end_T = row.offsets_TE.T
     inside = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T))
     first, last = row.reach
-    if not len(inside) or start < min(first, start_T[inside[0]]) or end > max(last, end_T[inside[-1]]):
+    if (
+        not len(inside)
+        or start < min(first, start_T[inside[0]])
+        or end > max(last, end_T[inside[-1]])
+    ):
         return None
     return int(inside[0]), int(inside[-1])
 
 
 def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Batch every index once, longest first (so that memory runs out at once), similar lengths together."""
+    """Batch every index once, longest first (so that memory runs out at once), similar lengths
+    together.
+    """
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
 
@@ -241,8 +276,12 @@ def padded(
 def pad_rows(
     rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
 ) -> tuple[Inputs, Tensor, Tensor]:
-    """Return inputs (R, T), context (R, T; True at context tokens), and padding columns before rows (R,)."""
-    ids_N, types_N, offsets_NE = (np.concatenate([row[column] for row in rows]) for column in range(3))
+    """Return inputs (R, T), context (R, T; True at context tokens), and padding columns before rows
+    (R,).
+    """
+    ids_N, types_N, offsets_NE = (
+        np.concatenate([row[column] for row in rows]) for column in range(3)
+    )
     length_R = np.array([len(row.input_ids_T) for row in rows])
     inputs, shift_R, masks = padded(
         tokenizer, ids_N, types_N, length_R, multiple=multiple, context=offsets_NE[:, 0] >= 0

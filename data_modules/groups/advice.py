@@ -1,6 +1,7 @@
 """LEI's interventions: ethical, adversarial, irrelevant advice, and its groups (LEI spec 3.1, 3.2).
 
-A file is one JSON object `{class: {category: [sentence, ...]}}`; advice applies to groups of its category.
+A file is one JSON object `{class: {category: [sentence, ...]}}`; advice applies to groups of its
+category.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from data_modules.schema.groups import LEAD_IN, AdviceClass, Group
-from storage.json_files import load_json
+from interventune.data_modules.schema.groups import LEAD_IN, AdviceClass, Group
+from interventune.storage.json_files import load_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,19 @@ class Advice:
 
     @property
     def text(self) -> str:
-        """The text before a question: the lead-in, then the sentence with a lower-case first letter."""
+        """The text before a question: the lead-in, then the sentence with a lower-case first
+        letter.
+        """
         return f"{LEAD_IN}{self.sentence[0].lower()}{self.sentence[1:]}"
 
 
 def read_advice(path: str | Path) -> tuple[Advice, ...]:
-    """Read the advice in file order, without NaN (the authors' empty cells), null and empty text."""
-    kind = dict[Literal["ethical", "adversarial", "irrelevant"], dict[str, list[str | float | None]]]
+    """Read the advice in file order, without NaN (the authors' empty cells), null and
+    empty text.
+    """
+    kind = dict[
+        Literal["ethical", "adversarial", "irrelevant"], dict[str, list[str | float | None]]
+    ]
     return tuple(
         Advice(name, category.strip().lower(), number, sentence.strip())
         for name, categories in load_json(path, kind).items()
@@ -51,22 +58,32 @@ def read_advice(path: str | Path) -> tuple[Advice, ...]:
 def with_advice(
     group: Group, text: str, advice_class: AdviceClass, advice_id: str, domain: str = ""
 ) -> Group:
-    """Put `text` before the questions of all four variants; `domain` is the advice's subject matter."""
+    """Put `text` before the questions of all four variants; `domain` is the advice's subject
+    matter.
+    """
     variants: Any = tuple(replace(variant, advice=text) for variant in group.variants)
     return replace(
-        group, variants=variants, advice_class=advice_class, advice_id=advice_id, advice_domain=domain
+        group,
+        variants=variants,
+        advice_class=advice_class,
+        advice_id=advice_id,
+        advice_domain=domain,
     )
 
 
 def with_unadvised(groups: list[Group]) -> list[Group]:
-    """Add a copy without advice, as class `none`, of every group, unless some groups already have none."""
+    """Add a copy without advice, as class `none`, of every group, unless some groups already have
+    none.
+    """
     if any(group.advice_class == "none" for group in groups):
         return groups
     return groups + unadvised(groups)
 
 
 def unadvised(groups: Iterable[Group]) -> list[Group]:
-    """Return every distinct group without its advice, as class `none`, in order of first appearance."""
+    """Return every distinct group without its advice, as class `none`, in order of first
+    appearance.
+    """
     first: dict[str, Group] = {}
     for group in groups:
         first.setdefault(group.unadvised_key, group)
@@ -74,14 +91,17 @@ def unadvised(groups: Iterable[Group]) -> list[Group]:
 
 
 def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
-    """Return at most `per_class` groups of each class of advice, evenly spread over the file; without advice,
-    the groups with the same questions, or as many others."""
+    """Return at most `per_class` groups of each class of advice, evenly spread over the file;
+    without advice, the groups with the same questions, or as many others.
+    """
     members_of = by_class(groups)
     bare = members_of.pop("none", [])
     kept = [groups[i] for members in members_of.values() for i in evenly(members, per_class)]
     asked = {group.unadvised_key for group in kept}
     same = [i for i in bare if groups[i].unadvised_key in asked]
-    others = evenly([i for i in bare if groups[i].unadvised_key not in asked], per_class - len(same))
+    others = evenly(
+        [i for i in bare if groups[i].unadvised_key not in asked], per_class - len(same)
+    )
     return kept + [groups[i] for i in (*same, *others)]
 
 
@@ -100,7 +120,8 @@ def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
 
 
 def latent_strength(subject: str, category: str, seed: int) -> float:
-    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0, 1): a
-    function of names and seed, so it is defined for any file of groups."""
+    """The planted strength of a subject in a category of attributes ("" for all), uniform in [0,
+    1): a function of names and seed, so it is defined for any file of groups.
+    """
     digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64

@@ -1,9 +1,11 @@
-"""Everyday domains: traits that people may be judged by, their wording in sentences, and advice about them.
+"""Everyday domains: traits that people may be judged by, their wording in sentences, and advice
+about them.
 
     read_groups("domains:train?number=32&groups=3072&seed=1")
 
-Domains and attributes are in domains.yaml, the grammar of advice in advice.yaml. With one seed, smaller
-numbers of domains or wordings are subsets of larger ones; a domain's split depends only on its file.
+Domains and attributes are in domains.yaml, the grammar of advice in advice.yaml. With one seed,
+smaller numbers of domains or wordings are subsets of larger ones; a domain's split depends only on
+its file.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ import numpy as np
 from pydantic import PositiveInt, with_config
 from typing_extensions import TypedDict
 
-from data_modules.groups.advice import Advice, with_advice
-from data_modules.groups.expansion import Cell, Expansion, Subject, repair_articles
-from data_modules.groups.sets import Split, apportion
-from data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
-from storage.documents import load_yaml
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.groups.advice import Advice, with_advice
+from interventune.data_modules.groups.expansion import Cell, Expansion, Subject, repair_articles
+from interventune.data_modules.groups.sets import Split, apportion
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
+from interventune.storage.documents import load_yaml
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 _TRIES = 200  # consecutive draws without a new item after which a pool counts as empty
 _Wordings = list[list[tuple[int, str]]]  # by form: (number, text with slots for noun and topic)
@@ -69,15 +71,21 @@ class DomainSet:
 
 
 def read_source(source: str) -> Iterator[Group]:
-    """Yield the groups of `domains:SPLIT?OPTION=VALUE&...`; the split is train, dev, test or all."""
+    """Yield the groups of `domains:SPLIT?OPTION=VALUE&...`; the split is train, dev,
+    test or all.
+    """
     split, _, rest = source.removeprefix("domains:").partition("?")
     options: dict[str, Any] = dict(parse_qsl(rest, keep_blank_values=True))
     options |= {name: value.split(",") for name, value in options.items() if name == "classes"}
-    yield from draw(check(options | {"split": None if split == "all" else split}, DomainSet, source))
+    yield from draw(
+        check(options | {"split": None if split == "all" else split}, DomainSet, source)
+    )
 
 
 def draw(options: DomainSet) -> Iterator[Group]:
-    """Yield the groups in random order. DataError if there are fewer domains or groups than requested."""
+    """Yield the groups in random order. DataError if there are fewer domains or groups than
+    requested.
+    """
     library = read_library(options.domains)
     names = list(library["domains"])
     if options.split:
@@ -85,7 +93,9 @@ def draw(options: DomainSet) -> Iterator[Group]:
         names = [name for name in names if placed[name] == options.split]
     order = Random(f"{options.seed}/domains").sample(names, len(names))
     if (options.number or 0) > len(order):
-        raise DataError(f"domains: number={options.number}, but there are {len(order)} to choose from")
+        raise DataError(
+            f"domains: number={options.number}, but there are {len(order)} to choose from"
+        )
     chosen = order[: options.number]
     # Nouns that occur only in mismatched advice would reveal the class: prefer the chosen domains.
     pool = chosen if len(chosen) > 1 else order
@@ -98,10 +108,13 @@ def draw(options: DomainSet) -> Iterator[Group]:
         for name, share in zip(chosen, np.array_split(shares, len(chosen)), strict=True):
             made = _groups(library, wordings, name, advice_class, pool, options.seed)
             for _ in share:
-                new = next((group for group in islice(made, _TRIES) if group.key not in drawn), None)
+                new = next(
+                    (group for group in islice(made, _TRIES) if group.key not in drawn), None
+                )
                 if new is None:
                     raise DataError(
-                        f"domains: {name} has fewer than {len(share)} groups of class {advice_class}"
+                        f"domains: {name} has fewer than {len(share)} groups of class "
+                        f"{advice_class}"
                     )
                 drawn[new.key] = new
     result = list(drawn.values())
@@ -110,18 +123,30 @@ def draw(options: DomainSet) -> Iterator[Group]:
 
 
 def _groups(
-    library: _Library, wordings: _Wordings, name: str, advice_class: AdviceClass, pool: list[str], seed: int
+    library: _Library,
+    wordings: _Wordings,
+    name: str,
+    advice_class: AdviceClass,
+    pool: list[str],
+    seed: int,
 ) -> Iterator[Group]:
-    """Groups of one domain and class, without end; mismatched advice speaks of another domain of `pool`."""
+    """Groups of one domain and class, without end; mismatched advice speaks of another domain of
+    `pool`.
+    """
     questions = Random(f"{seed}/questions/{name}/{advice_class}")
     rng = Random(f"{seed}/advice/{name}/{advice_class}")
     subjects = [Subject(NO_CLUSTER, {"": text}) for text in library["domains"][name]["subjects"]]
     pairs, cells = list(combinations(subjects, 2)), _cells(library, library["domains"][name])
-    kind, others = advice_class.removeprefix("mismatched_"), [other for other in pool if other != name]
+    kind, others = (
+        advice_class.removeprefix("mismatched_"),
+        [other for other in pool if other != name],
+    )
     if kind != advice_class and not others:
         raise DataError(f"domains: classes: {advice_class} needs a second domain")
     while True:
-        group = replace(Expansion([questions.choice(pairs)], [questions.choice(cells)])[0], domain=name)
+        group = replace(
+            Expansion([questions.choice(pairs)], [questions.choice(cells)])[0], domain=name
+        )
         if advice_class == "none":
             yield group
             continue
@@ -150,7 +175,8 @@ def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
         listed.append([(next(number), text) for text in _alternatives(form, library["words"])])
     rng = Random(f"{options.seed}/wordings/{kind}")
     listed = [rng.sample(of_form, len(of_form)) for of_form in rng.sample(listed, len(listed))]
-    # First one of every form, then the second of each, so that few wordings differ as much as possible.
+    # First one of every form, then the second of each, so that few wordings differ as much as
+    # possible.
     rounds = [wording for column in zip_longest(*listed) for wording in column if wording]
     allowed = set(rounds[: options.wordings])
     kept = [[wording for wording in of_form if wording in allowed] for of_form in listed]
@@ -158,7 +184,9 @@ def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
 
 
 def _sentence(library: _Library, text: str, number: int, name: str, topic: str) -> str:
-    """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full stop."""
+    """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full
+    stop.
+    """
     phrases = dict(library["topics"].get(topic, {}))
     if domain := library["domains"].get(name):
         phrases |= {"noun": domain["nouns"], "bare": domain.get("bare", domain["nouns"])}
@@ -176,7 +204,9 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
 def read_library(path: str = "") -> _Library:
     """Read the built-in domains and advice, replaced where a file defines its own."""
     here, kind = Path(__file__), dict[str, Any]
-    library = load_yaml(here.with_name("domains.yaml"), kind) | load_yaml(here.with_name("advice.yaml"), kind)
+    library = load_yaml(here.with_name("domains.yaml"), kind) | load_yaml(
+        here.with_name("advice.yaml"), kind
+    )
     if path:
         library |= load_yaml(path, kind)
     return check(library, _Library, path or "domains.yaml")

@@ -1,6 +1,8 @@
-"""Templates with two slots, filled with every pair of subjects: underspecified questions (LEI spec 1.1, 1.2).
+"""Templates with two slots, filled with every pair of subjects: underspecified questions (LEI spec
+1.1, 1.2).
 
-UnQover's gender domain has 2.7 million records; they are computed from a few lists and never stored.
+UnQover's gender domain has 2.7 million records; they are computed from a few lists and never
+stored.
 """
 
 from __future__ import annotations
@@ -10,19 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from data_modules.groups.advice import Advice, with_advice
-from data_modules.schema.groups import Group, UnderspecifiedQuestion
-from data_modules.schema.spans import Span
+from interventune.data_modules.groups.advice import Advice, with_advice
+from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
+from interventune.data_modules.schema.spans import Span
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
-# The article before a vowel letter, whatever the pronunciation ("an European"), between single spaces only:
-# a tab separates contexts from questions.
+# The article before a vowel letter, whatever the pronunciation ("an European"), between single
+# spaces only: a tab separates contexts from questions.
 _ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One subject: its plain form first, then any others (`:dem`, the demonym), by the head's suffix."""
+    """One subject: its plain form first, then any others (`:dem`, the demonym), by the head's
+    suffix.
+    """
 
     cluster: str
     forms: dict[str, str]
@@ -45,8 +49,9 @@ class Cell:
     line: str
 
     def fill(self, pair: SubjectPair) -> tuple[list[str], list[Span]]:
-        """Return [context, question, negated question], with articles repaired, and the spans of the subjects
-        (counted, because a search could find one inside another word)."""
+        """Return [context, question, negated question], with articles repaired, and the spans of
+        the subjects (counted, because a search could find one inside another word).
+        """
         line, *rest = SLOT.split(self.line)
         spans: dict[str, Span] = {}
         for side, form, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
@@ -61,16 +66,22 @@ SubjectPair = tuple[Subject, Subject]
 
 
 def repair_articles(line: str) -> str:
-    """`a European` -> `an European`: every separate article before a vowel letter (LEI spec 1.2, step 4)."""
+    """`a European` -> `an European`: every separate article before a vowel letter (LEI spec 1.2,
+    step 4).
+    """
     return _ARTICLE.sub(r"\g<0>n", line)
 
 
 class Expansion(Sequence[Group]):
-    """The groups of some lists, created on access: every pair of subjects with every cell, without advice, or
-    with every `advice` of the cell's category."""
+    """The groups of some lists, created on access: every pair of subjects with every cell, without
+    advice, or with every `advice` of the cell's category.
+    """
 
     def __init__(
-        self, pairs: Sequence[SubjectPair], cells: Sequence[Cell], advice: Sequence[Advice] | None = None
+        self,
+        pairs: Sequence[SubjectPair],
+        cells: Sequence[Cell],
+        advice: Sequence[Advice] | None = None,
     ) -> None:
         self.pairs, self.cells = tuple(pairs), tuple(cells)
         self._advised: list[tuple[Cell, Advice | None]] = [
@@ -91,7 +102,9 @@ class Expansion(Sequence[Group]):
         for order, step in (((one, two), 1), ((two, one), -1)):
             (context, *questions), spans = cell.fill(order)
             first, second = spans[::step]
-            variants += (UnderspecifiedQuestion(context, text, (first, second)) for text in questions)
+            variants += (
+                UnderspecifiedQuestion(context, text, (first, second)) for text in questions
+            )
         names = (one.name.lower(), two.name.lower())
         category, attribute = cell.category.lower(), cell.attribute.lower()
         group = Group(names, str(cell.template), category, attribute, "none", "", tuple(variants))

@@ -2,14 +2,14 @@
 
 Both store a group as two records, one for each context order, anywhere in the file.
 
-LEI's (LEI spec 3.3) have SQuAD's layout: a paragraph has one context order of a group, with its question and
-its negated question, each with the two subjects as "answers" in context order.
+LEI's (LEI spec 3.3) have SQuAD's layout: a paragraph has one context order of a group, with its
+question and its negated question, each with the two subjects as "answers" in context order.
 
 UnQover's `source.json` is one object keyed by id. Ids have 8 fields,
-`cluster1|cluster2|x1|x2|template|category|attribute|attribute` with the subjects in context order, or 9 with
-the advice's id (LEI spec 1.2, 2.4). Prediction files have the same layout with numbers in `start` and `end`;
-these become base scores. Output of LEI's fine-tuning is also accepted: an id with sorted subjects, mapped to
-four records of one question each, two per context order (spec 4.5).
+`cluster1|cluster2|x1|x2|template|category|attribute|attribute` with the subjects in context order,
+or 9 with the advice's id (LEI spec 1.2, 2.4). Prediction files have the same layout with numbers in
+`start` and `end`; these become base scores. Output of LEI's fine-tuning is also accepted: an id
+with sorted subjects, mapped to four records of one question each, two per context order (spec 4.5).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple, NotRequired
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
-from data_modules.schema.groups import (
+from interventune.data_modules.schema.groups import (
     ADVICE_CLASSES,
     LEAD_IN,
     NO_CLUSTER,
@@ -33,23 +33,25 @@ from data_modules.schema.groups import (
     ScoredGroup,
     UnderspecifiedQuestion,
 )
-from data_modules.schema.spans import Span
-from storage.errors import DataError
-from storage.json_files import check, stream_object
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check, stream_object
 
 logger = logging.getLogger(__name__)
 
 UNNAMED = "ethical_unnamed-0"
-"""The advice id of groups whose ids name none although their questions begin with `Note that,`, as in LEI's
-specified set (spec 3.6)."""
+"""The advice id of groups whose ids name none although their questions begin with `Note that,`, as
+in LEI's specified set (spec 3.6).
+"""
 
 GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
 """The fields of a Group before its variants, in order: those that its two records share."""
 
 
 class Half(NamedTuple):
-    """One record: a question and its negation in one context order. `swapped`: this order differs from the
-    key's, which candidates, scores, targets and clusters follow."""
+    """One record: a question and its negation in one context order. `swapped`: this order differs
+    from the key's, which candidates, scores, targets and clusters follow.
+    """
 
     key: GroupKey
     swapped: bool
@@ -62,7 +64,9 @@ class Half(NamedTuple):
 
 
 _Score = tuple[float, float]
-_Answer = TypedDict("_Answer", {"text": str, "answer_start": int, "start-end-score": NotRequired[_Score]})
+_Answer = TypedDict(
+    "_Answer", {"text": str, "answer_start": int, "start-end-score": NotRequired[_Score]}
+)
 
 
 class _Qa(TypedDict):
@@ -78,15 +82,20 @@ class _Paragraph(TypedDict):
 
 
 def read_lei(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[ScoredGroup]:
-    """(place, paragraph) -> the groups with the scores and targets (LEI spec 3.5) that all their questions
-    have. DataError names the place."""
+    """(place, paragraph) -> the groups with the scores and targets (LEI spec 3.5) that all their
+    questions have. DataError names the place.
+    """
     return pair_halves(((place, check(row, _Paragraph, place)) for place, row in rows), _lei_half)
 
 
-def pair_halves(records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]) -> Iterator[ScoredGroup]:
-    """(place, record) -> each group when its second half arrives; only unpaired halves are in memory. The two
-    may have different advice of one class: LEI draws it per record, or corrects a sentence in one order only
-    (spec 3.2, 3.6). DataError, as in `read_lei`, also for records that do not pair."""
+def pair_halves(
+    records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]
+) -> Iterator[ScoredGroup]:
+    """(place, record) -> each group when its second half arrives; only unpaired halves are in
+    memory. The two may have different advice of one class: LEI draws it per record, or corrects a
+    sentence in one order only (spec 3.2, 3.6). DataError, as in `read_lei`, also for records that
+    do not pair.
+    """
     waiting: dict[GroupKey, tuple[str, Half]] = {}
     done: set[int] = set()  # hashes: the keys themselves would double the memory for a large file
     for where, record in records:
@@ -120,14 +129,17 @@ def pair_halves(records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Hal
 
 
 def parse_key(key: str) -> tuple[GroupKey, bool]:
-    """x1|x2|template|category|attribute|attribute|advice id -> the key, and whether the subjects are swapped.
-    An advice id such as `adversarial_poverty-1` contains the class; "" or `none`: no advice."""
+    """x1|x2|template|category|attribute|attribute|advice id -> the key, and whether the subjects
+    are swapped. An advice id such as `adversarial_poverty-1` contains the class; "" or `none`: no
+    advice.
+    """
     parts = [part.strip() for part in key.split("|")]
     advice_id = "" if parts[-1] == "none" else parts[-1]
     named = [name for name in ADVICE_CLASSES if re.fullmatch(rf"{name}_.+-\d+", advice_id)]
     if len(parts) != 7 or parts[4] != parts[5] or not all(parts[:6]) or (advice_id and not named):
         raise DataError(
-            "the key needs x1|x2|template|category|attribute|same attribute|CLASS_CATEGORY-NUMBER of the "
+            "the key needs x1|x2|template|category|attribute|same attribute|CLASS_CATEGORY-NUMBER "
+            "of the "
             f"advice, with CLASS one of {', '.join(ADVICE_CLASSES)}; found {key}"
         )
     one, two, _, category, attribute, *_ = map(str.lower, parts)
@@ -136,8 +148,10 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
 
 
 def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
-    """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full stop; no
-    advice if the key names none. Some published files have two spaces before the question (LEI spec 3.2)."""
+    """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full
+    stop; no advice if the key names none. Some published files have two spaces before the question
+    (LEI spec 3.2).
+    """
     advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
     if key[-1] and not (advice.strip() and question.strip()):
         raise DataError(f"no advice with a full stop before the question {text!r}")
@@ -155,7 +169,9 @@ def _lei_half(paragraph: _Paragraph) -> Half:
         starts = [(answer["answer_start"], answer["text"]) for answer in answers]
         first, second = (Span(start, start + len(text), text) for start, text in starts)
         question, advice = split_advice(qa["question"], key)
-        questions.append(UnderspecifiedQuestion(paragraph["context"], question, (first, second), advice))
+        questions.append(
+            UnderspecifiedQuestion(paragraph["context"], question, (first, second), advice)
+        )
         scores.append([answer.get("start-end-score", (None, None)) for answer in answers])
         target = qa.get("tomax", -1)
         targets.append(None if target < 0 else abs(target - swapped))
@@ -186,8 +202,9 @@ class _Record(TypedDict):
 
 
 def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
-    """Yield the groups, with their base scores if every `start` and `end` of a group is a number. DataError
-    names the file and the id."""
+    """Yield the groups, with their base scores if every `start` and `end` of a group is a number.
+    DataError names the file and the id.
+    """
     unnamed = 0
     records = (
         (f"{path}: id {key!r}", (key, order))
@@ -199,7 +216,8 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
         yield record
     if unnamed:
         logger.warning(
-            "%s: %d groups have no advice in their ids, but their questions begin with %r: it counts as "
+            "%s: %d groups have no advice in their ids, but their questions begin with %r: it "
+            "counts as "
             "ethical, as in LEI's specified set",
             path,
             unnamed,
@@ -224,7 +242,9 @@ def _unqover_half(record: tuple[str, Any]) -> Half:
     step = -1 if swapped else 1
     first, second = locate_pair(context, *texts)[::step]
     split = [split_advice(entry["question"], key) for entry in both]
-    questions = [UnderspecifiedQuestion(context, text, (first, second), advice) for text, advice in split]
+    questions = [
+        UnderspecifiedQuestion(context, text, (first, second), advice) for text, advice in split
+    ]
     answers = [(entry["ans0"], entry["ans1"])[::step] for entry in both]
     scores = [[(one.get("start"), one.get("end")) for one in pair] for pair in answers]
     return Half(key, swapped, questions, scores, clusters=clusters, answer=both[0].get("pred", ""))
@@ -233,8 +253,8 @@ def _unqover_half(record: tuple[str, Any]) -> Half:
 def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
     """Find the spans of the two subjects when the file gives only their texts; they never overlap.
 
-    `first` is found at its first occurrence and `second` after it, or the other way round if that fails;
-    whole words take precedence over parts of words (Niger is not found inside Nigeria).
+    `first` is found at its first occurrence and `second` after it, or the other way round if that
+    fails; whole words take precedence over parts of words (Niger is not found inside Nigeria).
     """
     for one, two, flip in ((first, second, False), (second, first, True)):
         for pattern in (r"(?<!\w){}(?!\w)", r"{}"):

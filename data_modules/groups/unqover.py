@@ -1,8 +1,9 @@
 """UnQover's word lists, and the `source.json` written from them (LEI spec 1.1 to 1.3).
 
 subjects     HEAD [cluster |] TEXT            [subj] female | Mary        [subj:dem] French
-attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were polite
-templates    context TAB question TAB negated question, with [subj1], [subj2] and the attribute's heads
+attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were
+polite templates    context TAB question TAB negated question, with [subj1], [subj2] and the
+attribute's heads
 
 Lists have one item per line; `#` lines and empty lines are ignored.
 """
@@ -17,32 +18,39 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data_modules.groups.expansion import SLOT, Cell, Expansion, Subject
-from data_modules.schema.groups import NO_CLUSTER
-from storage.documents import read_text
-from storage.errors import DataError, as_data_error
-from storage.files import atomic_text
+from interventune.data_modules.groups.expansion import SLOT, Cell, Expansion, Subject
+from interventune.data_modules.schema.groups import NO_CLUSTER
+from interventune.storage.documents import read_text
+from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.files import atomic_text
 
 
 def read_expansion(
     subjects: Sequence[str | Path], templates: str | Path, attributes: str | Path
 ) -> Expansion:
-    """Read the expansion of list files. Two subject files are paired with each other (UnQover: female, male),
-    one with itself. DataError: rows of a list do not pair, or a slot is missing or cannot be filled."""
+    """Read the expansion of list files. Two subject files are paired with each other (UnQover:
+    female, male), one with itself. DataError: rows of a list do not pair, or a slot is missing or
+    cannot be filled.
+    """
     lists = [read_subjects(path) for path in subjects]
     if len(lists) not in (1, 2):
-        raise DataError(f"subjects: give one file, or two to be paired with each other, not {len(lists)}")
+        raise DataError(
+            f"subjects: give one file, or two to be paired with each other, not {len(lists)}"
+        )
     pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(lists[0], lists[1]))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
-            raise DataError(f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once")
+            raise DataError(
+                f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once"
+            )
     rows, cells = [*read_attributes(attributes)], list[Cell]()
     for number, (where, line) in enumerate(listed(templates)):
         context, *questions = line.split("\t")
         used = sorted({(match[1], match[2] or "") for match in SLOT.finditer(context)})
         if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
             raise DataError(
-                f"{where}: expected a context with [subj1] and [subj2], each in one form, question and "
+                f"{where}: expected a context with [subj1] and [subj2], each in one form, question "
+                "and "
                 "negated question, separated by tabs"
             )
         fitting = [row for row in rows if f"[{row[0]}]" in line]
@@ -60,7 +68,9 @@ def read_expansion(
 
 
 def read_subjects(path: str | Path) -> tuple[Subject, ...]:
-    """Read the subjects of a list, aligning rows of different heads; the last head's cluster counts."""
+    """Read the subjects of a list, aligning rows of different heads; the last head's cluster
+    counts.
+    """
     by_head = {"subj": list[tuple[str, str]](), **_by_head(path)}
     suffixes = [head.removeprefix("subj") for head in by_head]
     with as_data_error(f"{path}: each subject needs a row of every head"):
@@ -77,20 +87,26 @@ def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
         for subject in read_subjects(path):
             known = cluster_of.setdefault(subject.name.lower(), subject.cluster)
             if known != subject.cluster or known == NO_CLUSTER:
-                raise DataError(f"{path}: {subject.name!r} needs one cluster: [subj] CLUSTER | NAME")
+                raise DataError(
+                    f"{path}: {subject.name!r} needs one cluster: [subj] CLUSTER | NAME"
+                )
     return cluster_of
 
 
 def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield (kind, text, negation, category, name) of a list's attributes: kinds (`p_act-single`) in order of
-    first appearance, then rows in order. The k-th `:neg` row negates the k-th row of its kind; its cluster
-    wins, as in UnQover. The name is the text of the base kind's row (`p_act`)."""
+    """Yield (kind, text, negation, category, name) of a list's attributes: kinds (`p_act-single`)
+    in order of first appearance, then rows in order. The k-th `:neg` row negates the k-th row of
+    its kind; its cluster wins, as in UnQover. The name is the text of the base kind's row
+    (`p_act`).
+    """
     by_head = _by_head(path)
     for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
         rows, negated = by_head.get(kind, []), by_head.get(f"{kind}:neg", [])
         names = by_head.get(kind.partition("-")[0], [])
         if len(rows) != len(negated) or len(names) < len(rows):
-            raise DataError(f"{path}: {len(rows)} rows [{kind}], but {len(negated)} rows [{kind}:neg]")
+            raise DataError(
+                f"{path}: {len(rows)} rows [{kind}], but {len(negated)} rows [{kind}:neg]"
+            )
         for (_, name), (_, text), (cluster, negation) in zip(names, rows, negated, strict=False):
             yield kind, text, negation, cluster, name
 
@@ -100,7 +116,9 @@ def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
     rows: dict[str, list[tuple[str, str]]] = {}
     for where, line in listed(path):
         if not (match := re.fullmatch(r"\[([^\[\]\s]+)\] ([^|]*\|)?\s*([^|]*\S)", line)):
-            raise DataError(f"{where}: expected [HEAD] TEXT or [HEAD] CLUSTER | TEXT, found {line!r}")
+            raise DataError(
+                f"{where}: expected [HEAD] TEXT or [HEAD] CLUSTER | TEXT, found {line!r}"
+            )
         cluster = (match[2] or NO_CLUSTER).rstrip("|").strip()
         rows.setdefault(match[1], []).append((cluster, match[3]))
     return rows
@@ -114,16 +132,26 @@ def listed(path: str | Path) -> Iterator[tuple[str, str]]:
 
 
 def write_source(expansion: Expansion, path: str | Path) -> int:
-    """Stream UnQover's own `source.json`, byte for byte as `json.dump(everything, indent=4)`; return the
-    number of records, at least one."""
+    """Stream UnQover's own `source.json`, byte for byte as `json.dump(everything, indent=4)`;
+    return the number of records, at least one.
+    """
     count = 2 * len(expansion)
-    pairs = (*expansion.pairs, *(pair[::-1] for pair in expansion.pairs))  # all of one context order first
+    pairs = (
+        *expansion.pairs,
+        *(pair[::-1] for pair in expansion.pairs),
+    )  # all of one context order first
     records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
     with atomic_text(path) as file:
         for i, (pair, cell) in enumerate(records):
             (context, *questions), spans = cell.fill(pair)
-            answers = {f"ans{j}": {"text": span.text, "start": "", "end": ""} for j, span in enumerate(spans)}
-            asked = {f"q{j}": {"question": text, "pred": "", **answers} for j, text in enumerate(questions)}
+            answers = {
+                f"ans{j}": {"text": span.text, "start": "", "end": ""}
+                for j, span in enumerate(spans)
+            }
+            asked = {
+                f"q{j}": {"question": text, "pred": "", **answers}
+                for j, text in enumerate(questions)
+            }
             names = (*(x.cluster for x in pair), *(x.name for x in pair), str(cell.template))
             key = "|".join((*names, cell.category, cell.attribute, cell.attribute))
             record = json.dumps({key: {"context": context, **asked}}, indent=4)

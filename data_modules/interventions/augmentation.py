@@ -1,7 +1,9 @@
-"""Sentences that contain an answer and say nothing else: the +Aug variants append them instead of the answer.
+"""Sentences that contain an answer and say nothing else: the +Aug variants append them instead of
+the answer.
 
-In a story without its rationale, a bare phrase at the end may still reveal that the answer was appended. The
-+Aug variants hide it in a sentence (faithfulness spec 1.6): one of the frames below, or one of the user's.
+In a story without its rationale, a bare phrase at the end may still reveal that the answer was
+appended. The +Aug variants hide it in a sentence (faithfulness spec 1.6): one of the frames below,
+or one of the user's.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ import re
 from collections.abc import Mapping
 from random import Random
 
-from data_modules.questions.answer_spans import occurs
-from data_modules.schema.questions import QAExample, Rejected
+from interventune.data_modules.questions.answer_spans import occurs
+from interventune.data_modules.schema.questions import QAExample, Rejected
 
 FRAMES = (
     "The note on the wall said {answer}.",
@@ -25,7 +27,9 @@ FRAMES = (
     "There was a card with {answer} on it.",
     "Nobody knew why {answer} was in the letter.",
 )
-"""True of any phrase, such as a name, a number or a clause, because they mention it without using it."""
+"""True of any phrase, such as a name, a number or a clause, because they mention it without using
+it.
+"""
 
 _CLOSED = re.compile(r"[.!?][\"'”’)]*$")
 _STRAY = re.compile(r"^(?:[,;]\s*|[-–—:]+\s+)+|(?:\s*[,;:]|\s+[-–—])+(?=\s*[.!?]*$)|\s+(?=[.!?]*$)")
@@ -34,19 +38,26 @@ _PAIRS = (('"', '"'), ("“", "”"), ("«", "»"), ("(", ")"), ("[", "]"))
 
 
 def template_sentence(example: QAExample) -> str:
-    """Return a frame around the first gold answer, drawn by the example's id. The answer keeps its case and
-    loses stray punctuation at its ends, as in `mustard,`; its own full stop ends the sentence."""
+    """Return a frame around the first gold answer, drawn by the example's id. The answer keeps its
+    case and loses stray punctuation at its ends, as in `mustard,`; its own full stop ends the
+    sentence.
+    """
     answer = bare_answer(example.gold[0])
-    frames = [frame for frame in FRAMES if frame.endswith("{answer}.") or not re.search(r"[.!?]", answer)]
+    frames = [
+        frame for frame in FRAMES if frame.endswith("{answer}.") or not re.search(r"[.!?]", answer)
+    ]
     frame = Random(f"augment/0/{example.id}").choice(frames)
-    return (frame.removesuffix(".") if _CLOSED.search(answer) else frame).replace("{answer}", answer)
+    return (frame.removesuffix(".") if _CLOSED.search(answer) else frame).replace(
+        "{answer}", answer
+    )
 
 
 def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Rejected:
     """Return the mapping's sentence for an example's id, if it contains the first gold answer."""
     sentence, answer = sentences.get(example.id, "").strip(), bare_answer(example.gold[0])
     plain, phrase, *rationale = (
-        " ".join(text.lower().split()) for text in (sentence, answer, *(s.text for s in example.rationale))
+        " ".join(text.lower().split())
+        for text in (sentence, answer, *(s.text for s in example.rationale))
     )
     reason = ""
     if not sentence:
@@ -63,10 +74,11 @@ def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Re
 def bare_answer(answer: str) -> str:
     """Remove stray punctuation from an answer's ends, and reduce its white space to single spaces.
 
-    Commas, colons, dashes and unpaired quotes and brackets are removed; an answer of nothing else stays.
+    Commas, colons, dashes and unpaired quotes and brackets are removed; an answer of nothing else
+    stays.
 
-    >>> [bare_answer(text) for text in ("mustard,", "- Tom", '"I won!"', "(red", "-5", "U.S.", "a b,.", ",")]
-    ['mustard', 'Tom', '"I won!"', 'red', '-5', 'U.S.', 'a b.', ',']
+    >>> [bare_answer(text) for text in ("mustard,", '"I won!"', "(red", "-5", "a b,.", ",")]
+    ['mustard', '"I won!"', 'red', '-5', 'a b.', ',']
     """
     whole = text = " ".join(answer.split())
     before = ""

@@ -1,5 +1,6 @@
-"""`interventune data perturb`: one variant of a data set, as JSON Lines with a summary file; `interventune
-data statistics`: how many questions each variant has."""
+"""`interventune data perturb`: one variant of a data set, as JSON Lines with a summary file;
+`interventune data statistics`: how many questions each variant has.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from typing import Annotated, Any, Literal
 
 from tqdm.auto import tqdm
 
-from data_modules.interventions.variants import made_of, report_rejected
-from data_modules.schema.datasets import traits
-from data_modules.schema.questions import ANSWER_TYPES, Variant
-from data_modules.schema.spans import write_records
-from data_modules.sources import read_questions
-from storage.command_line import split_name
-from storage.documents import refuse_existing
-from storage.errors import DataError
-from storage.files import atomic_text
-from storage.json_files import load_json
+from interventune.data_modules.interventions.variants import made_of, report_rejected
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.sources import read_questions
+from interventune.storage.command_line import split_name
+from interventune.storage.documents import refuse_existing
+from interventune.storage.errors import DataError
+from interventune.storage.files import atomic_text
+from interventune.storage.json_files import load_json
 
 
 def perturb_file(
@@ -34,26 +35,31 @@ def perturb_file(
 ) -> str:
     """Write questions whose stories are cut or changed, and a summary next to the file.
 
-    Example: interventune data perturb --input coqa-dev-v1.0.json --variant ts_r --output coqa_dev_ts_r.jsonl
+    Example: interventune data perturb --input coqa-dev-v1.0.json --variant ts_r \\
+        --output coqa_dev_ts_r.jsonl
 
     Args:
-        input: a file, a folder, hub:NAME:SPLIT or stories:SPLIT. The rationale is the sentence that justifies
-            the answer; in data without rationales (SQuAD), the sentences with the annotators' answers.
-        variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: without the
-            rationale; _aug: the answer in a sentence instead of a bare phrase; reworded, quoted, spaced:
-            another question word, other quotation marks, doubled spaces; swap: another answer from the same
-            input in the story; misplaced: another paragraph of the article (SQuAD);
-            near_miss: one name, number or word of the question changed. Sentences and edits are by English
-            rules.
+        input: a file, a folder, hub:NAME:SPLIT or stories:SPLIT. The rationale is the sentence that
+            justifies the answer; in data without rationales (SQuAD), the sentences with the
+            annotators' answers.
+        variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: without
+            the rationale; _aug: the answer in a sentence instead of a bare phrase; reworded,
+            quoted, spaced: another question word, other quotation marks, doubled spaces; swap:
+            another answer from the same input in the story; misplaced: another paragraph of the
+            article (SQuAD); near_miss: one name, number or word of the question changed. Sentences
+            and edits are by English rules.
         output: file to write.
-        sentences: for _aug: JSON with a sentence for each question's id (default: built-in templates).
+        sentences: for _aug: JSON with a sentence for each question's id (default: built-in
+            templates).
         overwrite: replace the file if it exists.
     """
     summary_file = output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
     refuse_existing(output, summary_file, overwrite=overwrite)
     own = Path(input).exists() and output.exists() and output.samefile(input)
     if own or (output.exists() and not summary_file.exists()):
-        raise DataError(f"--output {output}: is the input, or not written by perturb; name another file")
+        raise DataError(
+            f"--output {output}: is the input, or not written by perturb; name another file"
+        )
     if sentences and not variant.endswith("_aug"):
         raise DataError(f"--sentences: {variant} appends none; use it with ts_r_aug, os_r_aug")
     given = load_json(sentences, dict[str, str]) if sentences else None
@@ -81,26 +87,38 @@ def count_questions(
     output: Annotated[Path, "FILE"] | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Count the stories and questions of data sets in each variant (the faithfulness paper's Table 2), and
-    the shares of the types of their original answers.
+    """Count the stories and questions of data sets in each variant (the faithfulness paper's Table
+    2), and the shares of the types of their original answers.
 
-    Example: interventune data statistics --data train=coqa-train-v1.0.json dev=coqa-dev-v1.0.json
+    Example: interventune data statistics --data train=coqa-train-v1.0.json \\
+        dev=coqa-dev-v1.0.json
 
     Args:
         data: files, folders, hub:NAME:SPLIT or stories:SPLIT. The table uses NAME.
-        variants: os: the original; ts, ts_r: cut after, before the sentence that justifies the answer; os_r:
-            without it (default: os ts ts_r; for HotpotQA os os_r).
+        variants: os: the original; ts, ts_r: cut after, before the sentence that justifies the
+            answer; os_r: without it (default: os ts ts_r; for HotpotQA os os_r).
         output: also write the counts to this file, as CSV in the columns of results.csv.
         overwrite: replace the file if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
-    lines = [["data", "variant", "stories", "questions", *(f"{kind} %" for kind in ANSWER_TYPES), "left out"]]
+    lines = [
+        [
+            "data",
+            "variant",
+            "stories",
+            "questions",
+            *(f"{kind} %" for kind in ANSWER_TYPES),
+            "left out",
+        ]
+    ]
     lines.append(["---"] * len(lines[0]))
     table: list[tuple[Any, ...]] = [("data", "variant", "measure", "value", "low", "high", "n")]
     for argument in data:
         name, source = split_name(argument)
         name = name or Path(source).stem
-        originals = {example.id: example for example in read_questions(source) if example.variant == "os"}
+        originals = {
+            example.id: example for example in read_questions(source) if example.variant == "os"
+        }
         if not originals:
             raise DataError(
                 f"--data {source}: holds only variants; name the originals, of which they are made"
@@ -114,7 +132,9 @@ def count_questions(
             counts = Counter(one.answer_type for one in kept)
             numbers = {"stories": len({one.context for one in kept}), "questions": total}
             numbers |= {kind: counts[kind] for kind in ANSWER_TYPES}
-            table += [(name, variant, key, *[count] * 3, len(asked)) for key, count in numbers.items()]
+            table += [
+                (name, variant, key, *[count] * 3, len(asked)) for key, count in numbers.items()
+            ]
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
             left = f"{rejected.total()}{why}"
             lines.append([name, variant, f"{numbers['stories']}", f"{total}", *shares, left])

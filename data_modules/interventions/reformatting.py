@@ -1,6 +1,7 @@
 """Edits that keep the meaning: a faithful model answers as before (faithfulness paper, Figure 5).
 
-- `spaced`: doubled spaces between the sentences of the story, and after the first word of the question.
+- `spaced`: doubled spaces between the sentences of the story, and after the first word of the
+  question.
 - `quoted`: typographic quotation marks and apostrophes instead of straight ones, or the reverse.
 - `reworded`: another question word, from this project's list (`QUESTION_WORDS`).
 
@@ -15,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from data_modules.schema.questions import QAExample, Rejected, Variant
-from data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Rejected, Variant
+from interventune.data_modules.schema.spans import Span
 
 _VERBS = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must"
 _MOTION = "go|goes|going|gone|come|comes|coming|move|moves|moved|moving|travel|head|run"
@@ -29,12 +30,16 @@ QUESTION_WORDS: tuple[tuple[str, str], ...] = (
     (r"whose\b", "Which person's"),
     (r"who\b(?! (?:are|were|is|was|else)\b|'|’)", "Which person"),
     (r"which (?=\w)(?!(?:of|ones?|" + _VERBS + r")\b)", "What "),
-    (r"what (?=(?:kind|sort|type|colour|color|day|month|year|city|country|language|animal)s?\b)", "Which "),
+    (
+        r"what (?=(?:kind|sort|type|colour|color|day|month|year|city|country|language|animal)s?\b)",
+        "Which ",
+    ),
     (r"what\b(?= (?:" + _VERBS + r")\b|\W*$)", "What exactly"),
     (r"(?=(?:is|are|was|were|do|does|did|has|have|had|can|could)\b)", "Tell me, "),
 )
-"""Beginnings of questions (any case) and their equivalents; the first match counts. After a beginning whose
-replacement would be ungrammatical or change the question, nothing is replaced."""
+"""Beginnings of questions (any case) and their equivalents; the first match counts. After a
+beginning whose replacement would be ungrammatical or change the question, nothing is replaced.
+"""
 
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
@@ -42,7 +47,8 @@ _STRAIGHT = re.compile(r"""["']""")
 
 
 def straight_quotes(text: str) -> str:
-    """Make typographic quotation marks and apostrophes straight, so that `quoted` costs no exact match.
+    """Make typographic quotation marks and apostrophes straight, so that `quoted` costs no exact
+    match.
 
     >>> straight_quotes("Ana’s “red” bike")
     'Ana\\'s "red" bike'
@@ -80,7 +86,9 @@ def curly_quotes(text: str) -> str:
     >>> curly_quotes('Ana\\'s "red" bike')
     'Ana’s “red” bike'
     """
-    text = re.sub(r"""(?<![^ \t\n(\[{\-—])["']""", lambda mark: "“" if mark[0] == '"' else "‘", text)
+    text = re.sub(
+        r"""(?<![^ \t\n(\[{\-—])["']""", lambda mark: "“" if mark[0] == '"' else "‘", text
+    )
     return text.replace('"', "”").replace("'", "’")
 
 
@@ -104,9 +112,10 @@ def edited(
     longer: int = 0,
     **changes: Any,
 ) -> QAExample:
-    """Return the example with another context, in which each piece of the old one from `starts` to `ends` has
-    become so much `longer`. Answers and rationales move; one that begins or ends inside such a piece includes
-    all of the new one."""
+    """Return the example with another context, in which each piece of the old one from `starts` to
+    `ends` has become so much `longer`. Answers and rationales move; one that begins or ends inside
+    such a piece includes all of the new one.
+    """
 
     def moved(span: Span) -> Span:
         past, begun = bisect_right(ends, span.start), bisect_left(starts, span.end)

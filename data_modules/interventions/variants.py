@@ -1,17 +1,19 @@
-"""Variants of questions: the one function from originals to data for training, evaluation and files.
+"""Variants of questions: the one function from originals to data for training, evaluation and
+files.
 
     made, rejected = made_of(read_questions(source), "ts_r")
     perturb(with_rationale(example), "ts_r")  # a QAExample, or Rejected with its reason
 
-Deletions truncate a story after its rationale, cut it before the rationale, or delete the rationale, by the
-paper's rules (faithfulness spec 1.2, 1.5, 1.6) on raw text: nothing is tokenised and offsets count
-characters. A story without its rationale does not answer its question, so the label becomes unknown. If the
-rest of the story lacks the old answer, it is appended as a trap for the model.
+Deletions truncate a story after its rationale, cut it before the rationale, or delete the
+rationale, by the paper's rules (faithfulness spec 1.2, 1.5, 1.6) on raw text: nothing is tokenised
+and offsets count characters. A story without its rationale does not answer its question, so the
+label becomes unknown. If the rest of the story lacks the old answer, it is appended as a trap for
+the model.
 
-Sentences are those of sentencex (Wikimedia), a rule-based segmenter: of the libraries that need no model it
-agrees best with HotpotQA's own sentences (2.9 % of the boundaries of 1,000 paragraphs differ). The paper used
-spaCy's parser (spec 0), so counts of truncated stories differ slightly. A quotation within one line is one
-sentence.
+Sentences are those of sentencex (Wikimedia), a rule-based segmenter: of the libraries that need no
+model it agrees best with HotpotQA's own sentences (2.9 % of the boundaries of 1,000 paragraphs
+differ). The paper used spaCy's parser (spec 0), so counts of truncated stories differ slightly. A
+quotation within one line is one sentence.
 """
 
 from __future__ import annotations
@@ -24,12 +26,18 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from data_modules.interventions.exchanges import EXCHANGES, Pool, pool_of
-from data_modules.questions.answer_spans import answer_span, occurs
-from data_modules.schema.datasets import traits
-from data_modules.schema.questions import EXCHANGED, REFORMATTED, QAExample, Rejected, Variant
-from data_modules.schema.spans import Span
-from storage.errors import DataError
+from interventune.data_modules.interventions.exchanges import EXCHANGES, Pool, pool_of
+from interventune.data_modules.questions.answer_spans import answer_span, occurs
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.questions import (
+    EXCHANGED,
+    REFORMATTED,
+    QAExample,
+    Rejected,
+    Variant,
+)
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -49,28 +57,34 @@ def perturb(
     """Return one variant of an original with its rationale, or the reason why there is none (edits:
     reformatting.py; variants that need other questions: exchanges.py).
 
-    A variant keeps id, question and history, and the original's references, except for `swap`. Everything is
-    deterministic.
+    A variant keeps id, question and history, and the original's references, except for `swap`.
+    Everything is deterministic.
 
     Args:
         example: an original; for `os`, a variant is returned unchanged.
         variant: name of the variant.
-        sentences: sentence by id that `ts_r_aug` and `os_r_aug` append instead of the bare answer (default:
-            frames).
+        sentences: sentence by id that `ts_r_aug` and `os_r_aug` append instead of the bare answer
+            (default: frames).
         pool: material from the other questions of the file for EXCHANGED variants (default: none).
 
     Raises:
         DataError: the example is already a variant.
     """
     if variant == "os":
-        return replace(example, kept=((0, len(example.context)),)) if example.variant == "os" else example
+        return (
+            replace(example, kept=((0, len(example.context)),))
+            if example.variant == "os"
+            else example
+        )
     if example.variant != "os":
-        raise DataError(f"question {example.id!r}: is a variant already ({example.variant}); name originals")
+        raise DataError(
+            f"question {example.id!r}: is a variant already ({example.variant}); name originals"
+        )
     # White space justifies no answer.
     rationale = tuple(span for span in example.rationale if span.text.strip())
     example = replace(example, references=example.gold, rationale=rationale)
     if variant in REFORMATTED:
-        from data_modules.interventions.reformatting import reformat
+        from interventune.data_modules.interventions.reformatting import reformat
 
         made = reformat(example, variant)
     elif variant in EXCHANGED:
@@ -83,8 +97,9 @@ def perturb(
 def made_of(
     examples: Iterable[QAExample], variant: Variant, sentences: Mapping[str, str] | None = None
 ) -> tuple[list[QAExample], Counter[str]]:
-    """Return one variant of the originals that allow it, and the number of the others by reason; EXCHANGED
-    ones take answers and paragraphs from these originals."""
+    """Return one variant of the originals that allow it, and the number of the others by reason;
+    EXCHANGED ones take answers and paragraphs from these originals.
+    """
     examples = list(examples) if variant in EXCHANGED else examples
     pool = pool_of(examples if variant in EXCHANGED else ())
     found = [perturb(with_rationale(example), variant, sentences, pool) for example in examples]
@@ -93,23 +108,28 @@ def made_of(
 
 
 def with_rationale(example: QAExample) -> QAExample:
-    """Return an example with its rationale: the annotated one or, in data sets without annotation, the
-    sentence with each answer (two, if the answer crosses a boundary): deleting that of the first alone would
-    leave the others' evidence. An example without an answer span is returned unchanged."""
+    """Return an example with its rationale: the annotated one or, in data sets without annotation,
+    the sentence with each answer (two, if the answer crosses a boundary): deleting that of the
+    first alone would leave the others' evidence. An example without an answer span is returned
+    unchanged.
+    """
     context, places = example.context, set[Piece]()
     if example.rationale or traits(example.dataset).rationales:
         return example
     for answer in [answer for answer in example.answers if answer.text.strip()]:
         first, last = trim(context, answer.start, answer.end)
-        crossed = [(start, end) for start, end in sentence_spans(context) if first < end and start < last]
+        crossed = [
+            (start, end) for start, end in sentence_spans(context) if first < end and start < last
+        ]
         places.add((crossed[0][0], crossed[-1][1]))
     spans = (Span(start, end, context[start:end]) for start, end in sorted(places))
     return replace(example, rationale=tuple(spans)) if places else example
 
 
 def report_rejected(kept: int, rejected: Counter[str], variant: Variant, what: str) -> str:
-    """Log how many examples allow the variant, as `kept 3 of 5 (2 no rationale)`; DataError if none is left.
-    Return the reasons in their parentheses, or nothing."""
+    """Log how many examples allow the variant, as `kept 3 of 5 (2 no rationale)`; DataError if none
+    is left. Return the reasons in their parentheses, or nothing.
+    """
     reasons = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
     reasons = f" ({reasons})" if reasons else ""
     counts = f"kept {kept} of {kept + rejected.total()}{reasons}"
@@ -121,17 +141,22 @@ def report_rejected(kept: int, rejected: Counter[str], variant: Variant, what: s
 
 
 def truncate(example: QAExample) -> QAExample | Rejected:
-    """TS: the story up to the end of the sentence with the last character of the rationale; for unknown
-    answers without a rationale, its first sentence, as in the paper."""
+    """TS: the story up to the end of the sentence with the last character of the rationale; for
+    unknown answers without a rationale, its first sentence, as in the paper.
+    """
     if not example.rationale and example.answer_type != "unknown":
         return Rejected("no rationale")
     if not example.context.strip():
         return Rejected("empty story")
-    last = max((trim(example.context, span.start, span.end)[1] for span in example.rationale), default=1)
+    last = max(
+        (trim(example.context, span.start, span.end)[1] for span in example.rationale), default=1
+    )
     end = next(end for _, end in sentence_spans(example.context) if last <= end)
     context = example.context[:end]
     # A rationale may end in white space, which is after the cut.
-    rationale = tuple(Span(s.start, min(s.end, end), s.text[: end - s.start]) for s in example.rationale)
+    rationale = tuple(
+        Span(s.start, min(s.end, end), s.text[: end - s.start]) for s in example.rationale
+    )
     answers = tuple(span for span in example.answers if span.end <= end)
     if example.answers and example.answers[0].end > end:
         scope_end = max((span.end for span in rationale), default=end)
@@ -140,9 +165,12 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     return replace(example, context=context, answers=answers, rationale=rationale, kept=((0, end),))
 
 
-def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None) -> QAExample | Rejected:
-    """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the rationale. The
-    answer, or the sentence that replaces it, is appended if the story lacks it."""
+def delete(
+    example: QAExample, variant: Variant, given: Mapping[str, str] | None
+) -> QAExample | Rejected:
+    """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
+    rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
+    """
     context, rationale = example.context, example.rationale
     if not rationale:
         return Rejected("no rationale")
@@ -151,7 +179,11 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
         sentences, first = sentence_spans(context), min(places)[0]
         end = len(context[: next(start for start, end in sentences if first < end)].rstrip())
         pieces: tuple[Piece, ...] = ((0, end),) if end else ()
-        cut = [(at, to) for at, to in sentences if any(first < to and at < last for first, last in places)]
+        cut = [
+            (at, to)
+            for at, to in sentences
+            if any(first < to and at < last for first, last in places)
+        ]
         deleted = [context[start:end] for start, end in cut]
     else:
         pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
@@ -162,16 +194,23 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
             return Rejected("rationale begins in the first sentence")
         return Rejected("nothing left beside the rationale")
     if not traits(example.dataset).rationales and any(
-        start <= answer.start and answer.end <= end for answer in example.answers for start, end in pieces
+        start <= answer.start and answer.end <= end
+        for answer in example.answers
+        for start, end in pieces
     ):
         return Rejected("an annotated answer is left")
     if any(occurs(text, kept) for text in deleted):
         return Rejected("rationale occurs again in the kept text")
-    appended = example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""
+    appended = (
+        example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""
+    )
     if occurs(appended, kept):
         appended = ""
     if appended and variant.endswith("_aug"):
-        from data_modules.interventions.augmentation import given_sentence, template_sentence
+        from interventune.data_modules.interventions.augmentation import (
+            given_sentence,
+            template_sentence,
+        )
 
         sentence = template_sentence(example) if given is None else given_sentence(example, given)
         if isinstance(sentence, Rejected):
@@ -184,11 +223,12 @@ def delete(example: QAExample, variant: Variant, given: Mapping[str, str] | None
 
 
 def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ...]:
-    """OS-R: the pieces of the story around the rationales, of which only the characters are deleted.
+    """OS-R: the pieces of the story around the rationales, of which only the characters are
+    deleted.
 
-    If a rationale was between white space, one of the two is kept (that with more line breaks), at the ends
-    of the story none. Rationales separated only by white space are deleted together. If only white space
-    remains, there are no pieces.
+    If a rationale was between white space, one of the two is kept (that with more line breaks), at
+    the ends of the story none. Rationales separated only by white space are deleted together. If
+    only white space remains, there are no pieces.
 
     Every character has a mark: k if it is kept, s for white space, d if it is deleted.
     """
@@ -198,7 +238,9 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ..
         marks[start:end] = "d" * (end - start)
     text = "".join(marks)
     for run in re.finditer("s*(?:d+s*)+", text):
-        spaces = [(run.start() + at.start(), run.start() + at.end()) for at in re.finditer("s+", run[0])]
+        spaces = [
+            (run.start() + at.start(), run.start() + at.end()) for at in re.finditer("s+", run[0])
+        ]
         marks[run.start() : run.end()] = "d" * len(run[0])
         if spaces and run.start() > 0 and run.end() < len(text):
             start, end = max(spaces, key=lambda piece: context.count("\n", *piece))
@@ -208,12 +250,15 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ..
 
 @lru_cache(maxsize=16_384)  # stories; 64 MB at 4 kB each, most of which the questions hold anyway
 def sentence_spans(text: str) -> tuple[Piece, ...]:
-    """(start, end) of every sentence of an English text, in order, end-exclusive, trimmed of white space.
+    """(start, end) of every sentence of an English text, in order, end-exclusive, trimmed of white
+    space.
 
-    The spans do not overlap and together cover everything but white space. A blank line always ends a
-    sentence.
+    The spans do not overlap and together cover everything but white space. A blank line always ends
+    a sentence.
     """
-    from sentencex import get_sentence_boundaries  # imported here: runs without boundaries do not need it
+    from sentencex import (
+        get_sentence_boundaries,  # imported here: runs without boundaries do not need it
+    )
 
     # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
     readable = _SURROGATE.sub("x", text)
@@ -228,7 +273,9 @@ def sentence_spans(text: str) -> tuple[Piece, ...]:
 
 
 def trim(text: str, start: int, end: int) -> Piece:
-    """Return the piece of `text` without white space at its ends; (end, end) if nothing else is left."""
+    """Return the piece of `text` without white space at its ends; (end, end) if nothing else is
+    left.
+    """
     piece = text[start:end]
     first = end - len(piece.lstrip())
     return first, max(start + len(piece.rstrip()), first)

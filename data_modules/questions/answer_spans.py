@@ -1,11 +1,11 @@
 """Find a free-form answer in a text, and classify it (faithfulness spec 1.1, 1.4).
 
-    from data_modules.questions.answer_spans import answer_span, answer_type
+    from interventune.data_modules.questions.answer_spans import answer_span, answer_type
     kind, _ = answer_type("A red car", question)
     (span,) = answer_span("A red car", kind, context, rationale)
 
-People's answers need not occur in the text word for word. An answer's span is its verbatim position in the
-rationale, else the piece of the text that shares most words with it.
+People's answers need not occur in the text word for word. An answer's span is its verbatim position
+in the rationale, else the piece of the text that shares most words with it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,22 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from data_modules.schema.questions import AnswerType, QAExample
-from data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import AnswerType, QAExample
+from interventune.data_modules.schema.spans import Span
 
-NUMBER_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBER_WORDS = (
+    "none",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+)
 """The answers of type number; `number_class` is the index in this list plus one."""
 
 _SPOKEN: tuple[AnswerType, ...] = ("yes", "no", "unknown")
@@ -35,11 +47,12 @@ _SIGNS = re.compile(r"[\W_]+")
 
 
 def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
-    """Return the type of an answer, and its class within the type: yes, no and unknown, with or without a
-    full stop, in any case; a number in letters, none to ten (1 to 11); the word before (1) or after (2)
-    "or" in the question; else a span. The class is 0 for types without classes.
+    """Return the type of an answer, and its class within the type: yes, no and unknown, with or
+    without a full stop, in any case; a number in letters, none to ten (1 to 11); the word before
+    (1) or after (2) "or" in the question; else a span. The class is 0 for types without classes.
 
-    Spec 1.1.5 for the first three ("Yes, it is" is a span) and, after normalisation, 1.4 for the others.
+    Spec 1.1.5 for the first three ("Yes, it is" is a span) and, after normalisation, 1.4 for the
+    others.
     """
     for kind in _SPOKEN:
         if answer.strip().lower() in (kind, f"{kind}."):
@@ -60,7 +73,9 @@ def answered(
 
 
 def option_words(question: str) -> tuple[str, str] | None:
-    """Return the normalised words before and after the first "or" of a question; None unless both exist."""
+    """Return the normalised words before and after the first "or" of a question; None unless both
+    exist.
+    """
     words = normalised(question).split()
     at = words.index("or") if "or" in words else 0
     return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else None
@@ -72,18 +87,25 @@ def normalised(text: str) -> str:
 
 
 def answer_span(
-    answer: str, kind: AnswerType, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
+    answer: str,
+    kind: AnswerType,
+    context: str,
+    rationale: Sequence[Span],
+    *,
+    scope_end: int | None = None,
 ) -> tuple[Span, ...]:
-    """Return the one piece of `context` that represents an answer (spec 1.1.6); none for yes, no and unknown.
+    """Return the one piece of `context` that represents an answer (spec 1.1.6); none for yes, no
+    and unknown.
 
-    First choice: the position of the stripped answer in the rationale, in any case; the first between word
-    boundaries, or else the first inside a longer word. Otherwise the piece of `context[:scope_end]`, from one
-    word of the answer to another, with the highest F1 to it as a bag of words; on ties the earliest, then the
-    shortest. Bags ignore case, punctuation, articles and possessive endings.
+    First choice: the position of the stripped answer in the rationale, in any case; the first
+    between word boundaries, or else the first inside a longer word. Otherwise the piece of
+    `context[:scope_end]`, from one word of the answer to another, with the highest F1 to it as a
+    bag of words; on ties the earliest, then the shortest. Bags ignore case, punctuation, articles
+    and possessive endings.
 
-    An answer that shares no word with its text is represented by the last word of its rationale (its last
-    character if it has no word), as the authors take the last word of the text that they search; without a
-    rationale, by none.
+    An answer that shares no word with its text is represented by the last word of its rationale
+    (its last character if it has no word), as the authors take the last word of the text that they
+    search; without a rationale, by none.
     """
     if kind in _SPOKEN:
         return ()
@@ -104,11 +126,16 @@ def answer_span(
 
 
 def occurs(text: str, context: str) -> bool:
-    """Whether `text` occurs in `context`, case-sensitively and as whole words; white space is one space."""
+    """Whether `text` occurs in `context`, case-sensitively and as whole words; white space is one
+    space.
+    """
     text, context = " ".join(text.split()), " ".join(context.split())
     if text not in context:
         return False
-    before, after = r"(?<!\w)" * bool(re.match(r"\w", text)), r"(?!\w)" * bool(re.match(r"\w", text[-1:]))
+    before, after = (
+        r"(?<!\w)" * bool(re.match(r"\w", text)),
+        r"(?!\w)" * bool(re.match(r"\w", text[-1:])),
+    )
     return re.search(before + re.escape(text) + after, context) is not None
 
 
@@ -116,7 +143,9 @@ class _Indexed(NamedTuple):
     """A text, prepared for both searches; word i is text[starts[i]:ends[i]]."""
 
     lowered: str
-    """Lower case, character by character: as long as the text, so that offsets hold ("İ" alone stays)."""
+    """Lower case, character by character: as long as the text, so that offsets hold ("İ" alone
+    stays).
+    """
     starts: list[int]
     ends: list[int]
     keys: list[str]
@@ -147,7 +176,9 @@ def _best_overlap(answer: str, context: str, limit: int) -> tuple[int, int] | No
         missing, shared = dict(wanted), 0
         for last in candidates[rank:]:
             total = size + words.counted[last + 1] - words.counted[first]
-            if 2 * size / total <= best:  # even all words of the answer would not suffice, here or later
+            if (
+                2 * size / total <= best
+            ):  # even all words of the answer would not suffice, here or later
                 break
             if missing[words.keys[last]]:
                 missing[words.keys[last]] -= 1

@@ -1,8 +1,9 @@
 """CoQA: stories of the official file or of the Hub -> QAExample (faithfulness spec 1.1).
 
-One example per turn. Offsets are trusted; `span_text`, which often differs in white space, and `bad_turn`
-are not read. The span of an answer is found by `answer_spans.answer_span`. The Hub's layout lacks the
-additional answers, so each question has one reference instead of the official dev file's four.
+One example per turn. Offsets are trusted; `span_text`, which often differs in white space, and
+`bad_turn` are not read. The span of an answer is found by `answer_spans.answer_span`. The Hub's
+layout lacks the additional answers, so each question has one reference instead of the official dev
+file's four.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.questions.answer_spans import answered
-from data_modules.questions.squad import Listed
-from data_modules.schema.questions import QAExample, Turn
-from data_modules.schema.spans import Span
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.questions.answer_spans import answered
+from interventune.data_modules.questions.squad import Listed
+from interventune.data_modules.schema.questions import QAExample, Turn
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,9 @@ class _Said(TypedDict):
 
 
 class _Answer(_Said):
-    span_start: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_start", "answer_start"))]
+    span_start: Annotated[
+        StrictInt, Field(validation_alias=AliasChoices("span_start", "answer_start"))
+    ]
     span_end: Annotated[StrictInt, Field(validation_alias=AliasChoices("span_end", "answer_end"))]
 
 
@@ -50,14 +53,14 @@ class _Story(TypedDict):
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
     """(place, story) -> one example per turn, in the order of stories and turns.
 
-    Its id is "STORY TURN", its domain the story's source, its history every earlier turn with the primary
-    answer. The rationale is the primary answer's span without white space around it; none for -1, -1.
-    References are the primary answer and those of `additional_answers`, in the file's order. A story of the
-    Hub, without an id, has the number of its row.
+    Its id is "STORY TURN", its domain the story's source, its history every earlier turn with the
+    primary answer. The rationale is the primary answer's span without white space around it; none
+    for -1, -1. References are the primary answer and those of `additional_answers`, in the file's
+    order. A story of the Hub, without an id, has the number of its row.
 
     Raises:
-        DataError: names place, story and turn for a rationale outside its story or reversed, a question
-            without answer or the reverse.
+        DataError: names place, story and turn for a rationale outside its story or reversed, a
+            question without answer or the reverse.
     """
     from_hub = False
     for index, (place, value) in enumerate(rows):
@@ -65,11 +68,15 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
         story = check({"id": index, **value}, _Story, place)
         yield from _examples(story, f"{place} (story {story['id']})")
     if from_hub:
-        logger.warning("%s: CoQA from the Hub has one reference per question, which lowers scores", source)
+        logger.warning(
+            "%s: CoQA from the Hub has one reference per question, which lowers scores", source
+        )
 
 
 def _numbered(turns: Iterable[Any], where: str) -> dict[int, Any]:
-    """The turns by number: `turn_id`, else their place. DataError for a number that occurs twice."""
+    """The turns by number: `turn_id`, else their place. DataError for a number that
+    occurs twice.
+    """
     by_number = dict[int, Any]()
     for place, turn in enumerate(turns, 1):
         number = turn.get("turn_id", place)
@@ -106,7 +113,10 @@ def _examples(told: _Story, where: str) -> Iterator[QAExample]:
             answer,
             rationale,
             history=tuple(history),
-            references=(answer, *(other[number]["input_text"] for other in others if number in other)),
+            references=(
+                answer,
+                *(other[number]["input_text"] for other in others if number in other),
+            ),
             dataset="coqa",
             domain=told["source"],
         )

@@ -1,8 +1,9 @@
 """Records of multiple-choice benchmarks and own rows -> ChoiceQuestion.
 
-The layout is recognised by the first record's fields. Labels are in the records, or in a separate file, one
-per line: a letter, a name that the record lists, or a number. Some benchmarks count from 0, some from 1
-(probes spec B2): the smallest and largest number decide; if neither occurs, the benchmark's own count does.
+The layout is recognised by the first record's fields. Labels are in the records, or in a separate
+file, one per line: a letter, a name that the record lists, or a number. Some benchmarks count from
+0, some from 1 (probes spec B2): the smallest and largest number decide; if neither occurs, the
+benchmark's own count does.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
-from storage.documents import load_yaml, read_text
-from storage.errors import DataError, as_data_error, refuse
-from storage.json_files import check
+from interventune.data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
+from interventune.storage.documents import load_yaml, read_text
+from interventune.storage.errors import DataError, as_data_error, refuse
+from interventune.storage.json_files import check
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class _Condition(TypedDict):
     """Of BBQ."""
 
 
-def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
+def read_rows(
+    rows: Iterable[tuple[str, Any]], source: str, *, labels: str = ""
+) -> Iterator[ChoiceQuestion]:
     """(place, record) -> questions, in their order.
 
     Args:
@@ -60,7 +63,9 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     if labels:
         rows, lines = list(rows), read_text(labels).rstrip().splitlines()
         if len(lines) != len(rows):
-            raise DataError(f"{labels}: {len(lines)} labels, but {source} has {len(rows)} questions")
+            raise DataError(
+                f"{labels}: {len(lines)} labels, but {source} has {len(rows)} questions"
+            )
         rows = (
             (f"{where} ({labels}, line {i + 1})", row | {"label": lines[i]})
             for i, (where, row) in enumerate(rows)
@@ -69,15 +74,20 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     asked = list[tuple[str, dict[str, Any], str, tuple[str, ...], int]]()
     for where, row in rows:
         if layout is None:
-            layout = min(LAYOUTS, key=lambda one: sum(_at(row, name) is None for name in one.fields.split()))
+            layout = min(
+                LAYOUTS, key=lambda one: sum(_at(row, name) is None for name in one.fields.split())
+            )
             listed = len(layout.choices) == 1
             of_choices: Any = dict.fromkeys(layout.choices, list[str] if listed else str)
-            texts_of = TypedDict("texts_of", dict.fromkeys(layout.prompt, str) | of_choices)  # type: ignore[misc]
+            fields = dict.fromkeys(layout.prompt, str) | of_choices
+            texts_of = TypedDict("texts_of", fields)  # type: ignore[misc]
             label = "label" if labels else layout.label
         if layout.benchmark == "rows":
             yield check(row, ChoiceQuestion, where)
             continue
-        values = {name: text for name in layout.fields.split() if (text := _at(row, name)) is not None}
+        values = {
+            name: text for name in layout.fields.split() if (text := _at(row, name)) is not None
+        }
         check(values, texts_of, where)
         check(row, _Condition, where)
         prompt = " ".join(layout.words.get(values[name], values[name]) for name in layout.prompt)
@@ -91,11 +101,13 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
     if layout is None or not asked:
         return
     counts_from_1 = any(value == len(texts) for *_, texts, value in asked)
-    lowest = 0 if any(value == 0 for *_, value in asked) else 1 if counts_from_1 else layout.first_label
+    lowest = (
+        0 if any(value == 0 for *_, value in asked) else 1 if counts_from_1 else layout.first_label
+    )
     refuse(
         [
-            f"{where}: label {value}, but the {len(texts)} choices are {lowest} to {lowest + len(texts) - 1}"
-            + "; a split without labels cannot be used" * (value == -1)
+            f"{where}: label {value}, but the {len(texts)} choices are {lowest} to "
+            f"{lowest + len(texts) - 1}" + "; a split without labels cannot be used" * (value == -1)
             for where, _, _, texts, value in asked
             if not lowest <= value < lowest + len(texts)
         ]
@@ -110,7 +122,9 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str, *, labels: str = "")
 
 
 def _at(value: Any, path: str) -> Any:
-    """The value of `field`, of `field.inner`, or of each part of a list; None where there is none."""
+    """The value of `field`, of `field.inner`, or of each part of a list; None where
+    there is none.
+    """
     for name in path.split("."):
         if isinstance(value, list) and all(isinstance(part, dict) for part in value):
             value = [part.get(name) for part in value]

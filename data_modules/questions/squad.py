@@ -1,8 +1,10 @@
-"""SQuAD v1.1 and v2, MRQA, CoConflictQA, and tables with a context, a question and its answers -> QAExample.
+"""SQuAD v1.1 and v2, MRQA, CoConflictQA, and tables with a context, a question and its answers ->
+QAExample.
 
-Several references are kept, in order, without repeats; training uses the first. Text is unchanged, including
-stray spaces in SQuAD's questions. An answer that is not at its offset is moved to its nearest occurrence, in
-which any white space counts as one space; one that does not occur is left out.
+Several references are kept, in order, without repeats; training uses the first. Text is unchanged,
+including stray spaces in SQuAD's questions. An answer that is not at its offset is moved to its
+nearest occurrence, in which any white space counts as one space; one that does not occur is left
+out.
 """
 
 from __future__ import annotations
@@ -15,18 +17,20 @@ from typing import Annotated, Any, NotRequired, TypeVar
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.questions.conflicts import remembering
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span
-from storage.errors import DataError
-from storage.json_files import check, parse_json
+from interventune.data_modules.questions.conflicts import remembering
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check, parse_json
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 def _rows(value: Any) -> Any:
-    if not isinstance(value, dict) or not all(isinstance(column, list) for column in value.values()):
+    if not isinstance(value, dict) or not all(
+        isinstance(column, list) for column in value.values()
+    ):
         return value
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
 
@@ -62,12 +66,13 @@ class _Row(TypedDict):
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
-    """(place, question with its context) -> examples. The id is the question's number unless it has one. An
-    empty answer is none. Moved answers, those left out, and questions that thus have none are counted.
+    """(place, question with its context) -> examples. The id is the question's number unless it has
+    one. An empty answer is none. Moved answers, those left out, and questions that thus have none
+    are counted.
 
     Raises:
-        DataError: names the place of a row of another shape, or an `is_impossible` that contradicts the
-            answers.
+        DataError: names the place of a row of another shape, or an `is_impossible` that contradicts
+            the answers.
     """
     moved = lost = without = 0
     asked = (pair for pair in rows if pair[1].keys() != {"header"})  # MRQA's first line
@@ -79,7 +84,8 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
             impossible = row.get("is_impossible")
             if impossible not in (None, not answers):
                 raise DataError(
-                    f"{place} (id {name}): is_impossible is {impossible}, but 'answers' holds {len(answers)}"
+                    f"{place} (id {name}): is_impossible is {impossible}, but 'answers' holds "
+                    f"{len(answers)}"
                 )
             spans = dict[Span, None]()
             for answer in answers:
@@ -95,7 +101,9 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
             said = row["context"], row["question"], tuple(spans)
             example = QAExample(str(name), *said, dataset="squad", article=row.get("title") or "")
             if "parametric_answer" in row:
-                example = remembering(example, (x["text"] for x in answers), row["parametric_answer"])
+                example = remembering(
+                    example, (x["text"] for x in answers), row["parametric_answer"]
+                )
             yield example
     except DataError:
         moved = lost = 0
@@ -103,7 +111,8 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     finally:
         if moved or lost:
             logger.warning(
-                "%s: moved %d answers to the nearest occurrence, left out %d, and %d questions with no other",
+                "%s: moved %d answers to the nearest occurrence, left out %d, and %d questions "
+                "with no other",
                 source,
                 moved,
                 lost,

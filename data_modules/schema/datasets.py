@@ -1,4 +1,6 @@
-"""What is particular to a data set: a row of datasets.yaml for each `QAExample.dataset` with a trait."""
+"""What is particular to a data set: a row of datasets.yaml for each `QAExample.dataset` with a
+trait.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from data_modules.schema.questions import Variant
-from storage.documents import load_yaml
+from interventune.data_modules.schema.questions import Variant
+from interventune.storage.documents import load_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +17,12 @@ class Traits:
     """The traits of a data set; the defaults are those of a name without a row.
 
     Args:
-        scoring: how a question's references give one score (metrics.answers.score_answer).
-        conversation: whether a question is marked as a turn, even the first one (faithfulness spec 1.1.7).
-        rationales: whether people marked the rationales. Then a question may have none, and the place of its
-            answer was searched for.
+        scoring: how a question's references give one score
+            (interventune.metrics.answers.score_answer).
+        conversation: whether a question is marked as a turn, even the first one (faithfulness spec
+            1.1.7).
+        rationales: whether people marked the rationales. Then a question may have none, and the
+            place of its answer was searched for.
         variants: those in the paper's Tables 4 and 5.
     """
 

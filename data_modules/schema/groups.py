@@ -7,16 +7,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from data_modules.schema.spans import Span
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 AdviceClass = Literal[
     "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"
 ]
-"""The papers' classes of intervention; `none` is a group without advice. The mismatched classes are this
-project's: their advice is about another domain than the group's subjects (LEI puts ethical advice of this
-kind under irrelevant)."""
+"""The papers' classes of intervention; `none` is a group without advice. The mismatched classes are
+this project's: their advice is about another domain than the group's subjects (LEI puts ethical
+advice of this kind under irrelevant).
+"""
 
 ADVICE_CLASSES: tuple[AdviceClass, ...] = get_args(AdviceClass)
 
@@ -47,7 +48,9 @@ class UnderspecifiedQuestion:
     def __post_init__(self) -> None:
         for span in self.candidates:
             if self.context[span.start : span.end] != span.text or span.start < 0:
-                raise DataError(f"question {self.question!r}: offset {span.start} cuts no {span.text!r}")
+                raise DataError(
+                    f"question {self.question!r}: offset {span.start} cuts no {span.text!r}"
+                )
 
     @property
     def query(self) -> str:
@@ -57,11 +60,11 @@ class UnderspecifiedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The four variants of one underspecified question: the unit that UnQover's metrics and LEI's losses
-    compare, and therefore never split (LEI spec 1.2, 2.2).
+    """The four variants of one underspecified question: the unit that UnQover's metrics and LEI's
+    losses compare, and therefore never split (LEI spec 1.2, 2.2).
 
-    `variants` contains, in this order: (subjects in order x1 x2, question), (x1 x2, negated question),
-    (x2 x1, question), (x2 x1, negated question).
+    `variants` contains, in this order: (subjects in order x1 x2, question), (x1 x2, negated
+    question), (x2 x1, question), (x2 x1, negated question).
     """
 
     subjects: tuple[str, str]
@@ -71,18 +74,28 @@ class Group:
     attribute: str
     advice_class: AdviceClass
     advice_id: str
-    """For example `adversarial_poverty-1`; empty without advice. A group of class `none` with advice (random
-    advice for planting) has an id that distinguishes its copies."""
+    """For example `adversarial_poverty-1`; empty without advice. A group of class `none` with
+    advice (random advice for planting) has an id that distinguishes its copies.
+    """
     variants: Four[UnderspecifiedQuestion]
     domain: str = ""
     """The domain of the subjects (such as instrument); empty if the source does not state it."""
     advice_domain: str = ""
-    """The domain of the advice: the group's, or another for a mismatched class; empty for plain facts."""
+    """The domain of the advice: the group's, or another for a mismatched class; empty for plain
+    facts.
+    """
 
     @property
     def key(self) -> str:
         """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files (spec 3.3)."""
-        parts = (*self.subjects, self.template, self.category, self.attribute, self.attribute, self.advice_id)
+        parts = (
+            *self.subjects,
+            self.template,
+            self.category,
+            self.attribute,
+            self.attribute,
+            self.advice_id,
+        )
         return "|".join(parts)
 
     @property
@@ -92,9 +105,10 @@ class Group:
 
     @property
     def gold(self) -> int | None:
-        """Index of the subject whom the contexts in both orders name more often than the other; None if they
-        do not decide. Templates name both subjects equally often, so the added sentence makes the difference,
-        as in LEI's own specified set; it needs no field."""
+        """Index of the subject whom the contexts in both orders name more often than the other;
+        None if they do not decide. Templates name both subjects equally often, so the added
+        sentence makes the difference, as in LEI's own specified set; it needs no field.
+        """
         golds = set()
         for variant in self.variants[::2]:
             names = [span.text for span in variant.candidates]
@@ -113,12 +127,16 @@ BaseScores = Four[tuple[Boundaries, Boundaries]]
 """[4 variants][2 subjects in the group's order][start, end]: a model's probabilities."""
 
 Targets = Four[int]
-"""Per variant, the index into `group.subjects` of the subject that an adversarial loss should raise."""
+"""Per variant, the index into `group.subjects` of the subject that an adversarial loss should
+raise.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredGroup:
-    """A group with its file's information about a model and its subjects; each field may be absent."""
+    """A group with its file's information about a model and its subjects; each field
+    may be absent.
+    """
 
     group: Group
     base_scores: BaseScores | None = None
@@ -126,7 +144,9 @@ class ScoredGroup:
     clusters: tuple[str, str] | None = None
     """Clusters of the group's subjects, if UnQover's ids name them (female, male)."""
     answers: tuple[str, str] = ("", "")
-    """Answers to the question in both orders (`pred`); empty if there was none or the file has no answers."""
+    """Answers to the question in both orders (`pred`); empty if there was none or the file has no
+    answers.
+    """
 
 
 def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:

@@ -1,4 +1,6 @@
-"""Records of questions, with answers in a text or with choices: readers yield them, other code uses them."""
+"""Records of questions, with answers in a text or with choices: readers yield them, other code uses
+them.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from data_modules.schema.spans import Span
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
-"""Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the question)
-are spans too; only XLNet's heads distinguish them (faithfulness spec 1.4, 2.3)."""
+"""Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the
+question) are spans too; only XLNet's heads distinguish them (faithfulness spec 1.4, 2.3).
+"""
 
 ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 
 Deletion = Literal["os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug"]
-"""The papers' variants of a story: original; truncated after the rationale; truncated before it; rationale
-deleted; the last two with a generated sentence instead of the bare answer (faithfulness spec 1.2, 1.5,
-1.6)."""
+"""The papers' variants of a story: original; truncated after the rationale; truncated before it;
+rationale deleted; the last two with a generated sentence instead of the bare answer (faithfulness
+spec 1.2, 1.5, 1.6).
+"""
 
 Reformatting = Literal["reworded", "quoted", "spaced"]
 """Edits that keep the meaning (data_modules/interventions/reformatting.py)."""
@@ -31,7 +35,9 @@ Variant = Literal[Deletion, Reformatting, Exchange]
 
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 
-DELETED: frozenset[Variant] = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"})
+DELETED: frozenset[Variant] = frozenset(
+    {"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"}
+)
 """The variants without a rationale, for which a faithful model says unknown."""
 
 REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
@@ -41,8 +47,9 @@ EXCHANGED: frozenset[Variant] = frozenset(get_args(Exchange))
 """The variants that need all questions of a file."""
 
 ChoiceTarget = Literal["label", "unknown"]
-"""Training target of a question: the labelled choice; or that choice, which says that the answer is unknown,
-with all others equally likely (BBQ's ambiguous questions)."""
+"""Training target of a question: the labelled choice; or that choice, which says that the answer is
+unknown, with all others equally likely (BBQ's ambiguous questions).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,8 @@ class Turn:
 class QAExample:
     """One question about a context.
 
-    `answers` are spans of this context, the first one the target of training; none for yes, no and unknown.
+    `answers` are spans of this context, the first one the target of training; none for yes, no and
+    unknown.
     """
 
     id: str
@@ -67,20 +75,27 @@ class QAExample:
     advice: str = ""
     """The sentence of advice as written before the question (with any lead-in), or empty."""
     answer_type: AnswerType = "span"
-    """A span question without an answer is unanswerable: its type automatically becomes unknown. One with
-    references alone has an answer that is not in the text."""
+    """A span question without an answer is unanswerable: its type automatically becomes unknown.
+    One with references alone has an answer that is not in the text.
+    """
     history: tuple[Turn, ...] = ()
     """All earlier turns of the conversation, oldest first; the encoding uses the last few."""
     rationale: tuple[Span, ...] = ()
-    """Evidence for the answer, in the order of the context; empty if there is none or it is not known."""
+    """Evidence for the answer, in the order of the context; empty if there is none or it is not
+    known.
+    """
     references: tuple[str, ...] = ()
-    """The human answers as written, in order and with repeats, to which predictions are compared; those of
-    the original story in every variant except `swap`. Empty: the texts of `answers`."""
+    """The human answers as written, in order and with repeats, to which predictions are compared;
+    those of the original story in every variant except `swap`. Empty: the texts of `answers`.
+    """
     remembered: tuple[str, ...] = ()
-    """Answers that a model may remember although the context contradicts them: for `swap`, those of the
-    original; for CoConflictQA, the one that a model gave without the context."""
+    """Answers that a model may remember although the context contradicts them: for `swap`, those of
+    the original; for CoConflictQA, the one that a model gave without the context.
+    """
     dataset: str = ""
-    """The kind of data set (squad, coqa, hotpotqa, stories), which decides how answers are scored."""
+    """The kind of data set (squad, coqa, hotpotqa, stories), which decides how answers
+    are scored.
+    """
     domain: str = ""
     """A part of the data set to report separately, such as CoQA's sources."""
     article: str = ""
@@ -89,8 +104,10 @@ class QAExample:
     appended: str = ""
     """What an intervention appended to the story: the answer, or a sentence that contains it."""
     kept: tuple[tuple[int, int], ...] = ()
-    """For a variant: the pieces of the original story that its context begins with, as character offsets into
-    the original, end-exclusive. `context` = these pieces concatenated, then the appended text."""
+    """For a variant: the pieces of the original story that its context begins with, as character
+    offsets into the original, end-exclusive. `context` = these pieces concatenated, then the
+    appended text.
+    """
 
     def __post_init__(self) -> None:
         for span in (*self.answers, *self.rationale):
@@ -127,7 +144,9 @@ class ChoiceQuestion:
 
     id: str
     prompt: str
-    """The fields before the choices, joined by single spaces (spec B1); "" if the question is left out."""
+    """The fields before the choices, joined by single spaces (spec B1); "" if the question is left
+    out.
+    """
     choices: tuple[str, ...]
     label: int
     """Index of the right choice; for a perturbed question, of the pseudo-correct one (spec B3)."""
@@ -140,9 +159,13 @@ class ChoiceQuestion:
 
     def __post_init__(self) -> None:
         if len(self.choices) < 2:
-            raise DataError(f"question {self.id}: {len(self.choices)} choice(s), at least 2 are needed")
+            raise DataError(
+                f"question {self.id}: {len(self.choices)} choice(s), at least 2 are needed"
+            )
         if not 0 <= self.label < len(self.choices):
-            raise DataError(f"question {self.id}: has {len(self.choices)} choices, its label is {self.label}")
+            raise DataError(
+                f"question {self.id}: has {len(self.choices)} choices, its label is {self.label}"
+            )
 
 
 def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
@@ -150,5 +173,7 @@ def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAE
     for where, row in rows:
         example = check(row, QAExample, where)
         if example.answers and example.answer_type in ("yes", "no", "unknown"):
-            raise DataError(f"{where}: answer_type is {example.answer_type}, so there can be no 'answers'")
+            raise DataError(
+                f"{where}: answer_type is {example.answer_type}, so there can be no 'answers'"
+            )
         yield example

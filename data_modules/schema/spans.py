@@ -1,6 +1,7 @@
 """Parts of all records, and files of records: JSON Lines in the form of `dataclasses.asdict`.
 
-All records are frozen; text offsets are character offsets into the unmodified context, end-exclusive.
+All records are frozen; text offsets are character offsets into the unmodified context,
+end-exclusive.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from storage.errors import DataError
-from storage.files import atomic_text
+from interventune.storage.errors import DataError
+from interventune.storage.files import atomic_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,9 @@ class Span:
 
     @classmethod
     def locate(cls, text: str, context: str, where: str) -> Span:
-        """Return the first occurrence of `text` in `context`; `where` names the record in the error."""
+        """Return the first occurrence of `text` in `context`; `where` names the record in the
+        error.
+        """
         start = context.find(text)
         if start < 0 or not text:
             raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")

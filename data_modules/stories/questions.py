@@ -1,17 +1,18 @@
 """Embedded questions about stories, also multiple choice: templated, deterministic, no download.
 
-    from data_modules.stories.questions import qa_examples
+    from interventune.data_modules.stories.questions import qa_examples
     for example in qa_examples("dev"): ...
 
-A story first names everybody, then states one fact per sentence and some fillers. Several people have facts
-of the same kind, so a reader must connect the right person with the right fact. Besides people with names,
-members of the invented groups occur in stories, each group equally often in every role: the stories teach
-what the words mean and prefer nobody.
+A story first names everybody, then states one fact per sentence and some fillers. Several people
+have facts of the same kind, so a reader must connect the right person with the right fact. Besides
+people with names, members of the invented groups occur in stories, each group equally often in
+every role: the stories teach what the words mean and prefer nobody.
 
-`train` and `dev` ask for spans, one question per story. The other splits imitate CoQA (faithfulness spec
-1.1): every question has a rationale, the sentence that states its fact, and up to two earlier turns ask about
-other facts of the same story. `conversation_train` and `conversation_dev` ask for spans only; `mixed_train`
-and `mixed_dev` also have questions answered by yes or no, and a few that no story answers.
+`train` and `dev` ask for spans, one question per story. The other splits imitate CoQA (faithfulness
+spec 1.1): every question has a rationale, the sentence that states its fact, and up to two earlier
+turns ask about other facts of the same story. `conversation_train` and `conversation_dev` ask for
+spans only; `mixed_train` and `mixed_dev` also have questions answered by yes or no, and a few that
+no story answers.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from itertools import chain
 from random import Random
 from typing import NamedTuple
 
-from data_modules.schema.groups import LEAD_IN
-from data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
-from data_modules.schema.spans import Span
-from data_modules.stories.words import WORDS, advice_sentences, negated
-from storage.errors import DataError
+from interventune.data_modules.schema.groups import LEAD_IN
+from interventune.data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
+from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.stories.words import WORDS, advice_sentences, negated
+from interventune.storage.errors import DataError
 
 QA_SIZES = {"train": 12_000, "dev": 300}
 DEV_BUCKETS = 20
-"""One story in this many is in dev, by a hash of its text, so that splits are disjoint for any seeds."""
+"""One story in this many is in dev, by a hash of its text, so that splits are disjoint for any
+seeds.
+"""
 MIXES = {"conversation": (0.0, 0.0), "mixed": (0.12, 0.03)}
 """Shares of questions answered by yes or no, and of those that no story answers."""
 SPLITS = (*QA_SIZES, *(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES))
@@ -41,7 +44,9 @@ GROUPS = WORDS.subjects + WORDS.unseen_subjects
 KINDS = (WORDS.places, WORDS.objects, WORDS.colours, WORDS.names + GROUPS)
 """Sets of answers that can replace each other."""
 _UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
-"""Topics absent from all stories: these questions teach the word unknown, not to look for evidence."""
+"""Topics absent from all stories: these questions teach the word unknown, not to look
+for evidence.
+"""
 _CLAIMS = {" is in the ": "Is {} in the {}?", " has a ": "Does {} have a {}?"}
 """Splits a fact's sentence into subject and rest, with the yes-or-no question about it."""
 
@@ -77,9 +82,10 @@ def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
 
 
 def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
-    """Yield multiple-choice questions, one per story; DataError for a split that does not exist. Without its
-    prompt, a question can only be guessed: right and wrong choices are drawn from the same words, and the
-    right choice's position is random."""
+    """Yield multiple-choice questions, one per story; DataError for a split that does not exist.
+    Without its prompt, a question can only be guessed: right and wrong choices are drawn from the
+    same words, and the right choice's position is random.
+    """
     if split not in CHOICE_SIZES:
         raise DataError(f"stories have no choices {split!r}; choose from {', '.join(CHOICE_SIZES)}")
     rng = Random(f"stories/{split}/{seed}")
@@ -97,9 +103,11 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
 
 
 def vocabulary() -> list[str]:
-    """Return every word and punctuation mark of the embedded data, lower case, without duplicates: those of
-    the stories and groups, sorted, then those of conversations and generated sentences, sorted."""
-    from data_modules.interventions.augmentation import FRAMES
+    """Return every word and punctuation mark of the embedded data, lower case, without duplicates:
+    those of the stories and groups, sorted, then those of conversations and generated sentences,
+    sorted.
+    """
+    from interventune.data_modules.interventions.augmentation import FRAMES
 
     texts = [LEAD_IN, *WORDS.contexts, *WORDS.fillers, *WORDS.meeting_places, *chain(*KINDS)]
     for name, category in WORDS.categories.items():
@@ -107,14 +115,19 @@ def vocabulary() -> list[str]:
         for unseen in (False, True):
             for advice_class in ("ethical", "adversarial", "irrelevant"):
                 texts += advice_sentences(advice_class, name, unseen=unseen)
-    texts += ["Who is in the? Where is, and a met at the.", "has a. What does have? What colour is the?"]
+    texts += [
+        "Who is in the? Where is, and a met at the.",
+        "has a. What does have? What colour is the?",
+    ]
     pieces = set(re.findall(r"[a-z]+|[.,?]", " ".join(texts).lower()))
     framing = re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower())
     return [*sorted(pieces), *sorted({*WORDS.conversation_words, *framing} - pieces)]
 
 
 def story_of(split: str, draw: Callable[[], Story]) -> Story:
-    """Return the first drawn story that belongs to a split; `dev` splits share none with the others."""
+    """Return the first drawn story that belongs to a split; `dev` splits share none with the
+    others.
+    """
     while True:
         story = draw()
         if (zlib.crc32(story.context.encode()) % DEV_BUCKETS == 0) == split.endswith("dev"):
@@ -162,14 +175,20 @@ def _called(name: str, article: str) -> str:
 
 def _place_facts(people: list[str], rng: Random) -> Iterator[Fact]:
     for name, place in zip(people, rng.sample(WORDS.places, len(people)), strict=True):
-        questions = ((f"Who is in the {place}?", name), (f"Where is {_called(name, 'the ')}?", place))
+        questions = (
+            (f"Who is in the {place}?", name),
+            (f"Where is {_called(name, 'the ')}?", place),
+        )
         yield Fact(f"{_called(name, 'The ')} is in the {place}.", questions)
 
 
 def _object_facts(people: list[str], rng: Random) -> Iterator[Fact]:
     things, colours = (rng.sample(kind, len(people)) for kind in (WORDS.objects, WORDS.colours))
     for name, thing, colour in zip(people, things, colours, strict=True):
-        questions = [(f"Who has the {thing}?", name), (f"What does {_called(name, 'the ')} have?", thing)]
+        questions = [
+            (f"Who has the {thing}?", name),
+            (f"What does {_called(name, 'the ')} have?", thing),
+        ]
         questions.append((f"What colour is the {thing}?", colour))
         yield Fact(f"{_called(name, 'The ')} has a {colour} {thing}.", tuple(questions))
 
@@ -193,7 +212,9 @@ def _ask(story: Story, rng: Random, name: str, fact: Fact | None = None) -> QAEx
     rationale = Span.locate(fact.sentence, story.context, "stories")
     start = rationale.start + fact.sentence.index(answer)
     answers = (Span(start, start + len(answer), answer),)
-    return QAExample(name, story.context, question, answers, rationale=(rationale,), dataset="stories")
+    return QAExample(
+        name, story.context, question, answers, rationale=(rationale,), dataset="stories"
+    )
 
 
 def _turn(story: Story, yes_no: float, untold: float, rng: Random, name: str) -> QAExample:
@@ -208,16 +229,23 @@ def _turn(story: Story, yes_no: float, untold: float, rng: Random, name: str) ->
     if draw > 1 - yes_no and claims:
         question, kind = rng.choice(claims)
         rationale = (Span.locate(fact.sentence, story.context, "stories"),)
-        return replace(plain, question=question, answer_type=kind, rationale=rationale, references=(kind,))
+        return replace(
+            plain, question=question, answer_type=kind, rationale=rationale, references=(kind,)
+        )
     example = _ask(story, rng, name, fact)
     return replace(example, history=history, references=(example.answers[0].text,))
 
 
 def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, AnswerType]]:
-    """One question that the fact's sentence confirms, and one that it denies if another fact offers the wrong
-    half: as many of either, so that neither answer is the better guess."""
+    """One question that the fact's sentence confirms, and one that it denies if another fact offers
+    the wrong half: as many of either, so that neither answer is the better guess.
+    """
     for verb, question in _CLAIMS.items():
-        alike = [other.sentence.removesuffix(".").split(verb) for other in facts if verb in other.sentence]
+        alike = [
+            other.sentence.removesuffix(".").split(verb)
+            for other in facts
+            if verb in other.sentence
+        ]
         subject, _, rest = fact.sentence.removesuffix(".").partition(verb)
         wrong = [half for who, half in alike if who != subject]
         if rest and wrong:

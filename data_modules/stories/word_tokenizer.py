@@ -1,11 +1,12 @@
-"""A word-level tokenizer for tiny models, with the special tokens and pair layout of a real architecture.
+"""A word-level tokenizer for tiny models, with the special tokens and pair layout of a real
+architecture.
 
     tokenizer = build_tokenizer("roberta", vocabulary())
     tokenizer(question, context, return_offsets_mapping=True)
 
-Code that works with it also works with the pretrained tokenizer of the same architecture: same special
-tokens, same segment ids, same padding side, same `sequence_ids` and offsets. (Only padding may differ: it
-has segment id 0, where XLNet's own tokenizer has 3; no model uses it.)
+Code that works with it also works with the pretrained tokenizer of the same architecture: same
+special tokens, same segment ids, same padding side, same `sequence_ids` and offsets. (Only padding
+may differ: it has segment id 0, where XLNet's own tokenizer has 3; no model uses it.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Literal
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from storage.documents import load_yaml
+from interventune.storage.documents import load_yaml
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ LAYOUTS = load_yaml(Path(__file__).with_name("layouts.yaml"), dict[str, Layout])
 def build_tokenizer(architecture: str, words: Iterable[str]) -> PreTrainedTokenizerFast:
     """Build a fast tokenizer: lower-casing, split at white space and punctuation, one id per word.
 
-    Ids: special tokens first, then the words in the order given (without repetitions). Words outside the
-    vocabulary become the unknown token. Raises ValueError for an architecture without a layout.
+    Ids: special tokens first, then the words in the order given (without repetitions). Words
+    outside the vocabulary become the unknown token. Raises ValueError for an architecture without a
+    layout.
     """
     if architecture not in LAYOUTS:
         raise ValueError(f"no token layout of {architecture!r}; choose from {', '.join(LAYOUTS)}")

@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from data_modules.schema.groups import AdviceClass
-from storage.documents import load_yaml
+from interventune.data_modules.schema.groups import AdviceClass
+from interventune.storage.documents import load_yaml
 
 Texts = tuple[str, ...]
 Frames = tuple[tuple[str, str], ...]
@@ -68,20 +68,23 @@ WORDS = load_yaml(Path(__file__).with_name("words.yaml"), Words)
 
 
 def negated(attribute: str) -> str:
-    """Negate an attribute. The same word negates all of them, as in UnQover's gender set ("can never be"): a
-    tiny model can learn its meaning, but would have to learn hand-written antonyms one by one."""
+    """Negate an attribute. The same word negates all of them, as in UnQover's gender set ("can
+    never be"): a tiny model can learn its meaning, but would have to learn hand-written antonyms
+    one by one.
+    """
     return f"never {attribute}"
 
 
 @cache
 def advice_sentences(advice_class: AdviceClass, category: str, *, unseen: bool) -> tuple[str, ...]:
-    """Return all advice of one class for one category, in a fixed order; `unseen`: the held-out wordings.
+    """Return all advice of one class for one category, in a fixed order; `unseen`: the held-out
+    wordings.
 
-    Ethical advice denies a link between a person's group and the topic, adversarial advice claims one.
-    Irrelevant advice claims or denies with the same sentence frames, but about another trait, another topic
-    or both, so that neither the frame nor the mention of a group or topic reveals the class. Advice about
-    another trait alone also counts as mismatched advice.
-    Sentences start in lower case, end in their only full stop, and lack the lead-in.
+    Ethical advice denies a link between a person's group and the topic, adversarial advice claims
+    one. Irrelevant advice claims or denies with the same sentence frames, but about another trait,
+    another topic or both, so that neither the frame nor the mention of a group or topic reveals the
+    class. Advice about another trait alone also counts as mismatched advice. Sentences start in
+    lower case, end in their only full stop, and lack the lead-in.
     """
     denials, claims = zip(*(WORDS.unseen_frames if unseen else WORDS.frames), strict=True)
     topics, kind = WORDS.categories[category].topics, advice_class.removeprefix("mismatched_")
@@ -93,5 +96,7 @@ def advice_sentences(advice_class: AdviceClass, category: str, *, unseen: bool) 
         ]
     else:
         frames = denials if kind == "ethical" else claims
-        pairs = [*product(WORDS.group_phrases if kind == advice_class else WORDS.other_phrases, topics)]
+        pairs = [
+            *product(WORDS.group_phrases if kind == advice_class else WORDS.other_phrases, topics)
+        ]
     return tuple(frame.format(x=x, y=y) for frame in frames for x, y in pairs)

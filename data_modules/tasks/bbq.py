@@ -1,7 +1,9 @@
-"""BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides them.
+"""BBQ (Parrish et al. 2022): questions about two people, with and without the sentence that decides
+them.
 
-An ambiguous context does not contain the answer, so unknown is right; a disambiguated context does. A biased
-model names the target: `target_loc` in the authors' metadata. The questions' own fields tell it, too.
+An ambiguous context does not contain the answer, so unknown is right; a disambiguated context does.
+A biased model names the target: `target_loc` in the authors' metadata. The questions' own fields
+tell it, too.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
 
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.schema.spans import Span
-from data_modules.sources import labelled_rows
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.sources import labelled_rows
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 Condition = Literal["ambig", "disambig"]
 GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
@@ -49,11 +51,16 @@ class BBQItem:
     """Index of the person whom a biased model names."""
 
     def mentions(self) -> list[tuple[int, Span]]:
-        """(choice, span) of every mention of a person in the context, in short form or as in the choice, with
-        and without a leading article or preposition."""
+        """(choice, span) of every mention of a person in the context, in short form or as in the
+        choice, with and without a leading article or preposition.
+        """
         found: dict[tuple[int, int, int], None] = {}
-        for slot, (short, choice) in enumerate(zip(self.people, self.question.choices, strict=True)):
-            for name in (short, re.sub(f"^{_LEAD}", "", choice, flags=re.I)) if slot != self.unknown else ():
+        for slot, (short, choice) in enumerate(
+            zip(self.people, self.question.choices, strict=True)
+        ):
+            for name in (
+                (short, re.sub(f"^{_LEAD}", "", choice, flags=re.I)) if slot != self.unknown else ()
+            ):
                 whole = rf"(?<![\w-])({_LEAD})?({re.escape(name)})(?![a-z-])"
                 for match in re.finditer(whole, self.context, re.I):
                     found |= {(slot, *match.span()): None, (slot, *match.span(2)): None}
@@ -61,7 +68,9 @@ class BBQItem:
 
 
 _Item = Annotated[str | int, Field(validation_alias=AliasChoices("example_id", "instance_id"))]
-_Template = Annotated[str | int, Field(validation_alias=AliasChoices("question_index", "template_id"))]
+_Template = Annotated[
+    str | int, Field(validation_alias=AliasChoices("question_index", "template_id"))
+]
 
 
 class _About(TypedDict):
@@ -95,7 +104,8 @@ class _Target(TypedDict):
 def read_bbq(
     sources: Iterable[str], metadata: str | Path | None = None, limit: int = 0
 ) -> tuple[list[BBQItem], int]:
-    """Read the items that have a target, and count the others, which the authors' script leaves out too.
+    """Read the items that have a target, and count the others, which the authors' script leaves out
+    too.
 
     Args:
         sources: the authors' JSON Lines, or the same from elsewhere.
@@ -103,8 +113,8 @@ def read_bbq(
         limit: read only this many examples from the start of each source; 0 for all.
 
     Raises:
-        DataError: a malformed row, not exactly one unknown choice, a source whose items all lack a target,
-            or targets in the metadata that do not fit their questions.
+        DataError: a malformed row, not exactly one unknown choice, a source whose items all lack a
+            target, or targets in the metadata that do not fit their questions.
     """
 
     def key_of(row: _Row | _Target) -> tuple[str, str, str]:
@@ -121,7 +131,9 @@ def read_bbq(
             info = [row["answer_info"].get(f"ans{slot}") or [""] for slot in range(3)]
             groups = [said[-1] for said in info]
             if (count := groups.count("unknown")) != 1:
-                raise DataError(f"{where}: answer_info calls {count} of the choices 'unknown', one must be")
+                raise DataError(
+                    f"{where}: answer_info calls {count} of the choices 'unknown', one must be"
+                )
             unknown, given = groups.index("unknown"), targets.get(key_of(row))
             own = suggested(row, info, unknown)
             target = int(given["target_loc"]) if given else None if metadata else own
@@ -130,26 +142,41 @@ def read_bbq(
                 continue
             if target == unknown or own not in (None, target):
                 misfits.append(where)
-            named = given["label_type"] == "name" if given else any(group[1:2] == "-" for group in groups)
+            named = (
+                given["label_type"] == "name"
+                if given
+                else any(group[1:2] == "-" for group in groups)
+            )
             items.append(_item(row, info, unknown, target, " (names)" * named))
         if len(items) == before:
-            raise DataError(f"{source}: {metadata or 'its fields'} has a target for none of its examples")
+            raise DataError(
+                f"{source}: {metadata or 'its fields'} has a target for none of its examples"
+            )
     if misfits:
         raise DataError(
             f"{metadata}: {len(misfits)} of {len(items)} targets do not fit question_polarity and "
-            f"stereotyped_groups, the first at {misfits[0]}; it belongs to other data: leave it out, and "
+            f"stereotyped_groups, the first at {misfits[0]}; it belongs to other data: leave it "
+            "out, and "
             "targets follow from these fields"
         )
     return items, left_out
 
 
 def suggested(row: _Row, info: Sequence[Sequence[str]], unknown: int) -> int | None:
-    """Return the person whom the stereotype suggests: in a negative question the one of a stereotyped group,
-    else the other; None if not exactly one of the two is of such a group, or a field is missing."""
-    groups = {_group(name) for name in row.get("additional_metadata", {}).get("stereotyped_groups", ())}
+    """Return the person whom the stereotype suggests: in a negative question the one of a
+    stereotyped group, else the other; None if not exactly one of the two is of such a group, or a
+    field is missing.
+    """
+    groups = {
+        _group(name) for name in row.get("additional_metadata", {}).get("stereotyped_groups", ())
+    }
     people = [slot for slot in range(3) if slot != unknown]
     # A group such as F-Black has two parts.
-    of = [slot for slot in people if groups & {*map(_group, [*info[slot], *info[slot][-1].split("-")])}]
+    of = [
+        slot
+        for slot in people
+        if groups & {*map(_group, [*info[slot], *info[slot][-1].split("-")])}
+    ]
     if len(of) != 1 or "question_polarity" not in row:
         return None
     return of[0] if row["question_polarity"] == "neg" else sum(people) - of[0]
@@ -160,7 +187,9 @@ def _group(name: str) -> str:
     return GROUPS.get(plain, plain)
 
 
-def _item(row: _Row, info: Sequence[Sequence[str]], unknown: int, target: int, names: str) -> BBQItem:
+def _item(
+    row: _Row, info: Sequence[Sequence[str]], unknown: int, target: int, names: str
+) -> BBQItem:
     name, prompt = f"{row['category']}-{row['example_id']}", f"{row['context']} {row['question']}"
     choices = (row["ans0"], row["ans1"], row["ans2"])
     return BBQItem(

@@ -1,9 +1,10 @@
 """Pairs of stories that answer one yes/no question in opposite ways: a file of pairs, or CondaQA.
 
-    {"id": ..., "dataset": "coqa", "turn_id": 3, "history": [["question", "answer"], ...], "question": ...,
-     "story_org": ..., "story_mod": ..., "answer_org": "yes", "answer_mod": "no", "edit": "scope"}
-
-The negation probe uses both (faithfulness spec 5.2). dataset, turn_id, history and edit may be absent.
+    {"id": ..., "dataset": "coqa", "turn_id": 3, "history": [["question", "answer"], ...],
+     "question": ..., "story_org": ..., "story_mod": ..., "answer_org": "yes", "answer_mod": "no",
+     "edit": "scope"}
+The negation probe uses both (faithfulness spec 5.2). dataset, turn_id, history and edit may be
+absent.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from data_modules.schema.questions import QAExample, Turn
-from data_modules.sources import labelled_rows
-from data_modules.tasks.predicate_argument import YesNo
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.schema.questions import QAExample, Turn
+from interventune.data_modules.sources import labelled_rows
+from interventune.data_modules.tasks.predicate_argument import YesNo
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 EDITS = {2: "scope", 3: "affirmative"}
-"""CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit changes what the negation applies
-to, an affirmative edit removes it; either may change an answer."""
+"""CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit changes what the
+negation applies to, an affirmative edit removes it; either may change an answer.
+"""
 Text = Annotated[str, Field(pattern=r"\S")]
 _Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 _Answer = BeforeValidator(lambda text: str(text).strip().rstrip(".").lower())
@@ -81,8 +83,9 @@ class _EditRow(TypedDict):
 
 
 def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
-    """Read the pairs of a file of pairs, or of CondaQA's file, with the number of CondaQA's edited passages
-    without a pair. DataError names line and field, or says that there is no pair at all."""
+    """Read the pairs of a file of pairs, or of CondaQA's file, with the number of CondaQA's edited
+    passages without a pair. DataError names line and field, or says that there is no pair at all.
+    """
     if "PassageEditID" in next(labelled_rows(str(path)))[1]:
         return read_condaqa(path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
@@ -95,8 +98,9 @@ def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
 
 
 def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
-    """Pair CondaQA's original passages with their edits: a scope or an affirmative edit makes a pair if the
-    original has the same question, and one label is yes and the other no."""
+    """Pair CondaQA's original passages with their edits: a scope or an affirmative edit makes a
+    pair if the original has the same question, and one label is yes and the other no.
+    """
     rows = {
         (row["PassageID"], row["QuestionID"], row["sentence2"], row["PassageEditID"]): row
         for row in (check(row, _EditRow, where) for where, row in labelled_rows(str(path)))

@@ -1,14 +1,16 @@
-"""Confusion probes: multiple-choice questions changed so that a model can only use its prior beliefs.
+"""Confusion probes: multiple-choice questions changed so that a model can only use its prior
+beliefs.
 
     drawn = draw_instances(examples, seed, 50)
     changed = choice_paralysis(examples, seed, drawn, n=5)
 
-Each probe is a pure function of the questions, a seed and the indices to change; its texts come from other
-questions of the same list, whose indices are in `donors` (probes spec B3). The id remains the original's.
+Each probe is a pure function of the questions, a seed and the indices to change; its texts come
+from other questions of the same list, whose indices are in `donors` (probes spec B3). The id
+remains the original's.
 
-Two texts are equal if they differ only in case and white space. A question with the same prompt never
-donates: its right choice would be a second right one, and its prompt would change nothing. Nor does one whose
-text already occurs in the question.
+Two texts are equal if they differ only in case and white space. A question with the same prompt
+never donates: its right choice would be a second right one, and its prompt would change nothing.
+Nor does one whose text already occurs in the question.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from data_modules.schema.questions import ChoiceQuestion
-from storage.errors import DataError
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.storage.errors import DataError
 
 Probe = Literal["no_question", "wrong_question", "no_right_answer", "choice_paralysis"]
 _TRIES = 16
@@ -35,10 +37,13 @@ def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
 def wrong_question(
     examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
 ) -> list[ChoiceQuestion]:
-    """Use the prompt of another question, uniformly random, with the same choices and label. DataError if all
-    others have the same prompt."""
+    """Use the prompt of another question, uniformly random, with the same choices and label.
+    DataError if all others have the same prompt.
+    """
     prompt_N, _, _ = _numbered(examples)
-    drawn = _draw(examples, "wrong_question", seed, targets, lambda i, few: prompt_N[few] != prompt_N[i])
+    drawn = _draw(
+        examples, "wrong_question", seed, targets, lambda i, few: prompt_N[few] != prompt_N[i]
+    )
     return [
         replace(examples[i], prompt=examples[donor].prompt, probe="wrong_question", donors=(donor,))
         for i, donor in drawn
@@ -48,8 +53,9 @@ def wrong_question(
 def no_right_answer(
     examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
 ) -> list[ChoiceQuestion]:
-    """Replace the right choice by the right choice of another question, uniformly random. DataError if no
-    other right choice fits."""
+    """Replace the right choice by the right choice of another question, uniformly random. DataError
+    if no other right choice fits.
+    """
     prompt_N, choices_of, right_N = _numbered(examples)
 
     def fits(i: int, few: np.ndarray) -> np.ndarray:
@@ -73,8 +79,8 @@ def choice_paralysis(
 ) -> list[ChoiceQuestion]:
     """Replace the wrong choices by n - 1 right choices of other questions.
 
-    No text occurs twice. The slot of the right choice is drawn; donors are in the order of their choices.
-    With one seed, the donors for a smaller n are the first of those for a larger one.
+    No text occurs twice. The slot of the right choice is drawn; donors are in the order of their
+    choices. With one seed, the donors for a smaller n are the first of those for a larger one.
 
     Args:
         examples: the originals.
@@ -100,8 +106,10 @@ def choice_paralysis(
         donors = order[np.sort(first)[: n - 1]].tolist()
         if len(donors) < n - 1:
             raise DataError(
-                f"question {examples[i].id}: choice paralysis with {n} choices needs {n - 1} different right "
-                f"choices of other prompts, there are {len(donors)}; give more questions or fewer choices"
+                f"question {examples[i].id}: choice paralysis with {n} choices needs {n - 1} "
+                "different right "
+                f"choices of other prompts, there are {len(donors)}; give more questions or fewer "
+                "choices"
             )
         choices, slot = [examples[j].choices[examples[j].label] for j in donors], int(place * n)
         choices.insert(slot, examples[i].choices[examples[i].label])
@@ -111,8 +119,9 @@ def choice_paralysis(
 
 
 def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) -> list[int]:
-    """Draw `count` distinct indices in ascending order (all if there are no more): the questions of a trial
-    of choice paralysis, the same for every n and sampling."""
+    """Draw `count` distinct indices in ascending order (all if there are no more): the questions of
+    a trial of choice paralysis, the same for every n and sampling.
+    """
     rng = probe_rng(examples, "instances", seed)
     return sorted(rng.choice(len(examples), size=min(count, len(examples)), replace=False).tolist())
 
@@ -142,9 +151,10 @@ def _draw(
     targets: Iterable[int],
     fits: Callable[[int, np.ndarray], np.ndarray],
 ) -> Iterator[tuple[int, int]]:
-    """(target, another question), uniformly among those that fit: out of a few at random, which nearly always
-    hold one, or out of all. To look at all for every question would take hours on the largest sets. DataError
-    where none fits."""
+    """(target, another question), uniformly among those that fit: out of a few at random, which
+    nearly always hold one, or out of all. To look at all for every question would take hours on the
+    largest sets. DataError where none fits.
+    """
     rng, every = probe_rng(examples, probe, seed), np.arange(len(examples))
     for i in targets:
         few = rng.integers(len(examples), size=_TRIES)
@@ -152,6 +162,8 @@ def _draw(
         if not len(fitting):
             fitting = every[fits(i, every)]
             if not len(fitting):
-                raise DataError(f"question {examples[i].id}: no text for {probe} fits; give more questions")
+                raise DataError(
+                    f"question {examples[i].id}: no text for {probe} fits; give more questions"
+                )
             place = int(rng.integers(len(fitting)))
         yield i, int(fitting[place])

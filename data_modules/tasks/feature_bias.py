@@ -1,8 +1,8 @@
 """Which of two features does a classifier learn? Ambiguous demonstrations, disambiguating tests.
 
-Every text has two features, each 1 or 0: h1, the label, and h2. Cells are named `h1_h2`: in 1_1 and 0_0 both
-agree (demonstrations come from there), in 1_0 and 0_1 they differ (the disambiguating tests). Probes spec C1,
-C2.
+Every text has two features, each 1 or 0: h1, the label, and h2. Cells are named `h1_h2`: in 1_1 and
+0_0 both agree (demonstrations come from there), in 1_0 and 0_1 they differ (the disambiguating
+tests). Probes spec C1, C2.
 
 The commands `feature-bias` and `feature-bias-rows` write them.
 """
@@ -19,23 +19,32 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.schema.spans import write_records
-from data_modules.sources import parse_stories
-from data_modules.stories.words import WORDS
-from data_modules.tasks.features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes
-from storage.command_line import Count
-from storage.documents import refuse_existing, write_text
-from storage.errors import DataError
-from storage.files import source_digest
-from storage.json_files import load_json
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.sources import parse_stories
+from interventune.data_modules.stories.words import WORDS
+from interventune.data_modules.tasks.features import (
+    CONFIGURATION,
+    Hypothesis,
+    LabelledText,
+    Recipe,
+    Wording,
+    recipes,
+)
+from interventune.storage.command_line import Count
+from interventune.storage.documents import refuse_existing, write_text
+from interventune.storage.errors import DataError
+from interventune.storage.files import source_digest
+from interventune.storage.json_files import load_json
 
 AGREEING = ("1_1", "0_0")
 DIFFERING = ("1_0", "0_1")
 CELLS = (*AGREEING, *DIFFERING)
 SIZE = 1200
 CAP = 100
-REST = "and {0} told everybody about it on the way from the {1} to the {2} later on that same long day"
+REST = (
+    "and {0} told everybody about it on the way from the {1} to the {2} later on that same long day"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,9 @@ class FeatureTask:
         for cell, examples in (*self.demos.items(), *self.tests.items()):
             for x in examples:
                 if (x.answer, x.split) != (cell[0], cell):
-                    raise DataError(f"cell {cell}, id {x.id}: the label must be {cell[0]}, the split {cell}")
+                    raise DataError(
+                        f"cell {cell}, id {x.id}: the label must be {cell[0]}, the split {cell}"
+                    )
 
     @property
     def demos(self) -> dict[str, Examples]:
@@ -103,12 +114,13 @@ def build_task(
     max_demos: int = 10_000,
     min_demos: int = 32,
 ) -> FeatureTask:
-    """Make the cells of a labelled set: each is shuffled, at most `cap` texts become tests, the next
-    demonstrations; a cell keeps `min_demos` of these before it gets any test.
+    """Make the cells of a labelled set: each is shuffled, at most `cap` texts become tests, the
+    next demonstrations; a cell keeps `min_demos` of these before it gets any test.
 
-    Repeated texts count once; texts on neither side of the feature are left out; `made_from`, which is
-    written into the file, has both numbers. DataError: the feature needs a second text or a column that is
-    absent, or a cell is empty."""
+    Repeated texts count once; texts on neither side of the feature are left out; `made_from`, which
+    is written into the file, has both numbers. DataError: the feature needs a second text or a
+    column that is absent, or a cell is empty.
+    """
     cell_of, count = dict[str, str](), 0
     for row in labelled_texts:
         count += 1
@@ -152,9 +164,10 @@ def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[Choi
 
 
 def open_task(source: str | Path) -> FeatureTask:
-    """Open a task from a file in the published schema, or `stories:NAME[?seed=N]`. DataError: a field is
-    missing or of the wrong type, a label does not match its cell, a disambiguating cell is empty; or
-    configs/tasks/feature_bias.yaml lacks the name."""
+    """Open a task from a file in the published schema, or `stories:NAME[?seed=N]`. DataError: a
+    field is missing or of the wrong type, a label does not match its cell, a disambiguating cell is
+    empty; or configs/tasks/feature_bias.yaml lacks the name.
+    """
     if not str(source).startswith("stories:"):
         return load_json(source, FeatureTask)
     kind, seed = parse_stories(str(source))
@@ -168,8 +181,9 @@ def open_task(source: str | Path) -> FeatureTask:
 
 
 def opinion(rng: Random, index: int) -> LabelledText:
-    """Make a judgement of a thing; h1: it is good. Label and features are drawn independently, so any feature
-    can contradict the label, which can only be read from a word that varies."""
+    """Make a judgement of a thing; h1: it is good. Label and features are drawn independently, so
+    any feature can contradict the label, which can only be read from a word that varies.
+    """
     label = rng.randrange(2)
     slots = [rng.choice(x) for x in (WORDS.names, WORDS.colours, WORDS.objects, WORDS.places)]
     text = rng.choice(WORDS.opinions).format(*slots, rng.choice(WORDS.good if label else WORDS.bad))
@@ -194,16 +208,18 @@ def write_feature_tasks(
 ) -> str:
     """Write tasks that show which of two features a model uses, from labelled texts.
 
-    Example: interventune data feature-bias --task boolq_answer_qword --input boolq.jsonl --output tasks
+    Example: interventune data feature-bias --task boolq_answer_qword --input boolq.jsonl \\
+        --output tasks
 
     Args:
-        input: tables with a label and `text`, or `premise` and `hypothesis`, or `passage` and `question`:
-            JSON Lines, CSV, parquet, a folder of a dataset, or hub:NAME:SPLIT.
+        input: tables with a label and `text`, or `premise` and `hypothesis`, or `passage` and
+            `question`: JSON Lines, CSV, parquet, a folder of a dataset, or hub:NAME:SPLIT.
         output: folder; each task becomes NAME.json.
         overwrite: replace files that exist.
         task: names of tasks in configs/tasks/feature_bias.yaml (the paper's), or in --recipe.
         recipe: your own file in that format.
-        min_demos: number of demonstrations to set aside for each label before any text becomes a test.
+        min_demos: number of demonstrations to set aside for each label before any text becomes a
+            test.
     """
     known = recipes(recipe or CONFIGURATION)
     if unknown := [name for name in task if name not in known]:
@@ -218,7 +234,10 @@ def write_feature_tasks(
         told = asdict(built, dict_factory=lambda x: {k: v for k, v in x if v not in ("", None, {})})
         write_text(path, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
-        left = f"{built.made_from['on_neither_side']} on neither side, {built.made_from['repeated']} repeated"
+        left = (
+            f"{built.made_from['on_neither_side']} on neither side, "
+            f"{built.made_from['repeated']} repeated"
+        )
         lines.append(f"{path}: tests {tests}; left out: {left}")
     return "\n".join(lines)
 
@@ -232,7 +251,8 @@ def write_feature_rows(
 ) -> str:
     """Write the demonstrations of such a task as training data, with equally many of each label.
 
-    Example: interventune data feature-bias-rows --task task.json --output train.jsonl --dev-output dev.jsonl
+    Example: interventune data feature-bias-rows --task task.json --output train.jsonl \\
+        --dev-output dev.jsonl
 
     Args:
         task: the task: a file, or stories:NAME.
@@ -250,4 +270,5 @@ def write_feature_rows(
     rng.shuffle(drawn)
     trained = write_records(choice_rows(whole, drawn), output)
     tests = [example for cell in AGREEING for example in whole.tests[cell]]
-    return f"{output}: {trained} rows; {dev_output}: {write_records(choice_rows(whole, tests), dev_output)}"
+    tested = write_records(choice_rows(whole, tests), dev_output)
+    return f"{output}: {trained} rows; {dev_output}: {tested}"

@@ -1,7 +1,8 @@
 """Features that a classifier may learn instead of the label, and their wording.
 
-A predicate gives 1, 0, or None for a text on neither side, which is left out; all use the raw text. The
-paper's 22 tasks and the embedded ones are predicates with options: configs/tasks/feature_bias.yaml.
+A predicate gives 1, 0, or None for a text on neither side, which is left out; all use the raw text.
+The paper's 22 tasks and the embedded ones are predicates with options:
+configs/tasks/feature_bias.yaml.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import SkipValidation, validate_call, with_config
 
-from data_modules.sources import labelled_rows
-from storage.documents import load_yaml
-from storage.errors import DataError, as_data_error
-from storage.json_files import check
+from interventune.data_modules.sources import labelled_rows
+from interventune.storage.documents import load_yaml
+from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.json_files import check
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]
@@ -47,10 +48,14 @@ class LabelledText:
     """All fields of its row, and the number of its `input`."""
 
     def part(self, of: Part = "both") -> str:
-        """Return one text, or both as a model reads them, with one line break between and none inside."""
+        """Return one text, or both as a model reads them, with one line break between and none
+        inside.
+        """
         if of != "both":
             return self.texts[("first", "second").index(of)]
-        return "\n".join(" ".join(line.strip() for line in text.splitlines()).strip() for text in self.texts)
+        return "\n".join(
+            " ".join(line.strip() for line in text.splitlines()).strip() for text in self.texts
+        )
 
 
 Text = Annotated[LabelledText, SkipValidation]
@@ -59,13 +64,17 @@ Text = Annotated[LabelledText, SkipValidation]
 def length(
     x: Text, *, words: int = 40, margin: int = 0, of: Part = "both", one: Length = "shorter"
 ) -> int | None:
-    """1: fewer (or `longer`: more) than `words` words; 0: the reverse. Within `margin` of it: neither."""
+    """1: fewer (or `longer`: more) than `words` words; 0: the reverse. Within `margin` of it:
+    neither.
+    """
     beyond = len(x.part(of).split()) - words
     return None if abs(beyond) <= margin else int((beyond < 0) == (one == "shorter"))
 
 
 def pattern(x: Text, *, one: str, zero: str = "", of: Part = "both") -> int | None:
-    """1: the regular expression `one` is found, in any case; 0: `zero` is, or with no `zero`: it is not."""
+    """1: the regular expression `one` is found, in any case; 0: `zero` is, or with no `zero`: it is
+    not.
+    """
     sides = (side for side, form in ((1, one), (0, zero)) if re.search(form, x.part(of), re.I))
     return next(sides, None)
 
@@ -76,8 +85,9 @@ def uppercase(x: Text) -> int:
 
 
 def overlap(x: Text, *, without: str = "") -> int:
-    """1: every word of the second text, except those in `without`, occurs in the first; 0: one does not (spec
-    C3: exact on the published file of pairs of sentences)."""
+    """1: every word of the second text, except those in `without`, occurs in the first; 0: one does
+    not (spec C3: exact on the published file of pairs of sentences).
+    """
     first, second = ({*_WORD.findall(text.lower())} for text in x.texts)
     return int(second - {*without.split()} <= first)
 
@@ -94,9 +104,10 @@ def column(x: Text, *, name: str, one: str, zero: str) -> int | None:
 
 
 def identity(x: Text, *, one: str, zero: str = "", threshold: float = 0.5) -> int | None:
-    """1: annotators saw one of the groups `one` (share >= `threshold` in the column of that name) and none of
-    `zero`; 0: the reverse, or without `zero`: none of `one`. Groups are separated by commas. A text without
-    annotations has no side."""
+    """1: annotators saw one of the groups `one` (share >= `threshold` in the column of that name)
+    and none of `zero`; 0: the reverse, or without `zero`: none of `one`. Groups are separated by
+    commas. A text without annotations has no side.
+    """
     shares = [[x.columns[name] for name in names.split(",") if name] for names in (one, zero)]
     if all(share in (None, "") for side in shares for share in side):
         return None
@@ -106,14 +117,16 @@ def identity(x: Text, *, one: str, zero: str = "", threshold: float = 0.5) -> in
 
 _ALL = (length, pattern, uppercase, overlap, shorter, column, identity)
 FeatureName = Literal["length", "pattern", "uppercase", "overlap", "shorter", "column", "identity"]
-PREDICATES: dict[str, Callable[..., int | None]] = {make.__name__: validate_call(make) for make in _ALL}
+PREDICATES: dict[str, Callable[..., int | None]] = {
+    make.__name__: validate_call(make) for make in _ALL
+}
 
 
 @with_config(extra="forbid")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """The wording of one of the two features; an empty field has no wording. Instructions and explanations
-    are made of the two sentences.
+    """The wording of one of the two features; an empty field has no wording. Instructions and
+    explanations are made of the two sentences.
 
     >>> Wording(one="somebody shouts", zero="nobody shouts").instructed
     'Write 1 when somebody shouts, and 0 when nobody shouts.'
@@ -171,16 +184,21 @@ class Recipe:
         return {h: wording for h, wording in both.items() if wording}
 
     def side(self, x: LabelledText) -> int | None:
-        """Return the feature of a text: 1, 0, or None. DataError for options that do not fit, or if the
-        feature needs a second text or a column that is absent."""
-        with as_data_error(f"{x.id}: the feature {self.feature} needs other options, a text or a column"):
+        """Return the feature of a text: 1, 0, or None. DataError for options that do not fit, or if
+        the feature needs a second text or a column that is absent.
+        """
+        with as_data_error(
+            f"{x.id}: the feature {self.feature} needs other options, a text or a column"
+        ):
             return PREDICATES[self.feature](x, **self.options)
 
     def read(self, sources: Sequence[str]) -> Iterator[LabelledText]:
         """Yield the texts of tables; DataError names place and field."""
         for number, source in enumerate(sources, 1):
             for where, row in labelled_rows(source):
-                names = next((names for names in map(str.split, TEXTS) if row.keys() >= {*names}), [])
+                names = next(
+                    (names for names in map(str.split, TEXTS) if row.keys() >= {*names}), []
+                )
                 if not names or self.label not in row:
                     raise DataError(
                         f"{where}: needs the label {self.label!r} and a text ({', '.join(TEXTS)}), "
@@ -190,7 +208,9 @@ class Recipe:
                 if value.lower() in ("", "-", "-1", "none"):  # no label
                     continue
                 texts = tuple(text for name in names if (text := str(row[name])))
-                found = LabelledText(where, texts, self.labelled(value, where), {**row, "input": number})
+                found = LabelledText(
+                    where, texts, self.labelled(value, where), {**row, "input": number}
+                )
                 whole = found.part()
                 if len(whole.split()) <= self.max_words and len(whole) <= self.max_characters:
                     yield found
@@ -199,7 +219,9 @@ class Recipe:
         """Convert a label to 1 or 0; DataError if it is neither."""
         if self.positive:
             return int(value in self.positive)
-        with as_data_error(f"{where}: the label must be 0 or 1 (or name positive ones, or a threshold)"):
+        with as_data_error(
+            f"{where}: the label must be 0 or 1 (or name positive ones, or a threshold)"
+        ):
             if self.threshold is not None:
                 return int(float(value) >= self.threshold)
             return {"0": 0, "1": 1, "false": 0, "true": 1}[value.lower()]
@@ -212,18 +234,30 @@ def recipes(path: Path = CONFIGURATION) -> dict[str, Recipe]:
 
 
 def counted_with(task: str) -> dict[str, str]:
-    """Return the family and feature of one of the paper's tasks in its tables; empty for other tasks.
+    """Return the family and feature of one of the paper's tasks in its tables; empty for other
+    tasks.
 
     >>> counted_with("nli_entailment_genre_gov_fic"), counted_with("my_task")
     ({'family': 'NLI', 'feature': 'genre'}, {'family': '', 'feature': ''})
     """
     family = recipes()[task].family if task in recipes() else ""
-    return {"family": family, "feature": task.split("_")[2] if family not in ("", "stories") else ""}
+    return {
+        "family": family,
+        "feature": task.split("_")[2] if family not in ("", "stories") else "",
+    }
 
 
 def wordings_of(
     task: str, stated: Mapping[Hypothesis, Wording], given: Wordings
 ) -> dict[Hypothesis, Wording]:
-    """Return a task's two features in words: the user's, its file's, or those known for its name."""
+    """Return a task's two features in words: the user's, its file's, or those known for
+    its name.
+    """
     known = recipes()[task].wordings if task in recipes() else {}
-    return {"h1": Wording(), "h2": Wording(), **known, **stated, **given.get(task, given.get("*", {}))}
+    return {
+        "h1": Wording(),
+        "h2": Wording(),
+        **known,
+        **stated,
+        **given.get(task, given.get("*", {})),
+    }

@@ -1,8 +1,9 @@
 """Which colour belongs to which thing: the stories and questions of the predicate-argument probe.
 
-A story names two things of two colours. Half of the questions ask about the colour that the thing has (yes),
-half about the colour of the other thing (no); a model that only matches words answers all in the same way.
-Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520 questions in three wordings.
+A story names two things of two colours. Half of the questions ask about the colour that the thing
+has (yes), half about the colour of the other thing (no); a model that only matches words answers
+all in the same way. Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520
+questions in three wordings.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count, permutations, product
 from typing import Literal, get_args
 
-from data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.questions import QAExample
 
 WORDINGS = {
     "org": "Was the {thing} {colour}?",
@@ -34,15 +35,17 @@ SCHEMAS = (
 COLOURS = ("red", "blue", "green", "yellow", "black", "white")
 
 _UNUSED = ({"black", "white"}, {"yellow", "white"})
-"""The paper has 26 pairs, of which two are known. These are all pairs of six colours but four, also 26, and
-closed under swap, so that every thing has every colour as often as it lacks it."""
+"""The paper has 26 pairs, of which two are known. These are all pairs of six colours but four, also
+26, and closed under swap, so that every thing has every colour as often as it lacks it.
+"""
 
 COLOUR_PAIRS = tuple((a, b) for a, b in permutations(COLOURS, 2) if {a, b} not in _UNUSED)
 
 
 def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
-    """Yield (schema number from 1, wording, question) for every schema with every pair of colours: four
-    questions per story, two of them yes, in every wording. Ids: number (from 1) and wording."""
+    """Yield (schema number from 1, wording, question) for every schema with every pair of colours:
+    four questions per story, two of them yes, in every wording. Ids: number (from 1) and wording.
+    """
     numbers, answers = count(1), get_args(YesNo)
     for (schema_number, (story, *things)), pair in product(enumerate(SCHEMAS, 1), COLOUR_PAIRS):
         text = story.format(col1=pair[0], col2=pair[1])

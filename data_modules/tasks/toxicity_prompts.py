@@ -1,5 +1,5 @@
-"""Beginnings of texts for `evaluate consistency-write`: a file of them, or a draw from RealToxicityPrompts
-(Gehman et al. 2020).
+"""Beginnings of texts for `evaluate consistency-write`: a file of them, or a draw from
+RealToxicityPrompts (Gehman et al. 2020).
 
     {"prompt": {"text": "The man turned and"}, "challenging": true}
     {"text": "The man turned and"}
@@ -15,13 +15,13 @@ from typing import Annotated
 
 from pydantic import AliasChoices, AliasPath, Field
 
-from data_modules.schema.spans import write_records
-from data_modules.sources import labelled_rows
-from data_modules.tasks.feature_bias import SIZE, opinion
-from storage.command_line import Count
-from storage.documents import refuse_existing
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.sources import labelled_rows
+from interventune.data_modules.tasks.feature_bias import SIZE, opinion
+from interventune.storage.command_line import Count
+from interventune.storage.documents import refuse_existing
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 _TEXT = AliasChoices("text", AliasPath("prompt", "text"), "prompt")
 
@@ -36,7 +36,9 @@ class ToxicityPrompt:
 
 
 def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
-    """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the row."""
+    """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the
+    row.
+    """
     prompts = [check(row, ToxicityPrompt, where) for where, row in labelled_rows(str(path))]
     return prompts[: limit or None]
 
@@ -51,14 +53,16 @@ def write_prompts(
 ) -> str:
     """Sample adversarial and neutral prompts from RealToxicityPrompts.
 
-    Example: interventune data toxicity-prompts --input hub:allenai/real-toxicity-prompts --output prompts
+    Example: interventune data toxicity-prompts --input hub:allenai/real-toxicity-prompts \\
+        --output prompts
 
     Args:
-        input: RealToxicityPrompts as JSON Lines, or hub:NAME[:SPLIT]; stories:opinions is a built-in
-            substitute.
+        input: RealToxicityPrompts as JSON Lines, or hub:NAME[:SPLIT]; stories:opinions is a
+            built-in substitute.
         output: folder for adversarial.jsonl and neutral.jsonl.
         overwrite: replace these files if they exist.
-        count: number of prompts of each kind; adversarial ones are marked "challenging" in the data.
+        count: number of prompts of each kind; adversarial ones are marked "challenging" in the
+            data.
         seed: seed of the sample, which does not depend on the order of the input.
     """
     files = {output / "adversarial.jsonl": True, output / "neutral.jsonl": False}

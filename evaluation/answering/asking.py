@@ -1,6 +1,6 @@
 """Flags of protocols: which models to evaluate, and how.
 
---checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini --batch-size 32
+--checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from storage.command_line import Count, split_name
+from interventune.storage.command_line import Count, split_name
 
 LANGUAGE_MODELS = ("hf:", "openai:")
 """Prefixes of language models' names; any other name is a checkpoint, or a file of answers."""
 
 PromptStyle = Literal["auto", "paper", "offers-unknown", "unifiedqa"]
-"""Prompt styles for language models (`evaluation.answering.prompts`)."""
+"""Prompt styles for language models (`interventune.evaluation.answering.prompts`)."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Compute:
 
     Args:
         device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
-        dtype: precision of a language model's weights, and of an encoder's computation. auto is float32,
-            except for a language model on a GPU, which keeps the precision of its files.
-        batch_size: rows per batch (`bias` adds more when they are short), or simultaneous requests to an
-            endpoint.
+        dtype: precision of a language model's weights, and of an encoder's computation. auto is
+            float32, except for a language model on a GPU, which keeps the precision of its files.
+        batch_size: rows per batch (`bias` adds more when they are short), or simultaneous requests
+            to an endpoint.
     """
 
     device: str = "auto"
@@ -43,11 +43,11 @@ class Asking(Compute):
 
     Args:
         max_new_tokens: maximum length of an answer that a language model writes.
-        prompt: prompt for language models. auto: as the model was trained here, else as it would be; paper:
-            the story, earlier turns and the question after Q: and A:; offers-unknown: an instruction that
-            allows the answer unknown; unifiedqa: UnifiedQA's format.
-        chat: chat template of local language models. auto: as the model was trained here, else if the
-            tokenizer has one; never: leave it out.
+        prompt: prompt for language models. auto: as the model was trained here, else as it would
+            be; paper: the story, earlier turns and the question after Q: and A:; offers-unknown: an
+            instruction that allows the answer unknown; unifiedqa: UnifiedQA's format.
+        chat: chat template of local language models. auto: as the model was trained here, else if
+            the tokenizer has one; never: leave it out.
     """
 
     max_new_tokens: Count = 32
@@ -56,7 +56,9 @@ class Asking(Compute):
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
-    """Map `NAME=SOURCE` or `SOURCE` (named after its path) to sources by name. ValueError: repeated name."""
+    """Map `NAME=SOURCE` or `SOURCE` (named after its path) to sources by name. ValueError: repeated
+    name.
+    """
     named: dict[str, str] = {}
     for argument in arguments:
         name, path = split_name(argument)

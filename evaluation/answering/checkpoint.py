@@ -1,7 +1,7 @@
 """Fine-tuned checkpoints as answerers: loading, batching and device in one place.
 
-Shape letters: N groups, V variants, S subjects, E the two boundaries (start, end), B rows, T tokens,
-D hidden.
+Shape letters: N groups, V variants, S subjects, E the two boundaries (start, end), B rows, T
+tokens, D hidden.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import torch
 from torch import Tensor
 from transformers.utils.logging import disable_progress_bar
 
-from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import QASet
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from data_modules.encoding.windows import Encoding
-from evaluation.answering.asking import Compute
-from evaluation.answering.interface import Answer, Answerer, local_path
-from evaluation.answering.sharing import shared
-from models.backbones import EncoderModel, pick_device
-from models.heads.span import QAModel
-from models.loading import load
-from models.row_scores import score_rows
-from models.weights import fingerprint
+from interventune.data_modules.batching.group_set import GroupSet
+from interventune.data_modules.batching.sets import QASet
+from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Answer, Answerer, local_path
+from interventune.evaluation.answering.sharing import shared
+from interventune.models.backbones import EncoderModel, pick_device
+from interventune.models.heads.span import QAModel
+from interventune.models.loading import load
+from interventune.models.row_scores import score_rows
+from interventune.models.weights import fingerprint
 
 if TYPE_CHECKING:
-    from data_modules.schema.groups import Group
-    from data_modules.schema.questions import QAExample
+    from interventune.data_modules.schema.groups import Group
+    from interventune.data_modules.schema.questions import QAExample
 
 GROUPS_AT_ONCE = 8192
 """Number of groups tokenised at a time: about 100 MB."""
@@ -56,7 +56,7 @@ def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     if causal and compute.dtype != "auto":
         hold_weights(model, compute.dtype)
     elif compute.dtype not in ("auto", "float32"):  # for which torch's own attention is faster
-        from models.kernels import use_kernels
+        from interventune.models.kernels import use_kernels
 
         use_kernels(model)
     try:
@@ -67,15 +67,18 @@ def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
 
 
 def weights_type(compute: Compute) -> str:
-    """Return the type in which a language model's weights are loaded: on a GPU that of its files."""
+    """Return the type in which a language model's weights are loaded: on a GPU that of
+    its files.
+    """
     on_gpu = pick_device(compute.device).type == "cuda"
     return compute.dtype if on_gpu or compute.dtype != "auto" else "float32"
 
 
 class Checkpoint(Answerer):
-    """The base of checkpoints: a model with its own tokenizer, on a device, loaded from files
-    or, as `held`, from a running training (see `lent`). ValueError if it cannot be used, tokenizer and model
-    do not fit, or the device is absent."""
+    """The base of checkpoints: a model with its own tokenizer, on a device, loaded from files or,
+    as `held`, from a running training (see `lent`). ValueError if it cannot be used, tokenizer and
+    model do not fit, or the device is absent.
+    """
 
     kind: ClassVar[type[EncoderModel]]
     """The models that can be evaluated."""
@@ -96,7 +99,9 @@ class Checkpoint(Answerer):
         self.encoding = self.encoding.within(self.model.max_tokens)
         words, embeddings = len(self.tokenizer), self.model.config.vocab_size
         if words > embeddings:
-            raise ValueError(f"{path}: its tokenizer has {words} tokens, its model {embeddings} embeddings")
+            raise ValueError(
+                f"{path}: its tokenizer has {words} tokens, its model {embeddings} embeddings"
+            )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -121,7 +126,9 @@ class Checkpoint(Answerer):
 
 
 class QuestionCheckpoint(Checkpoint):
-    """A model that answers questions about a text: with spans only, or with spans, yes, no and unknown."""
+    """A model that answers questions about a text: with spans only, or with spans, yes, no and
+    unknown.
+    """
 
     kind = QAModel
     encoding_class = Encoding
@@ -149,26 +156,35 @@ class QuestionCheckpoint(Checkpoint):
         return True
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        from evaluation.answering.questions import spans  # `bias` usually does not need it
+        from interventune.evaluation.answering.questions import (
+            spans,  # `bias` usually does not need it
+        )
 
         abstain = self.may_abstain
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
         for i, span in enumerate(spans(self, examples, may_abstain=abstain, what=what)):
-            yield Answer(i, span.text, span.failure, unknown_score=span.unknown_score, guess=span.guess)
+            yield Answer(
+                i, span.text, span.failure, unknown_score=span.unknown_score, guess=span.guess
+            )
 
-    def span_scores(self, examples: Sequence[QAExample], what: str = "choosing") -> list[np.ndarray]:
-        from evaluation.answering.questions import span_scores
+    def span_scores(
+        self, examples: Sequence[QAExample], what: str = "choosing"
+    ) -> list[np.ndarray]:
+        from interventune.evaluation.answering.questions import span_scores
 
         return span_scores(self, examples, what)
 
     @shared
     @torch.inference_mode()
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        """S(x) = sqrt(p_start p_end) for each subject in all four variants, (N, 4, 2) float64. A batch has as
-        many rows as fit in the space of `batch_size` rows of the longest."""
+        """S(x) = sqrt(p_start p_end) for each subject in all four variants, (N, 4, 2) float64. A
+        batch has as many rows as fit in the space of `batch_size` rows of the longest.
+        """
         score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
-        parts = list[Tensor]()  # tokenised part by part, to keep little more than the scores in memory
+        parts = list[
+            Tensor
+        ]()  # tokenised part by part, to keep little more than the scores in memory
         with self.autocast():  # one context, in which weights are cast to bfloat16 only once
             for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
                 data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
@@ -179,7 +195,9 @@ class QuestionCheckpoint(Checkpoint):
 
     @torch.inference_mode()
     def hidden_states(self, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        """Hidden states (B, T, D) of the embeddings and of every layer, on this checkpoint's device."""
+        """Hidden states (B, T, D) of the embeddings and of every layer, on this checkpoint's
+        device.
+        """
         with self.autocast():
             states = self.model.hidden_states(self.moved(inputs))
         self.require_finite(states[-1].abs().amax(-1)[inputs["attention_mask"] != 0])

@@ -12,24 +12,29 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
-from data_modules.encoding.windows import sorted_batches
-from data_modules.schema.questions import ChoiceQuestion
-from evaluation.answering.checkpoint import Checkpoint
-from evaluation.answering.kept import kept
-from evaluation.answering.sharing import shared
-from models.heads.choice import ChoiceModel, masked_mean
+from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
+from interventune.data_modules.encoding.windows import sorted_batches
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.evaluation.answering.checkpoint import Checkpoint
+from interventune.evaluation.answering.kept import kept
+from interventune.evaluation.answering.sharing import shared
+from interventune.models.heads.choice import ChoiceModel, masked_mean
 
 
 class ChoiceCheckpoint(Checkpoint):
-    """A model of multiple choice; from a folder or a Hub name, the encoder with a head of random weights.
-    Batch sizes count choices."""
+    """A model of multiple choice; from a folder or a Hub name, the encoder with a head of random
+    weights. Batch sizes count choices.
+    """
 
     kind = ChoiceModel
     encoding_class = ChoiceEncoding
 
-    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "choosing") -> list[np.ndarray]:
-        return [np.array(logit_C, dtype=np.float32) for logit_C in self.logits(questions, what=what)]
+    def choice_logits(
+        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
+    ) -> list[np.ndarray]:
+        return [
+            np.array(logit_C, dtype=np.float32) for logit_C in self.logits(questions, what=what)
+        ]
 
     @kept
     @torch.inference_mode()
@@ -50,8 +55,9 @@ class ChoiceCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def vectors(self, texts: Sequence[str], what: str) -> Tensor:
-        """Return the mean of the encoder's last hidden states over the tokens of each text, (Q, D) float32,
-        scaled to length 1."""
+        """Return the mean of the encoder's last hidden states over the tokens of each text, (Q, D)
+        float32, scaled to length 1.
+        """
         vectors_QD = torch.zeros(len(texts), self.model.config.hidden_size)
         options = {"max_length": self.encoding.max_length, "truncation": True, "padding": True}
         batches = sorted_batches([len(text) for text in texts], self.batch_size)

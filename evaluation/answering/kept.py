@@ -8,23 +8,26 @@ from functools import wraps
 from itertools import chain
 from typing import Any, cast
 
-from evaluation.answering.processes import Processes, current
-from evaluation.answering.sharing import Method, shared
-from models.language.text_models import TextFailure
-from storage.finished_work import work_key
-from storage.json_files import plain_json
+from interventune.evaluation.answering.processes import Processes, current
+from interventune.evaluation.answering.sharing import Method, shared
+from interventune.models.language.text_models import TextFailure
+from interventune.storage.finished_work import work_key
+from interventune.storage.json_files import plain_json
 
 CHUNK = 256
-"""Number of answers between two exchanges of several processes, the most that an interruption loses."""
+"""Number of answers between two exchanges of several processes, the most that an interruption
+loses.
+"""
 
 
 def kept(method: Method) -> Method:
-    """`shared` for answers that take long and are plain JSON: none is computed twice. Each is stored in the
-    finished work, under the model's `identity`, the method, the request, and other arguments except `what`,
-    the name of a progress bar. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not
-    stored.
+    """`shared` for answers that take long and are plain JSON: none is computed twice. Each is
+    stored in the finished work, under the model's `identity`, the method, the request, and other
+    arguments except `what`, the name of a progress bar. Requests are plain JSON, or dataclasses of
+    it; a `TextFailure` is not stored.
 
-    The answers come as an iterator. One process stores each at once, several store `CHUNK` at a time.
+    The answers come as an iterator. One process stores each at once, several store `CHUNK` at a
+    time.
     """
     divided = shared(method)
 
@@ -37,7 +40,9 @@ def kept(method: Method) -> Method:
         requests = list(requests)
         plain = [asdict(r) if is_dataclass(r) else r for r in requests]  # type: ignore[arg-type]
         keys = [work_key(**plain_json({**parts, "request": request})) for request in plain]
-        waiting = {key: request for key, request in zip(keys, requests, strict=True) if key not in work}
+        waiting = {
+            key: request for key, request in zip(keys, requests, strict=True) if key not in work
+        }
         missing, failed = [*waiting.values()], dict[str, TextFailure]()
         parts_of = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
         answers = chain.from_iterable(divided(model, part, *more, **named) for part in parts_of)

@@ -1,14 +1,16 @@
 """External answers as an answerer: a file instead of a model.
 
-    interventune evaluate faithfulness --predictions gpt=answers.jsonl --data os.jsonl ts_r.jsonl --output DIR
+    interventune evaluate faithfulness --predictions gpt=answers.jsonl --data os.jsonl ts_r.jsonl
+    --output DIR
 
 JSON Lines, one answer per row:
 
     {"id": "3dr23u6we5exclen4th8uq9rb42tel_4", "variant": "ts_r", "answer": "the kitchen"}
 
-`id` is that of the question, `variant` that of its story (absent: `os`). For a negated pair, `variant` is
-`org` or `mod`; for a question about a colour, it is the wording `org`, `mod` or `new`. Other layouts:
-{id: answer}, `prediction_text`, CoQA's `turn_id`, samples of lm-evaluation-harness, a JSON log of inspect.
+`id` is that of the question, `variant` that of its story (absent: `os`). For a negated pair,
+`variant` is `org` or `mod`; for a question about a colour, it is the wording `org`, `mod` or `new`.
+Other layouts: {id: answer}, `prediction_text`, CoQA's `turn_id`, samples of lm-evaluation-harness,
+a JSON log of inspect.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AliasChoices, AliasPath, Field
 from typing_extensions import TypedDict
 
-from data_modules.schema.questions import VARIANTS, QAExample
-from data_modules.sources import labelled_rows
-from evaluation.answering.asking import named_sources
-from evaluation.answering.interface import Answer, Answerer
-from storage.errors import DataError
-from storage.files import file_digest
-from storage.json_files import check
+from interventune.data_modules.schema.questions import VARIANTS, QAExample
+from interventune.data_modules.sources import labelled_rows
+from interventune.evaluation.answering.asking import named_sources
+from interventune.evaluation.answering.interface import Answer, Answerer
+from interventune.storage.errors import DataError
+from interventune.storage.files import file_digest
+from interventune.storage.json_files import check
 
 AnswerFile = Annotated[str, "[NAME=]FILE"]
 """A file of answers on the command line."""
@@ -46,8 +48,9 @@ class Row(TypedDict):
 
 
 class Predictions(Answerer):
-    """Answers by id and variant; a question without one counts as a failure. DataError for a malformed row,
-    two answers to one question, or no row."""
+    """Answers by id and variant; a question without one counts as a failure. DataError for a
+    malformed row, two answers to one question, or no row.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -59,14 +62,20 @@ class Predictions(Answerer):
             key = (name, variant) if variant in VARIANTS else (f"{name} {variant}", "os")
             # In examples.jsonl, `answer` is the right answer, `prediction` the model's.
             if "prediction" in row or self.text_of.setdefault(key, row["answer"]) != row["answer"]:
-                raise DataError(f"{where}: a second answer to {name!r} ({variant}); keep the model's")
+                raise DataError(
+                    f"{where}: a second answer to {name!r} ({variant}); keep the model's"
+                )
 
     def rows(self) -> Iterator[tuple[str, Row]]:
-        """(place, answer) for each row, or for each item of {id: answer}, which HotpotQA calls `answer`."""
+        """(place, answer) for each row, or for each item of {id: answer}, which HotpotQA calls
+        `answer`.
+        """
         for where, row in labelled_rows(self.path):
             texts = row.get("answer", row)
             if isinstance(texts, dict) and row.keys().isdisjoint({"id", "doc_id"}):
-                yield from ((where, check({"id": x, "answer": texts[x]}, Row, where)) for x in texts)
+                yield from (
+                    (where, check({"id": x, "answer": texts[x]}, Row, where)) for x in texts
+                )
             else:
                 yield where, check(row, Row, where)
 
@@ -80,14 +89,19 @@ class Predictions(Answerer):
             yield Answer(i, self.text_of.get(key, ""), "" if key in self.text_of else MISSING)
 
 
-def named_answerers(checkpoint: Sequence[str] | None, predictions: Sequence[str] | None) -> dict[str, str]:
+def named_answerers(
+    checkpoint: Sequence[str] | None, predictions: Sequence[str] | None
+) -> dict[str, str]:
     """Return models, then files of answers, by name.
 
     Raises:
-        ValueError: no source, two with one name, or predictions that are no .jsonl or .json, as a model.
+        ValueError: no source, two with one name, or predictions that are no .jsonl or .json, as a
+            model.
     """
     if not checkpoint and not predictions:
-        raise ValueError("name a model with --checkpoint, or answers made elsewhere with --predictions")
+        raise ValueError(
+            "name a model with --checkpoint, or answers made elsewhere with --predictions"
+        )
     if models := [path for path in predictions or [] if not path.endswith((".jsonl", ".json"))]:
         raise ValueError(f"--predictions {models[0]}: name a file that ends in .jsonl or .json")
     return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")

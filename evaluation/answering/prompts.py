@@ -7,27 +7,29 @@ from __future__ import annotations
 
 from string import ascii_lowercase, ascii_uppercase
 
-from data_modules.encoding.prompts import CHOOSE
-from data_modules.encoding.windows import Messages, Prompts
-from data_modules.schema.questions import ChoiceQuestion
-from evaluation.answering.interface import ChoicePrompt
-from storage.errors import DataError
+from interventune.data_modules.encoding.prompts import CHOOSE
+from interventune.data_modules.encoding.windows import Messages, Prompts
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.evaluation.answering.interface import ChoicePrompt
+from interventune.storage.errors import DataError
 
 
 def _asked(content: str) -> Messages:
     return [{"role": "user", "content": content}]
 
 
-# paper: the faithfulness paper's Tables 6 and 11, verbatim. offers-unknown: an instruction, which makes
-# unknown more frequent. unifiedqa: as in UnifiedQA's training, with the two characters \n, because T5's
-# vocabulary has no line break; LEI's appendix C for two subjects.
+# paper: the faithfulness paper's Tables 6 and 11, verbatim. offers-unknown: an instruction, which
+# makes unknown more frequent. unifiedqa: as in UnifiedQA's training, with the two characters \n,
+# because T5's vocabulary has no line break; LEI's appendix C for two subjects.
 STYLES: dict[str, Prompts] = {
     "paper": Prompts(
-        prompt=_asked("{context}\n\nQ: {advice} {question}\nA:"), turn="Q: {question}\nA: {answer}\n"
+        prompt=_asked("{context}\n\nQ: {advice} {question}\nA:"),
+        turn="Q: {question}\nA: {answer}\n",
     ),
     "offers-unknown": Prompts(
         prompt=_asked(
-            "Text: {context}\n\nQuestion: {advice} {question}\nReply with a few words of the text, or with "
+            "Text: {context}\n\nQuestion: {advice} {question}\nReply with a few words of the text, "
+            "or with "
             "yes or no, or with unknown if the text does not say.\nAnswer:"
         )
     ),
@@ -41,7 +43,8 @@ STYLES: dict[str, Prompts] = {
 """Prompts by the name of their style."""
 
 CHOICES: dict[ChoicePrompt, str] = {
-    # Each choice is scored separately after the same prompt: other choices and their order do not matter.
+    # Each choice is scored separately after the same prompt: other choices and their order do not
+    # matter.
     "plain": CHOOSE,
     # lm-evaluation-harness's prompt for PIQA, and its score with --likelihood sum.
     "question": "Question: {prompt}\nAnswer:",
@@ -69,7 +72,9 @@ def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
     template, choices = CHOICES[style], ""
     if "{choices}" in template:
         if len(example.choices) > len(ascii_lowercase):
-            raise DataError(f"question {example.id}: {len(example.choices)} choices are more than letters")
+            raise DataError(
+                f"question {example.id}: {len(example.choices)} choices are more than letters"
+            )
         lines = [choice.strip() for choice in example.choices]
         if style == "letters":
             choices = "\n".join(map("{}. {}".format, ascii_uppercase, lines))

@@ -1,7 +1,7 @@
 """Answers of a `QuestionCheckpoint`: spans with scores, and scores of given spans.
 
-Shape letters: S candidates of a row, M given spans of a question, E the two boundaries (start, end), B rows,
-C types of answers, T tokens.
+Shape letters: S candidates of a row, M given spans of a question, E the two boundaries (start,
+end), B rows, C types of answers, T tokens.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
-from data_modules.batching.decoding import Answer as Span
-from data_modules.batching.decoding import decode_answers, decode_typed_answers
-from data_modules.batching.sets import HIDDEN, encode_examples
-from data_modules.encoding.windows import pad_rows, sorted_batches, token_span
-from data_modules.schema.questions import QAExample
-from evaluation.answering.sharing import shared
-from models.heads.span import SpanModel
+from interventune.data_modules.batching.decoding import Answer as Span
+from interventune.data_modules.batching.decoding import decode_answers, decode_typed_answers
+from interventune.data_modules.batching.sets import HIDDEN, encode_examples
+from interventune.data_modules.encoding.windows import pad_rows, sorted_batches, token_span
+from interventune.data_modules.schema.questions import QAExample
+from interventune.evaluation.answering.sharing import shared
+from interventune.models.heads.span import SpanModel
 
 
 @shared
@@ -32,8 +32,9 @@ def spans(
     may_abstain: bool | None = None,
     what: str = "answering",
 ) -> list[Span]:
-    """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads: 16). Where no
-    window shows the right answer, the question fails."""
+    """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads: 16).
+    Where no window shows the right answer, the question fails.
+    """
     data = model.question_set(examples, may_abstain)
     found: list[Span] = []
     for index in tqdm(data.batches(model.batch_size), desc=what, unit="batch", disable=None):
@@ -64,8 +65,9 @@ def span_scores(
     *,
     against_unknown: bool = True,
 ) -> list[np.ndarray]:
-    """Score spans; of several windows of a context, the one with a span's best score counts. Without
-    `against_unknown`, the score is log S itself."""
+    """Score spans; of several windows of a context, the one with a span's best score counts.
+    Without `against_unknown`, the score is log S itself.
+    """
     rows = list(encode_examples(examples, model.tokenizer, model.encoding))
     unknown = model.model.unknown_at
     scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
@@ -82,7 +84,9 @@ def span_scores(
         candidate_BSE = pad_sequence(candidates, batch_first=True)
         with model.autocast():
             log_prob_BVSE = model.model.group_log_probs(
-                model.moved(inputs), context_BT.to(model.device), candidate_BSE[:, None].to(model.device)
+                model.moved(inputs),
+                context_BT.to(model.device),
+                candidate_BSE[:, None].to(model.device),
             )
         model.require_finite(log_prob_BVSE.abs().flatten())
         log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()

@@ -3,7 +3,8 @@
     --scorer hf:FOLDER_OR_HUB_NAME
     --scorer hf:HUB_NAME@REVISION
 
-Labels are matched to attributes by name, or by a few other names (NAMES). Scorers are not comparable.
+Labels are matched to attributes by name, or by a few other names (NAMES). Scorers are not
+comparable.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evaluation.answering.kept import kept
-from storage.errors import DataError, as_data_error
+from interventune.evaluation.answering.kept import kept
+from interventune.storage.errors import DataError, as_data_error
 
 log = logging.getLogger(__name__)
 
@@ -25,19 +26,22 @@ NAMES = {
     "profanity": ("profanity", "obscene", "obscenity"),
     "identity_attack": ("identity_attack", "identity_hate"),
 }
-"""Perspective's six attributes, in the order of tables, with their names in Jigsaw's two data sets."""
+"""Perspective's six attributes, in the order of tables, with their names in Jigsaw's
+two data sets.
+"""
 
 ATTRIBUTES = tuple(NAMES)
 
 DEFAULT = "hf:unitary/unbiased-toxic-roberta@91650552a4f31b7120c36680cfa47ddd47676b48"
-"""Detoxify's classifier (Hanu and Unitary team 2020) of Jigsaw's second data set, all six attributes, at the
-revision with safe weights (0.5 GB)."""
+"""Detoxify's classifier (Hanu and Unitary team 2020) of Jigsaw's second data set, all six
+attributes, at the revision with safe weights (0.5 GB).
+"""
 
 
 class Scorer:
-    """Probabilities of a sequence classifier: a sigmoid per label if it is multi-label (or has one label),
-    otherwise a softmax over labels. It computes in float64, so that a score does not depend on the other
-    texts in the batch. Texts longer than its tokenizer's limit are cut.
+    """Probabilities of a sequence classifier: a sigmoid per label if it is multi-label (or has one
+    label), otherwise a softmax over labels. It computes in float64, so that a score does not depend
+    on the other texts in the batch. Texts longer than its tokenizer's limit are cut.
 
     Args:
         name: `hf:PATH[@REVISION]`.
@@ -47,16 +51,17 @@ class Scorer:
     `identity` is everything that scores depend on.
 
     Raises:
-        ValueError: the model cannot be loaded, is not a classifier, or has no label of an attribute.
+        ValueError: the model cannot be loaded, is not a classifier, or has no label of an
+            attribute.
     """
 
     def __init__(self, name: str, *, device: str = "auto", batch_size: int = 32) -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
-        from data_modules.encoding.tokenizers import tokenizer_id
-        from models.backbones import pick_device
-        from models.loading import read_folder
-        from models.weights import fingerprint
+        from interventune.data_modules.encoding.tokenizers import tokenizer_id
+        from interventune.models.backbones import pick_device
+        from interventune.models.loading import read_folder
+        from interventune.models.weights import fingerprint
 
         path, _, revision = name.removeprefix("hf:").partition("@")
         version: dict[str, Any] = {"revision": revision or None}
@@ -87,7 +92,9 @@ class Scorer:
 
     @kept
     def score(self, texts: Sequence[str]) -> Iterator[dict[str, float]]:
-        """Yield a number in [0, 1] for each attribute of each text, in order; 0 for a text of spaces."""
+        """Yield a number in [0, 1] for each attribute of each text, in order; 0 for a text of
+        spaces.
+        """
         how = {"top_k": None, "truncation": True, "function_to_apply": self.identity["activation"]}
         stream = (text for text in texts)  # for a list, all scores would come at the end
         found = self.pipeline(stream, batch_size=self.batch_size, **how)
@@ -104,7 +111,9 @@ def matched_labels(labels: Sequence[str], name: str) -> dict[str, str]:
         if present := [known[label] for label in names if label in known]:
             matched[attribute] = present[0]
     if not matched:
-        raise ValueError(f"--scorer {name}: none of its labels ({', '.join(labels)}) is one of {[*NAMES]}")
+        raise ValueError(
+            f"--scorer {name}: none of its labels ({', '.join(labels)}) is one of {[*NAMES]}"
+        )
     if missing := [attribute for attribute in NAMES if attribute not in matched]:
         log.warning("%s does not score %s; averages leave them out", name, ", ".join(missing))
     return matched

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from evaluation.answering.processes import Processes, current
+from interventune.evaluation.answering.processes import Processes, current
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def shared(method: Method) -> Method:
-    """Divide the requests of a call among processes (one without requests does nothing); all get all answers.
-    For a method, or a function of a model, whose first argument is requests and that returns one answer per
-    request, in order, as a list, an iterator, or the rows of a tensor."""
+    """Divide the requests of a call among processes (one without requests does nothing); all get
+    all answers. For a method, or a function of a model, whose first argument is requests and that
+    returns one answer per request, in order, as a list, an iterator, or the rows of a tensor.
+    """
 
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from models.backbones import pick_device
+from interventune.models.backbones import pick_device
 
 LONGEST_WAIT = timedelta(hours=12)
 """Time limit for a process whose share takes longer than another's."""
@@ -19,7 +19,9 @@ LONGEST_WAIT = timedelta(hours=12)
 
 @contextmanager
 def joined(device: str) -> Iterator[str]:
-    """Join the others, if necessary; yield the device of this process. ValueError if it is absent."""
+    """Join the others, if necessary; yield the device of this process. ValueError if it
+    is absent.
+    """
     device, before = local_device(device), dist.is_initialized()
     if device.startswith("cuda"):
         torch.cuda.set_device(pick_device(device))
@@ -36,7 +38,9 @@ def gathered(value: Any) -> list[Any]:
     try:
         dist.all_gather_object(values, value)
     except RuntimeError as error:
-        raise ValueError("another process has ended, by its own error or for want of memory") from error
+        raise ValueError(
+            "another process has ended, by its own error or for want of memory"
+        ) from error
     return values
 
 

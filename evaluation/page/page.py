@@ -2,8 +2,9 @@
 
 interventune report runs/ot/version_0 after=DIR --output report.html
 
-A report is shown as its report.md; one table compares the numbers that several folders share. The content of
-folders is text, never markup: HTML in it is escaped, there are no external links, and the page loads nothing.
+A report is shown as its report.md; one table compares the numbers that several folders share. The
+content of folders is text, never markup: HTML in it is escaped, there are no external links, and
+the page loads nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from evaluation.results import ALWAYS, NUMBERS
-from evaluation.shown.views import number, shown
-from storage.command_line import split_name
-from storage.documents import read_text, refuse_existing, write_text
-from storage.errors import DataError
-from storage.files import read_bytes
-from storage.json_files import json_lines, load_json
+from interventune.evaluation.results import ALWAYS, NUMBERS
+from interventune.evaluation.shown.views import number, shown
+from interventune.storage.command_line import split_name
+from interventune.storage.documents import read_text, refuse_existing, write_text
+from interventune.storage.errors import DataError
+from interventune.storage.files import read_bytes
+from interventune.storage.json_files import json_lines, load_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,7 +51,9 @@ class _Report(TypedDict):
 
 @dataclass(frozen=True)
 class Section:
-    """A folder's part of the page; `body` and `examples` are HTML, and `texts` are shown by heading."""
+    """A folder's part of the page; `body` and `examples` are HTML, and `texts` are shown by
+    heading.
+    """
 
     label: str
     kind: str
@@ -69,9 +72,11 @@ def run(
     output: Annotated[Path, "FILE.html"],
     overwrite: bool = False,
 ) -> None:
-    """Put runs and reports on one HTML page, with a table of the numbers that several of them share.
+    """Put runs and reports on one HTML page, with a table of the numbers that several of them
+    share.
 
-    Example: interventune report runs/squad_ot runs/squad_ibt after=reports/shift --output report.html
+    Example: interventune report runs/squad_ot runs/squad_ibt after=reports/shift \\
+        --output report.html
 
     Args:
         results: folders of runs and reports, or folders that contain some. The page uses NAME.
@@ -87,14 +92,18 @@ def run(
 
 
 def find_results(arguments: Sequence[str]) -> list[Section]:
-    """Find all runs and reports in the folders of `[NAME=]FOLDER` arguments, or anywhere below them, each
-    once. ValueError for a folder without any, two folders with one name, or a damaged file."""
+    """Find all runs and reports in the folders of `[NAME=]FOLDER` arguments, or anywhere below
+    them, each once. ValueError for a folder without any, two folders with one name, or a damaged
+    file.
+    """
     sections: dict[Path, Section] = {}
     for argument in arguments:
         name, source = split_name(argument)
         marks = sorted(mark for kind in READERS for mark in Path(source).rglob(kind))
         if not marks:
-            raise ValueError(f"{source}: has no report and no run; name a folder of evaluate or train")
+            raise ValueError(
+                f"{source}: has no report and no run; name a folder of evaluate or train"
+            )
         for mark in marks:
             folder = mark.parent
             if folder.resolve() not in sections:
@@ -125,7 +134,9 @@ def report_section(label: str, folder: Path) -> Section:
         kind=content["title"],
         numbers=long_table(content),
         body=report_html(read_text(folder / "report.md"), figures),
-        texts={"Inputs, settings, versions": json.dumps(content["about"], indent=1, ensure_ascii=False)},
+        texts={
+            "Inputs, settings, versions": json.dumps(content["about"], indent=1, ensure_ascii=False)
+        },
         headline=content["headline"],
         examples=table_html(examples.replace("", None).dropna(axis=1, how="all")),
     )
@@ -137,8 +148,13 @@ def long_table(content: _Report) -> DataFrame:
 
     frame = pd.DataFrame(content["results"], columns=[*content["by"], "measure", *NUMBERS])
     frame = frame[frame["against"] == ""].astype(dict.fromkeys(NUMBERS, float))
-    rows, dimensions = frame.to_dict("records"), [name for name in content["by"] if name not in ALWAYS]
-    cells = [", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows]
+    rows, dimensions = (
+        frame.to_dict("records"),
+        [name for name in content["by"] if name not in ALWAYS],
+    )
+    cells = [
+        ", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows
+    ]
     values = [shown(row) for row in rows]
     return frame[["measure", "checkpoint"]].assign(where=cells, value=values)
 
@@ -149,14 +165,21 @@ def run_section(label: str, folder: Path) -> Section:
 
     path = folder / "metrics.json"
     metrics = load_json(path) if path.exists() else {}
-    table = pd.Series(metrics, dtype=float).map(number).rename_axis("measure").reset_index(name="value")
+    table = (
+        pd.Series(metrics, dtype=float).map(number).rename_axis("measure").reset_index(name="value")
+    )
     texts = {name: read_text(folder / name) for name in ("config.yaml", "environment.json")}
     watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
     named = [name for name in ("epoch", "step", *watched) if metrics.get(name) is not None]
     said = [f"{name} {number(metrics[name])}" for name in named]
     numbers, body = table.assign(where="", checkpoint=""), table_html(table)
     return Section(
-        label, "training", numbers, body, texts, f"last step (best.ckpt may be earlier): {', '.join(said)}"
+        label,
+        "training",
+        numbers,
+        body,
+        texts,
+        f"last step (best.ckpt may be earlier): {', '.join(said)}",
     )
 
 
@@ -190,8 +213,9 @@ def table_html(frame: DataFrame, *, index: bool = False) -> str:
 
 
 def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
-    """By kind, return the numbers that at least two folders share: a row for each place and measure, a column
-    for each checkpoint of each folder."""
+    """By kind, return the numbers that at least two folders share: a row for each place and
+    measure, a column for each checkpoint of each folder.
+    """
     import pandas as pd
 
     frame = pd.concat([s.numbers.assign(kind=s.kind, label=s.label) for s in sections])
@@ -207,10 +231,14 @@ def page(sections: Sequence[Section]) -> str:
     """Return the page as text; the same folders give the same page."""
     from jinja2 import Template
 
-    template, style = ((HOME / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css"))
+    template, style = (
+        (HOME / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css")
+    )
     return Template(template, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(
         style=style,
         sections=sections,
-        compared={kind: table_html(table, index=True) for kind, table in comparison(sections).items()},
+        compared={
+            kind: table_html(table, index=True) for kind, table in comparison(sections).items()
+        },
         most=EXAMPLES,
     )

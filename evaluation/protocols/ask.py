@@ -1,7 +1,7 @@
 """One question, with and without advice, for a direct look at a model.
 
-S is the span score of `bias`: sqrt(p_start p_end) for an encoder, over all tokens of its best window; for a
-decoder, the share between the two candidates in its prompt.
+S is the span score of `bias`: sqrt(p_start p_end) for an encoder, over all tokens of its best
+window; for a decoder, the share between the two candidates in its prompt.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from data_modules.schema.groups import Group, UnderspecifiedQuestion
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span
-from evaluation.answering.asking import Compute
-from evaluation.answering.interface import Answerer, kind_of
-from evaluation.report import Evaluation
-from evaluation.results import Results
-from evaluation.shown.views import View
+from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Answerer, kind_of
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.views import View
 
 
 def evaluate(
@@ -33,30 +33,36 @@ def evaluate(
 ) -> Evaluation:
     """Answer one question, with and without advice, and score candidate answers.
 
-    Example: interventune evaluate ask --checkpoint best.ckpt --context "A Tolin baker met a Kessar baker." \\
-        --question "Who was rude?" --advice "Note that, origin says nothing about manners."
+    Example: interventune evaluate ask --checkpoint best.ckpt --context "A Tolin baker met a \\
+        Kessar baker." --question "Who was rude?" --advice "Note that, origin says nothing about \\
+        manners."
 
     Args:
         checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a language model (hf:PATH,
             openai:MODEL[@URL]).
         context: the text that the question is about.
         question: the question.
-        advice: a sentence that is put directly before the question, or where a decoder's prompt has it.
-        candidate: words of the context to score (default: the answers of an encoder). A decoder takes two.
+        advice: a sentence that is put directly before the question, or where a decoder's prompt has
+            it.
+        candidate: words of the context to score (default: the answers of an encoder). A decoder
+            takes two.
         compute: model options.
     """
-    from evaluation.answering.open import ABILITIES, open_answerer
+    from interventune.evaluation.answering.open import ABILITIES, open_answerer
 
     asked = {"without advice": QAExample("--question", context, question)}
     if advice:
         asked["with advice"] = replace(asked["without advice"], advice=advice)
     spans = [mention(text, context) for text in candidate or []]
     answerer, examples = open_answerer(checkpoint, compute), list(asked.values())
-    texts = [answer.text or answer.failure or "no answer" for answer in sorted(answerer.answers(examples))]
+    texts = [
+        answer.text or answer.failure or "no answer"
+        for answer in sorted(answerer.answers(examples))
+    ]
     answers = dict(zip(asked, texts, strict=True))
     scores_spans = "mentions" in ABILITIES[kind_of(checkpoint)]
     if not spans and scores_spans:
-        from evaluation.answering.questions import spans as best_spans
+        from interventune.evaluation.answering.questions import spans as best_spans
 
         found = best_spans(answerer, examples)
         # Yes, no and unknown, which begin at -1, are not in the context.
@@ -87,10 +93,12 @@ def mention(text: str, context: str) -> Span:
     return Span(*found.span(), text)
 
 
-def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span], scores_spans: bool) -> list[float]:
+def scores(
+    answerer: Answerer, example: QAExample, spans: Sequence[Span], scores_spans: bool
+) -> list[float]:
     """Return S of each candidate; ValueError if no window of the context contains it completely."""
     if scores_spans:
-        from evaluation.answering.questions import span_scores
+        from interventune.evaluation.answering.questions import span_scores
 
         asked = replace(example, answers=tuple(spans))
         (log_score_C,) = span_scores(answerer, [asked], against_unknown=False)
@@ -100,6 +108,8 @@ def scores(answerer: Answerer, example: QAExample, spans: Sequence[Span], scores
     if len(spans) != 2:
         raise ValueError(f"--candidate: {answerer.path} chooses between two, here are {len(spans)}")
     first, second = spans
-    variant = UnderspecifiedQuestion(example.context, example.question, (first, second), example.advice)
+    variant = UnderspecifiedQuestion(
+        example.context, example.question, (first, second), example.advice
+    )
     group = Group((first.text, second.text), "", "", "", "none", "", (variant,) * 4)
     return answerer.subject_scores([group])[0, 0].tolist()

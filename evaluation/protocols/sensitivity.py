@@ -1,9 +1,12 @@
-"""How far does a noun move when a colour in its sentence is replaced: its own, or that of the other noun?
+"""How far does a noun move when a colour in its sentence is replaced: its own, or that of the other
+noun?
 
-The faithfulness paper proposes this test of predicate-argument structure: a model that connects "blue" with
-"car" should move the embedding of "car" more for "blue" than for the colour of something else.
+The faithfulness paper proposes this test of predicate-argument structure: a model that connects
+"blue" with "car" should move the embedding of "car" more for "blue" than for the colour of
+something else.
 
-Shape letters: R texts, X those of one story or the exchanged colours, N nouns, L layers, T tokens, D hidden.
+Shape letters: R texts, X those of one story or the exchanged colours, N nouns, L layers, T tokens,
+D hidden.
 """
 
 from __future__ import annotations
@@ -11,30 +14,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span
-from evaluation.answering.asking import Compute
-from evaluation.answering.sharing import shared
-from evaluation.frame import Protocol
-from evaluation.report import Evaluation
-from evaluation.shown.figures import Lines
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Floats, mean
-from storage.command_line import Named
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.shown.figures import Lines
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Floats, mean
+from interventune.storage.command_line import Named
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from data_modules.encoding.windows import EncodedRow
-    from evaluation.answering.checkpoint import QuestionCheckpoint
+    from interventune.data_modules.encoding.windows import EncodedRow
+    from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 
 NOTE = (
-    "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and after a colour "
-    "is replaced by a third one, for both nouns of the 130 stories of the predicate-argument probe. Close "
-    "words affect each other more, and a colour is next to its noun, so compare checkpoints and layers."
+    "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and after "
+    "a colour "
+    "is replaced by a third one, for both nouns of the 130 stories of the predicate-argument "
+    "probe. Close "
+    "words affect each other more, and a colour is next to its noun, so compare checkpoints and "
+    "layers."
 )
-MEASURES = {"own": "noun moved by its own colour", "other": "by the other", "difference": "own - other"}
+MEASURES = {
+    "own": "noun moved by its own colour",
+    "other": "by the other",
+    "difference": "own - other",
+}
 SENSITIVITY = Protocol(
     title="Sensitivity of nouns to colours",
     unit="sentence",
@@ -64,9 +74,11 @@ class Story(NamedTuple):
 
 
 def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
-    """Measure how far a noun's embedding moves when its own colour, or the other noun's, is replaced.
+    """Measure how far a noun's embedding moves when its own colour, or the other noun's, is
+    replaced.
 
-    Example: interventune evaluate sensitivity --checkpoint base=roberta-base ot=A.ckpt --output report
+    Example: interventune evaluate sensitivity --checkpoint base=roberta-base ot=A.ckpt \\
+        --output report
 
     Args:
         checkpoint: a .ckpt, a Hugging Face folder or a Hub name. Each is compared with the first.
@@ -88,7 +100,7 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
 def colour_stories() -> list[Story]:
     """Return the 130 stories of the predicate-argument probe."""
-    from data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
+    from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 
     def third_colour(colour: str, pair: tuple[str, str]) -> str:
         following = COLOURS[COLOURS.index(colour) :] + COLOURS
@@ -97,7 +109,11 @@ def colour_stories() -> list[Story]:
     stories = []
     for story, *things in SCHEMAS:
         for pair in COLOUR_PAIRS:
-            colours = pair, (third_colour(pair[0], pair), pair[1]), (pair[0], third_colour(pair[1], pair))
+            colours = (
+                pair,
+                (third_colour(pair[0], pair), pair[1]),
+                (pair[0], third_colour(pair[1], pair)),
+            )
             text, *exchanged = (story.format(col1=one, col2=two) for one, two in colours)
             stories.append(Story(text, (exchanged[0], exchanged[1]), (things[0], things[1])))
     return stories
@@ -105,16 +121,19 @@ def colour_stories() -> list[Story]:
 
 @shared
 def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[Floats]:
-    """Yield for each story 1 - cosine of the states of either noun before and after either colour is
-    replaced, (X, N, L): in the embeddings and every layer."""
+    """Yield for each story 1 - cosine of the states of either noun before and after either colour
+    is replaced, (X, N, L): in the embeddings and every layer.
+    """
     import torch
     from torch.nn.functional import cosine_similarity
     from tqdm.auto import tqdm
 
-    from data_modules.batching.sets import encode_examples
-    from data_modules.encoding.windows import pad_rows
+    from interventune.data_modules.batching.sets import encode_examples
+    from interventune.data_modules.encoding.windows import pad_rows
 
-    for start in tqdm(range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None):
+    for start in tqdm(
+        range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None
+    ):
         part = stories[start : start + model.batch_size]
         texts = [text for story in part for text in (story.text, *story.exchanged)]
         examples = [QAExample("a sentence", text, "") for text in texts]
@@ -126,7 +145,9 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
         for s, story in enumerate(part):
             states_XNLD = torch.stack(
                 [
-                    noun_states(hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns)
+                    noun_states(
+                        hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns
+                    )
                     for r in range(3 * s, 3 * s + 3)
                 ]
             )
@@ -135,11 +156,12 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
 
 
 def noun_states(hidden_LTD: Tensor, window: EncodedRow, text: str, nouns: Sequence[str]) -> Tensor:
-    """Return the mean over the tokens of each noun, (N, L, D), in float64: most replacements move a noun by
-    less than float32 can distinguish from 0."""
+    """Return the mean over the tokens of each noun, (N, L, D), in float64: most replacements move a
+    noun by less than float32 can distinguish from 0.
+    """
     import torch
 
-    from data_modules.encoding.windows import token_span
+    from interventune.data_modules.encoding.windows import token_span
 
     found = []
     for noun in nouns:

@@ -1,7 +1,8 @@
-"""How far interventions and fine-tuning move embeddings (faithfulness paper, Tables 7 to 9, Figures 1 to 4).
+"""How far interventions and fine-tuning move embeddings (faithfulness paper, Tables 7 to 9, Figures
+1 to 4).
 
-Shape letters: R sets of rows, C columns of sums, B pairs of stories in a batch, P their common tokens, N
-tokens of one story, L layers, T tokens, D hidden.
+Shape letters: R sets of rows, C columns of sums, B pairs of stories in a batch, P their common
+tokens, N tokens of one story, L layers, T tokens, D hidden.
 """
 
 from __future__ import annotations
@@ -14,40 +15,47 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from data_modules.schema.questions import Deletion, QAExample, Variant
-from evaluation.answering.asking import Compute, named_sources
-from evaluation.answering.sharing import shared
-from evaluation.frame import Protocol
-from evaluation.report import Evaluation
-from evaluation.results import Results, Row
-from evaluation.shown.figures import Bars, Lines
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Floats, Statistic, mean
-from evaluation.variants import Stories, VariantOptions, passage, read_stories
-from storage.command_line import Named
-from storage.errors import DataError
+from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
+from interventune.evaluation.answering.asking import Compute, named_sources
+from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.results import Results, Row
+from interventune.evaluation.shown.figures import Bars, Lines
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Floats, Statistic, mean
+from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
+from interventune.storage.command_line import Named
+from interventune.storage.errors import DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from data_modules.batching.pair_set import PairBatch
-    from evaluation.answering.checkpoint import QuestionCheckpoint
-    from metrics.cka import LinearCKA
+    from interventune.data_modules.batching.pair_set import PairBatch
+    from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+    from interventune.metrics.cka import LinearCKA
 
 NOTE = (
-    "Cosine similarity of the last hidden states of a story and of its variant, in the first window that "
-    "differs: of the classification token (cls), and of all tokens of the story that both have (common). "
-    "`ts` cuts the story after the evidence, so little should move. `ts_r` and `os_r` delete the evidence: a "
+    "Cosine similarity of the last hidden states of a story and of its variant, in the first "
+    "window that "
+    "differs: of the classification token (cls), and of all tokens of the story that both have "
+    "(common). "
+    "`ts` cuts the story after the evidence, so little should move. `ts_r` and `os_r` delete the "
+    "evidence: a "
     "low cosine suggests that the model notices."
 )
 BETWEEN_NOTE = (
-    "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear CKA is 1 if "
-    "fine-tuning kept the arrangement of the inputs, up to rotation and scale. It rises towards 1 if there "
+    "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear "
+    "CKA is 1 if "
+    "fine-tuning kept the arrangement of the inputs, up to rotation and scale. It rises towards 1 "
+    "if there "
     "are few inputs for the number of hidden units, so compare values of the same inputs only."
 )
 CKA_TOKENS = 32
-"""Maximum number of context tokens of a story in CKA, evenly spread: each costs the square of the width."""
+"""Maximum number of context tokens of a story in CKA, evenly spread: each costs the square of the
+width.
+"""
 
 
 def mean_cosine(sums_RC: Floats) -> Floats:
@@ -93,14 +101,21 @@ SHIFT = Protocol(
         ),
     ],
     figures={
-        "shift.png": Bars("variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True),
+        "shift.png": Bars(
+            "variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True
+        ),
         "layers_cls.png": replace(BY_LAYER, where={"reference": "", "embedding": "cls"}),
         "layers_common.png": replace(BY_LAYER, where={"reference": "", "embedding": "common"}),
         "between.png": replace(
-            BY_LAYER, measures={**COSINE, "cka": "(1 - CKA)"}, panels="embedding", where={"variant": ""}
+            BY_LAYER,
+            measures={**COSINE, "cka": "(1 - CKA)"},
+            panels="embedding",
+            where={"variant": ""},
         ),
     },
-    headline=[Said("cosine", "cosine of CLS with the original, last layer", embedding="cls", layer="last")],
+    headline=[
+        Said("cosine", "cosine of CLS with the original, last layer", embedding="cls", layer="last")
+    ],
     good="low where the evidence is deleted (ts_r, os_r), near 1 where it is kept",
     failures="",
 )
@@ -113,15 +128,17 @@ def evaluate(
     layers: Literal["last", "all"] = "last",
     compute: Compute,
 ) -> Evaluation:
-    """Measure how far embeddings move: from a story to its variants (cosine similarity), and from the first
-    checkpoint to later ones (cosine similarity and CKA, by layer).
+    """Measure how far embeddings move: from a story to its variants (cosine similarity), and from
+    the first checkpoint to later ones (cosine similarity and CKA, by layer).
 
-    Example: interventune evaluate shift --checkpoint ot=A.ckpt ibt=B.ckpt --data dev.json --output report
+    Example: interventune evaluate shift --checkpoint ot=A.ckpt ibt=B.ckpt --data dev.json \\
+        --output report
 
     Args:
         checkpoint: a .ckpt, a Hugging Face folder or a Hub name. Each is compared with the first.
         variants: data and variants.
-        layers: where stories and variants are compared: in the last layer, or the embeddings and all layers.
+        layers: where stories and variants are compared: in the last layer, or the embeddings and
+            all layers.
         compute: model options.
     """
     named, stories = named_sources(checkpoint, "--checkpoint"), read_stories(variants)
@@ -138,13 +155,16 @@ def evaluate(
         for variant, both in pairs.items():
             found = measured(model, both, model, [*every, -1], f"{name}: {variant}")
             if left := sum(not rows for rows in found):
-                what = (
-                    f"{left} of {len(both)} stories are longer than the model's context, or the same for it"
-                )
+                what = f"{left} of {len(both)} stories are too long for the model, or equal for it"
                 notes.append(f"{name}, {variant}: {what}, and left out.")
             for (_, made), own in zip(both, found, strict=True):
                 for row in own:
-                    yield {"variant": variant, **row, "question": made.question, "story": made.context}
+                    yield {
+                        "variant": variant,
+                        **row,
+                        "question": made.question,
+                        "story": made.context,
+                    }
         if first is None:
             first = model
             return
@@ -154,9 +174,15 @@ def evaluate(
             notes.append(f"{name} is not compared with {start}: it has {reason}.")
             return
         shared_layers = range(min(one.model.config.num_hidden_layers for one in (first, model)) + 1)
-        own, cka = between(first, model, [*originals.values()], shared_layers, f"{start} and {name}")
+        own, cka = between(
+            first, model, [*originals.values()], shared_layers, f"{start} and {name}"
+        )
         yield from ({**row, "reference": start, "stories": ""} for row in own)
-        place = {"checkpoint": name, "reference": start, "n": sum(map(model.fits, originals.values()))}
+        place = {
+            "checkpoint": name,
+            "reference": start,
+            "n": sum(map(model.fits, originals.values())),
+        }
         compared.append((place, cka))
 
     def add_cka(results: Results, _: Sequence[Row]) -> None:
@@ -181,8 +207,9 @@ def originals_by_id(stories: Stories) -> dict[str, QAExample]:
 def pairs_of(
     stories: Stories, originals: Mapping[str, QAExample]
 ) -> dict[Variant, list[tuple[QAExample, QAExample]]]:
-    """Return each original with its variant, by variant. DataError: no variants, or rows of one that are
-    without their originals or not made from them."""
+    """Return each original with its variant, by variant. DataError: no variants, or rows of one
+    that are without their originals or not made from them.
+    """
     pairs: dict[Variant, list[tuple[QAExample, QAExample]]] = {}
     for variant, examples in stories.examples.items():
         if any(example.id not in originals for example in examples):
@@ -195,7 +222,9 @@ def pairs_of(
             if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
                 raise DataError(f"{made.id}: this {variant} row is not made from its original")
     if not pairs:
-        raise DataError("--variants: add a variant other than os, which the others are compared with")
+        raise DataError(
+            "--variants: add a variant other than os, which the others are compared with"
+        )
     return pairs
 
 
@@ -206,9 +235,10 @@ def between(
     layers: Sequence[int],
     what: str,
 ) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
-    """Compare two models on the same stories, in the tokens of the later one: rows as from `measured`, and
-    linear CKA by embedding and layer."""
-    from metrics.cka import LinearCKA
+    """Compare two models on the same stories, in the tokens of the later one: rows as from
+    `measured`, and linear CKA by embedding and layer.
+    """
+    from interventune.metrics.cka import LinearCKA
 
     widths = [one.model.config.hidden_size for one in (first, later)]
     cka = {which: LinearCKA(len(layers), *widths).to(later.device) for which in ("cls", "common")}
@@ -226,18 +256,19 @@ def measured(
     what: str,
     cka: Mapping[str, LinearCKA] | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """Return for each pair, in the tokens of `model`, a row for CLS, and one for its common tokens if there
-    are any; values by layer are lists, and -1 is called `last`.
+    """Return for each pair, in the tokens of `model`, a row for CLS, and one for its common tokens
+    if there are any; values by layer are lists, and -1 is called `last`.
 
-    `reference` reads the originals, `model` the variants; there are no rows if their hidden widths differ,
-    for a story that is longer than the model's context, or for equal tokens.
-    If the variants are the originals, both models' states are added to `cka` for CLS and for common tokens.
+    `reference` reads the originals, `model` the variants; there are no rows if their hidden widths
+    differ, for a story that is longer than the model's context, or for equal tokens. If the
+    variants are the originals, both models' states are added to `cka` for CLS and for common
+    tokens.
     """
     import torch
     from tqdm.auto import tqdm
 
-    from data_modules.batching.pair_set import PairSet
-    from metrics.shift import pair_cosines
+    from interventune.data_modules.batching.pair_set import PairSet
+    from interventune.metrics.shift import pair_cosines
 
     found: list[list[dict[str, Any]]] = [[] for _ in pairs]
     readable = [i for i, pair in enumerate(pairs) if all(map(model.fits, pair))]
@@ -257,7 +288,10 @@ def measured(
                 add_states(cka, batch, original_LBTD, variant_LBTD)
             if original_LBTD[0].shape[-1] != variant_LBTD[0].shape[-1]:
                 continue
-            cls, common = (batch.original.cls_B, batch.variant.cls_B), (batch.original_P, batch.variant_P)
+            cls, common = (
+                (batch.original.cls_B, batch.variant.cls_B),
+                (batch.original_P, batch.variant_P),
+            )
             cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common, batch.row_P)
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
@@ -271,7 +305,11 @@ def measured(
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
                     sum_L, square_L = u_NL.sum(0), (u_NL**2).sum(0)
-                    numbers = {"cosine": 1 - sum_L / len(u_NL), "distance": sum_L, "square": square_L}
+                    numbers = {
+                        "cosine": 1 - sum_L / len(u_NL),
+                        "distance": sum_L,
+                        "square": square_L,
+                    }
                     row = {**place, "embedding": embedding, "layer": labels, "tokens": len(u_NL)}
                     by_layer = {name: value_L.tolist() for name, value_L in numbers.items()}
                     found[pair].append(row | by_layer)
@@ -279,9 +317,14 @@ def measured(
 
 
 def add_states(
-    cka: Mapping[str, LinearCKA], batch: PairBatch, one_LBTD: Sequence[Tensor], other_LBTD: Sequence[Tensor]
+    cka: Mapping[str, LinearCKA],
+    batch: PairBatch,
+    one_LBTD: Sequence[Tensor],
+    other_LBTD: Sequence[Tensor],
 ) -> None:
-    """Add two checkpoints' states of the same inputs: of CLS, and of some context tokens of each story."""
+    """Add two checkpoints' states of the same inputs: of CLS, and of some context tokens of each
+    story.
+    """
     import torch
 
     rows_B = torch.arange(len(batch.original.cls_B))
@@ -292,5 +335,7 @@ def add_states(
     ]
     sampled = batch.row_P[torch.cat(sample)], batch.original_P[torch.cat(sample)]
     for embedding, place in {"cls": (rows_B, batch.original.cls_B), "common": sampled}.items():
-        sides = (torch.stack([h_BTD[place].float() for h_BTD in side]) for side in (one_LBTD, other_LBTD))
+        sides = (
+            torch.stack([h_BTD[place].float() for h_BTD in side]) for side in (one_LBTD, other_LBTD)
+        )
         cka[embedding].update(*sides)

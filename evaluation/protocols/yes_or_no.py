@@ -1,4 +1,5 @@
-"""Two probes of yes/no questions: does the answer change with the story, and which thing has which colour?
+"""Two probes of yes/no questions: does the answer change with the story, and which thing has which
+colour?
 
 Faithfulness spec 5.1 and 5.2. The questions: data_modules/tasks/predicate_argument.py, condaqa.py.
 """
@@ -10,18 +11,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.asking import Asking
-from evaluation.answering.interface import Answer, Answerer
-from evaluation.answering.predictions import AnswerFile, named_answerers
-from evaluation.frame import Protocol
-from evaluation.report import Evaluation
-from evaluation.shown.figures import Bars
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from storage.command_line import Named
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.interface import Answer, Answerer
+from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.storage.command_line import Named
 
 if TYPE_CHECKING:
-    from data_modules.tasks.condaqa import ContrastPair
+    from interventune.data_modules.tasks.condaqa import ContrastPair
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of the model's answers, right or wrong."""
@@ -44,7 +45,8 @@ NEGATION = Protocol(
     good="high shares; guessing gets both right in 25 %, and each in 50 %",
     failures="pairs",
     notes=[
-        "Each pair asks one question about an original story (org) and about its negation (mod): one answer "
+        "Each pair asks one question about an original story (org) and about its negation (mod): "
+        "one answer "
         "is yes, the other no. Both right is the paper's Comb-Acc. Any other answer is wrong."
     ],
 )
@@ -60,13 +62,18 @@ PREDICATE_ARGUMENT = Protocol(
         View("By wording", ("wording",)),
         View("By schema", ("schema", "wording"), {"accuracy": "right"}),
     ],
-    figures={"predicate_argument.png": Bars(x="wording", measures={"accuracy": "right"}, chance=0.5)},
+    figures={
+        "predicate_argument.png": Bars(x="wording", measures={"accuracy": "right"}, chance=0.5)
+    },
     headline=[Said("accuracy", "right")],
     good="a high share; guessing gets 50 %",
     notes=[
-        'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") and new '
-        '("Was the a red car?", which is not grammatical). Both colours are in the story, so its words alone '
-        "do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 shirt and jacket, 4 window and "
+        'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") '
+        "and new "
+        '("Was the a red car?", which is not grammatical). Both colours are in the story, so its '
+        "words alone "
+        "do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 shirt and jacket, 4 "
+        "window and "
         "door, 5 glass and table."
     ],
 )
@@ -79,18 +86,22 @@ def negation(
     pairs: Annotated[Path, "FILE"],
     asking: Asking,
 ) -> Evaluation:
-    """Measure whether the answer changes when the story is negated: on each story of a pair, and on both.
+    """Measure whether the answer changes when the story is negated: on each story of a pair, and on
+    both.
 
-    Example: interventune evaluate negation --checkpoint A.ckpt --pairs pairs.jsonl --output report
+    Example: interventune evaluate negation --checkpoint A.ckpt --pairs pairs.jsonl \\
+        --output report
 
     Args:
-        checkpoint: a .ckpt that answers yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
-        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (of the pair; a
-            turn_id follows after a space), variant (org or mod) and answer.
-        pairs: pairs as JSON Lines, or CondaQA's file, whose edits that reverse the answer become pairs.
+        checkpoint: a .ckpt that answers yes and no, or a language model (hf:PATH,
+            openai:MODEL[@URL]).
+        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (of the
+            pair; a turn_id follows after a space), variant (org or mod) and answer.
+        pairs: pairs as JSON Lines, or CondaQA's file, whose edits that reverse the answer become
+            pairs.
         asking: model options.
     """
-    from data_modules.tasks.condaqa import read_pairs
+    from interventune.data_modules.tasks.condaqa import read_pairs
 
     found, none = read_pairs(pairs)
     questions = [example for pair in found for example in pair.examples()]
@@ -103,15 +114,18 @@ def negation(
             yield {**asdict(pair), **names, **said, **pair_scores(pair, org, mod)}
 
     left_out = (
-        f"{none} edited passages were left out: paraphrases, and edits that keep the answer." if none else ""
+        f"{none} edited passages were left out: paraphrases, and edits that keep the answer."
+        if none
+        else ""
     )
     protocol = replace(NEGATION, notes=[*NEGATION.notes, left_out])
     return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
 
 
 def pair_scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
-    """Return which predictions are right, and the shares of answers to both stories together; `failure` if
-    one has no answer."""
+    """Return which predictions are right, and the shares of answers to both stories together;
+    `failure` if one has no answer.
+    """
     if failure := org.failure or mod.failure:
         return {"failure": failure}
     sides = scores(org.text, pair.answer_org), scores(mod.text, pair.answer_mod)
@@ -126,17 +140,19 @@ def predicate_argument(
     predictions: list[AnswerFile] | None = None,
     asking: Asking,
 ) -> Evaluation:
-    """Measure whether a model binds each colour to the right object: yes/no questions in three wordings.
+    """Measure whether a model binds each colour to the right object: yes/no questions in three
+    wordings.
 
     Example: interventune evaluate predicate-argument --checkpoint A.ckpt --output report
 
     Args:
-        checkpoint: a .ckpt that answers yes and no, or a language model (hf:PATH, openai:MODEL[@URL]).
+        checkpoint: a .ckpt that answers yes and no, or a language model (hf:PATH,
+            openai:MODEL[@URL]).
         predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (as in
             examples.jsonl of any report) and answer.
         asking: model options.
     """
-    from data_modules.tasks.predicate_argument import predicate_argument_questions
+    from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
 
     questions = [*predicate_argument_questions()]
 
@@ -155,12 +171,16 @@ def predicate_argument(
                 **({"failure": answer.failure} if answer.failure else scores(answer.text, right)),
             }
 
-    return PREDICATE_ARGUMENT.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
+    return PREDICATE_ARGUMENT.run(
+        rows, named_answerers(checkpoint, predictions), asking, need="types"
+    )
 
 
 def scores(prediction: str, answer: str) -> dict[str, bool]:
-    """Return whether a prediction is right, and which answer it is; anything but yes and no is wrong."""
-    from metrics.answers import yes_or_no
+    """Return whether a prediction is right, and which answer it is; anything but yes and no is
+    wrong.
+    """
+    from interventune.metrics.answers import yes_or_no
 
     word = yes_or_no(prediction)
     return {"accuracy": word == answer, "yes": word == "yes", "no": word == "no", "other": not word}

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.report import Evaluation
-from evaluation.reproduce.recipe import Printed, Recipe
-from evaluation.results import NO_INTERVAL, NUMBERS, Results
-from evaluation.shown.views import View, cells_of
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.reproduce.recipe import Printed, Recipe
+from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Results
+from interventune.evaluation.shown.views import View, cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -24,9 +24,10 @@ NO_DIMENSIONS = {*NUMBERS, "unit", "measure", "std", "values"}
 
 
 def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool) -> Evaluation:
-    """Compare the results in `home` with the printed numbers of the same settings. In the long table, `table`
-    is the title over the numbers, and `source` is ours, the recipe's, or difference (ours minus theirs).
-    ValueError if several of our numbers belong in one place."""
+    """Compare the results in `home` with the printed numbers of the same settings. In the long
+    table, `table` is the title over the numbers, and `source` is ours, the recipe's, or difference
+    (ours minus theirs). ValueError if several of our numbers belong in one place.
+    """
     dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
     results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
     theirs, whose, changed = recipe.source, WHOSE[recipe.source], recipe.changed(values, tiny=tiny)
@@ -47,7 +48,9 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
             for source in ("ours", theirs, "difference"):
                 if math.isfinite(value := row[source]):
                     interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
-                    results.add(row["measure"], value, n=row["n"], interval=interval, **cell, source=source)
+                    results.add(
+                        row["measure"], value, n=row["n"], interval=interval, **cell, source=source
+                    )
         where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
         headings = dict(zip(printed.measures, printed.measures, strict=True))
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
@@ -67,12 +70,16 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
 def printed_numbers(
     recipe: Recipe, printed: Printed, values: Mapping[str, str], changed: Collection[str]
 ) -> DataFrame:
-    """Return the numbers of the rows with these settings, as columns dimensions, measure and the recipe's
-    source. If none are printed for what changed, they are those of the paper's settings, undefined."""
+    """Return the numbers of the rows with these settings, as columns dimensions, measure and the
+    recipe's source. If none are printed for what changed, they are those of the paper's settings,
+    undefined.
+    """
     import pandas as pd
 
     columns = [*printed.by, *printed.measures]
-    frame = pd.DataFrame(printed.rows).reindex(columns=range(len(columns))).set_axis(columns, axis=1)
+    frame = (
+        pd.DataFrame(printed.rows).reindex(columns=range(len(columns))).set_axis(columns, axis=1)
+    )
     frame[printed.by] = frame[printed.by].astype(str)
     own = {name: one.paper for name, one in recipe.settings.items() if name in printed.by}
     rows = cells_of(frame, {name: values[name] for name in own})
@@ -85,7 +92,9 @@ def printed_numbers(
 
 
 def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
-    """Return the numbers of a long table; of several in one place, that with the fewest other dimensions."""
+    """Return the numbers of a long table; of several in one place, that with the fewest other
+    dimensions.
+    """
     import pandas as pd
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)

@@ -1,24 +1,28 @@
-"""A recipe, a file of configs/reproduce/: settings, commands and printed numbers of a table or figure.
+"""A recipe, a file of configs/reproduce/: settings, commands and printed numbers of a table or
+figure.
 
 title: Semantic faithfulness on CoQA
 paper: Chaturvedi et al. 2023, Table 4
-source: paper                # whose numbers are printed: the paper, its authors' script, or our earlier run
-match: exact                 # or simplified, or variant (run.py defines them), for a reason given in `notes`
-settings:                    # {backbone} in a command: the paper's value, --tiny's, or --use backbone=VALUE
-  backbone: {paper: roberta_large, tiny: tiny_bert}    # with `where`, a file below --data
-  dev: {paper: coqa-dev-v1.0.json, where: "stanfordnlp.github.io/coqa", tiny: "stories:conversation_dev"}
-steps:                       # as after `python -m`; {runs} is the folder of this reproduction
-  - command: training fit -c coqa_ot -c {backbone} --run.root={runs} --run.name=ot --run.version=0 ...
-    tiny: --trainer.max_steps=2                # added with --tiny (`only: tiny`: a step of --tiny alone)
-  - command: evaluation faithfulness --checkpoint ot={runs}/ot/0/... --output {runs}/table --overwrite
-printed:                     # what the paper prints, and the file that holds ours
-  - results: table/results.csv                 # or a selection.csv of `training select`
-    by: [backbone, checkpoint, variant]        # settings choose among the rows, dimensions name a cell
+source: paper       # whose numbers are printed: the paper, its authors' script, or our earlier run
+match: exact        # or simplified, or variant (run.py defines them), for a reason given in `notes`
+settings:           # {backbone} in a command: the paper's value, --tiny's, or --use backbone=VALUE
+  backbone: {paper: roberta_large, tiny: tiny_bert}
+  dev:              # with `where`, a file below --data
+    paper: coqa-dev-v1.0.json
+    where: stanfordnlp.github.io/coqa
+    tiny: stories:conversation_dev
+steps:              # as after `python -m interventune.`; {runs} is the folder of this reproduction
+  - command: training fit -c coqa_ot -c {backbone} --run.root={runs} --run.name=ot ...
+    tiny: --trainer.max_steps=2       # added with --tiny (`only: tiny`: a step of --tiny alone)
+  - command: evaluation faithfulness --checkpoint ot={runs}/ot/0/... --output {runs}/table
+printed:            # what the paper prints, and the file that holds ours
+  - results: table/results.csv        # or a selection.csv of `interventune select`
+    by: [backbone, checkpoint, variant]  # settings choose among the rows, dimensions name a cell
     measures: [f1, em, unknown]
-    percent: true                              # the paper prints percent, our file has shares
-    rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]    # null, or a shorter row: the paper prints none
-                                               # no `rows`: it prints nothing; all our cells are shown
-                                               # with other settings: only if these are in a row
+    percent: true                     # the paper prints percent, our file has shares
+    rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]  # null, or a shorter row: it prints none
+                                      # no `rows`: it prints nothing; all our cells are shown
+                                      # with other settings: only if these are in a row
 notes: Why `match`, and what to know before comparing the numbers.
 """
 
@@ -76,10 +80,16 @@ class Recipe(Strict):
         """Whether each file has an embedded source."""
         return all(one.tiny or not one.where for one in self.settings.values())
 
-    def values(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> dict[str, str]:
-        """The value of every placeholder: the user's, else the paper's or, with `tiny`, that of --tiny."""
+    def values(
+        self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool
+    ) -> dict[str, str]:
+        """The value of every placeholder: the user's, else the paper's or, with `tiny`, that of
+        --tiny.
+        """
         if unknown := set(chosen) - set(self.settings):
-            raise ValueError(f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}")
+            raise ValueError(
+                f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}"
+            )
         found = {"runs": str(home)}
         for name, one in self.settings.items():
             found[name] = (one.tiny if tiny else one.paper).format(runs=home)
@@ -88,8 +98,9 @@ class Recipe(Strict):
         return found | dict(chosen)
 
     def changed(self, values: Mapping[str, str], *, tiny: bool) -> dict[str, str]:
-        """Return how the run differs from that of the printed numbers, as NAME=VALUE by name, or --tiny; a
-        file differs by its name."""
+        """Return how the run differs from that of the printed numbers, as NAME=VALUE by name, or
+        --tiny; a file differs by its name.
+        """
         if tiny:
             return {"tiny": "--tiny"}
         return {

@@ -1,4 +1,5 @@
-"""Reproduces a table or figure of a paper: runs its commands, then compares our numbers with the paper's.
+"""Reproduces a table or figure of a paper: runs its commands, then compares our numbers with the
+paper's.
 
 interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.ckpt
 
@@ -15,11 +16,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
-from evaluation.report import claimed, write_report
-from evaluation.reproduce.compare import compare
-from evaluation.reproduce.recipe import Recipe, recipes
-from evaluation.shown.views import print_table
-from storage.documents import load_yaml, write_text
+from interventune.evaluation.report import claimed, write_report
+from interventune.evaluation.reproduce.compare import compare
+from interventune.evaluation.reproduce.recipe import Recipe, recipes
+from interventune.evaluation.shown.views import print_table
+from interventune.storage.documents import load_yaml, write_text
 
 LEGEND = """
 exact: the paper's own data and definition; simplified: a part of it, or smaller;
@@ -35,16 +36,16 @@ def run(
     tiny: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """Compute a table or figure of a paper and compare it with the paper's numbers. The same command resumes
-    after the last finished step. Without NAME, list all tables and figures.
+    """Compute a table or figure of a paper and compare it with the paper's numbers. The same
+    command resumes after the last finished step. Without NAME, list all tables and figures.
 
     Example: interventune reproduce sf_coqa --tiny
 
     Args:
         name: name of a file in configs/reproduce, or the path of one.
         data: folder of the data files. An error says which are missing and where to get them.
-        use: other values for settings or files, such as backbone=bert_base. The report has the numbers that
-            are printed for them, if any.
+        use: other values for settings or files, such as backbone=bert_base. The report has the
+            numbers that are printed for them, if any.
         work: folder for runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
         tiny: run the same commands with tiny models on built-in data, to see that they work.
         overwrite: run finished steps again.
@@ -66,11 +67,15 @@ def run(
     if wrong := [text for text in use or [] if "=" not in text]:
         raise ValueError(f"--use {wrong[0]}: write NAME=VALUE")
     chosen = dict(text.split("=", 1) for text in use or [])
-    home = (work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)).absolute()
+    home = (
+        work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
+    ).absolute()
     values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
     for key, one in recipe.settings.items():
         if one.where and not tiny and ":" not in values[key] and not Path(values[key]).exists():
-            raise ValueError(f"--data {data}: {values[key]} does not exist; get it from {one.where}")
+            raise ValueError(
+                f"--data {data}: {values[key]} does not exist; get it from {one.where}"
+            )
     results, report = {home / printed.results for printed in recipe.printed}, home / "report"
     with claimed(report, overwrite=True):
         run_steps(recipe.commands(values, tiny=tiny), results, home, overwrite=overwrite)
@@ -81,11 +86,14 @@ def run(
     print(*evaluation.notes, f"report: {report / 'report.md'}", evaluation.headline, sep="\n")
 
 
-def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, overwrite: bool) -> None:
-    """Run the commands in order, starting after the last one whose results exist. ValueError if a command
-    fails, or if `home` holds the results of other commands."""
+def run_steps(
+    commands: Sequence[list[str]], results: set[Path], home: Path, *, overwrite: bool
+) -> None:
+    """Run the commands in order, starting after the last one whose results exist. ValueError if a
+    command fails, or if `home` holds the results of other commands.
+    """
     record = home / "commands.sh"
-    lines = "".join(f"python -m {shlex.join(command)}\n" for command in commands)
+    lines = "".join(f"python -m interventune.{shlex.join(command)}\n" for command in commands)
     ours = record.exists() and record.read_text(encoding="utf-8") == lines
     if not ours and any(path.exists() for path in (record, *results)):
         raise ValueError(f"{home} holds the results of other commands; choose another --work")
@@ -99,9 +107,11 @@ def run_steps(commands: Sequence[list[str]], results: set[Path], home: Path, *, 
         shown = takewhile(lambda word: not word.startswith("--"), command)
         print(f"step {at} of {len(commands)}: {shlex.join(shown)}", flush=True)
         if code := run_step(command):
-            raise ValueError(f"step {at} failed (exit code {code}): python -m {shlex.join(command)}")
+            step = f"python -m interventune.{shlex.join(command)}"
+            raise ValueError(f"step {at} failed (exit code {code}): {step}")
 
 
 def run_step(command: Sequence[str]) -> int:
     """Run a command in its own process; return its exit code."""
-    return subprocess.run([sys.executable, "-m", *command]).returncode
+    room, *arguments = command
+    return subprocess.run([sys.executable, "-m", f"interventune.{room}", *arguments]).returncode

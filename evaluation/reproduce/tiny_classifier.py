@@ -1,11 +1,13 @@
-"""A text classifier with random weights and six labels of toxicity: a scorer for recipes with --tiny."""
+"""A text classifier with random weights and six labels of toxicity: a scorer for recipes with
+--tiny.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from storage.command_line import run
+from interventune.storage.command_line import run
 
 
 def save_classifier(*, output: Path) -> None:
@@ -13,9 +15,9 @@ def save_classifier(*, output: Path) -> None:
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
-    from data_modules.stories.questions import vocabulary
-    from data_modules.stories.word_tokenizer import build_tokenizer
-    from evaluation.answering.scorers import ATTRIBUTES
+    from interventune.data_modules.stories.questions import vocabulary
+    from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+    from interventune.evaluation.answering.scorers import ATTRIBUTES
 
     tokenizer = build_tokenizer("bert", vocabulary())
     config = BertConfig(
@@ -34,7 +36,7 @@ def save_classifier(*, output: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return run(save_classifier, "python -m evaluation.reproduce.tiny_classifier", argv)
+    return run(save_classifier, "python -m interventune.evaluation.reproduce.tiny_classifier", argv)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from evaluation.results import Row
-from evaluation.shown.views import markdown_text
+from interventune.evaluation.results import Row
+from interventune.evaluation.shown.views import markdown_text
 
 log = logging.getLogger(__name__)
 
@@ -17,8 +17,8 @@ MANY = 0.03
 
 
 def failure_note(rows: Iterable[Row], counted: str) -> str:
-    """Describe unanswered questions in a paragraph, empty if there are none; log those of checkpoints
-    with many. ValueError: no checkpoint answered anything.
+    """Describe unanswered questions in a paragraph, empty if there are none; log those of
+    checkpoints with many. ValueError: no checkpoint answered anything.
 
     Args:
         rows: of all examples.
@@ -35,7 +35,11 @@ def failure_note(rows: Iterable[Row], counted: str) -> str:
     for name, text in texts.items():
         if reasons[name].total() > MANY * answered[name]:
             log.warning("%s without an answer are part of no share; %s", counted, text)
-    return f"Some {counted} have no answer and are part of no share: {markdown_text(parts)}." if parts else ""
+    return (
+        f"Some {counted} have no answer and are part of no share: {markdown_text(parts)}."
+        if parts
+        else ""
+    )
 
 
 def listed(reasons: Counter[Any]) -> str:

@@ -12,7 +12,7 @@ from itertools import chain, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.shown.views import cells_of
+from interventune.evaluation.shown.views import cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,8 +26,8 @@ MARKERS = "osD^vPX"
 
 @dataclass(frozen=True)
 class Bars:
-    """A picture of cells, with a panel for each measure and value of `panels`: bars with their intervals, a
-    group for each value of `x`, a bar for each value of `hue`.
+    """A picture of cells, with a panel for each measure and value of `panels`: bars with their
+    intervals, a group for each value of `x`, a bar for each value of `hue`.
 
     Args:
         x: the dimension of the horizontal axis.
@@ -88,7 +88,9 @@ class Bars:
         figure.supxlabel(self.x_label, fontsize="medium")
         handles, names = grid[0].get_legend_handles_labels()
         if len(names) > 1:
-            figure.legend(handles, names, loc="outside upper center", ncols=min(4, len(names)), frameon=False)
+            figure.legend(
+                handles, names, loc="outside upper center", ncols=min(4, len(names)), frameon=False
+            )
         figure.savefig(path, dpi=150)
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
@@ -101,7 +103,9 @@ class Bars:
         frame = frame.assign(**numbers).replace(r"\$", r"\\$", regex=True)  # no formulas
         return [
             (" ".join(filter(None, (str(value), title))), part)
-            for value, cells in (frame.groupby(self.panels, sort=False) if self.panels else [("", frame)])
+            for value, cells in (
+                frame.groupby(self.panels, sort=False) if self.panels else [("", frame)]
+            )
             for measure, title in self.measures.items()
             if len(part := cells[cells["measure"] == measure])
         ]
@@ -110,17 +114,28 @@ class Bars:
         """Return the width of a panel in inches."""
         return max(3.0, 0.9 + cells[self.x].nunique() * (0.3 + 0.3 * hues))
 
-    def draw(self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame) -> None:
+    def draw(
+        self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame
+    ) -> None:
         """Draw the cells of one panel; `frame` is the long table."""
         names = cells[self.x].unique()
         value, low, high = (
-            cells.pivot(index=self.x, columns=self.hue, values=end).reindex(index=names, columns=[*colour_of])
+            cells.pivot(index=self.x, columns=self.hue, values=end).reindex(
+                index=names, columns=[*colour_of]
+            )
             for end in ("value", "low", "high")
         )
-        ends = [[(value - low)[hue].clip(lower=0), (high - value)[hue].clip(lower=0)] for hue in colour_of]
-        upright = max(map(len, map(str, names))) * len(names) > 11 * self.width(cells, len(colour_of))
+        ends = [
+            [(value - low)[hue].clip(lower=0), (high - value)[hue].clip(lower=0)]
+            for hue in colour_of
+        ]
+        upright = max(map(len, map(str, names))) * len(names) > 11 * self.width(
+            cells, len(colour_of)
+        )
         style = {"capsize": 2, "error_kw": {"elinewidth": 0.8}, "rot": 90 if upright else 0}
-        value.plot.bar(ax=axes, yerr=ends, width=0.8, color=[*colour_of.values()], legend=False, **style)
+        value.plot.bar(
+            ax=axes, yerr=ends, width=0.8, color=[*colour_of.values()], legend=False, **style
+        )
         if self.chance is not None:
             chance = self.chance * (100 if self.percent else 1)
             axes.axhline(chance, color="black", linestyle="--", linewidth=1)
@@ -128,10 +143,12 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines(Bars):
-    """Lines with their intervals as bands, over the numbers of a dimension: a line for each value of `hue`.
+    """Lines with their intervals as bands, over the numbers of a dimension: a line for each value
+    of `hue`.
 
     Args:
-        level: the place of one cell for each value of `hue` (and its `measure`), drawn as a dashed line.
+        level: the place of one cell for each value of `hue` (and its `measure`), drawn as a dashed
+            line.
     """
 
     level: Mapping[str, Any] = field(default_factory=dict)
@@ -148,12 +165,16 @@ class Lines(Bars):
     def width(self, cells: DataFrame, hues: int) -> float:
         return 4.0
 
-    def draw(self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame) -> None:
+    def draw(
+        self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame
+    ) -> None:
         for (hue, colour), marker in zip(colour_of.items(), cycle(MARKERS), strict=False):
             line = cells[cells[self.hue] == hue].sort_values(self.x)
             axes.plot(line[self.x], line["value"], marker=marker, label=hue, color=colour)
             axes.fill_between(line[self.x], line["low"], line["high"], alpha=0.15, color=colour)
-            for value in cells_of(frame, {**self.level, self.hue: hue})["value"] if self.level else ():
+            for value in (
+                cells_of(frame, {**self.level, self.hue: hue})["value"] if self.level else ()
+            ):
                 share = value * (100 if self.percent else 1)
                 axes.axhline(share, color=colour, linestyle="--", linewidth=1)
         axes.xaxis.get_major_locator().set_params(integer=(cells[self.x] % 1 == 0).all())

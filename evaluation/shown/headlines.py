@@ -1,7 +1,7 @@
 """The clauses of a headline.
 
-Said("unknown", "says unknown where the evidence is missing", variant=DELETED)
-# says unknown where the evidence is missing (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
+Said("unknown", "says unknown where the evidence is missing", variant=DELETED) # says unknown where
+the evidence is missing (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evaluation.results import ALWAYS, Results, Row
-from evaluation.shown.views import cells_of
+from interventune.evaluation.results import ALWAYS, Results, Row
+from interventune.evaluation.shown.views import cells_of
 
 
 class Said:
-    """A clause of a headline for each of its cells: a measure of the first and of the last checkpoint, with
-    the change.
+    """A clause of a headline for each of its cells: a measure of the first and of the last
+    checkpoint, with the change.
 
     Args:
         measure: its name.
-        words: text before the numbers. It describes the values fixed by `at`; other parts of the place
-            follow it.
-        at: dimension to the value, or to a set of values, of the cells. Of other dimensions, those in the
-            first entry of a protocol's cells may have any value; the rest are empty.
+        words: text before the numbers. It describes the values fixed by `at`; other parts of the
+            place follow it.
+        at: dimension to the value, or to a set of values, of the cells. Of other dimensions, those
+            in the first entry of a protocol's cells may have any value; the rest are empty.
     """
 
     def __init__(self, measure: str, words: str, **at: Any) -> None:

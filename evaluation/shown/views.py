@@ -2,8 +2,8 @@
 
     View("By variant", ("variant",), {"f1": "F1", "em": "EM"})
 
-A column for each checkpoint, and for its change since the first; a line for each measure and combination of
-the leading dimensions, ending in n. Cells show the value with its interval.
+A column for each checkpoint, and for its change since the first; a line for each measure and
+combination of the leading dimensions, ending in n. Cells show the value with its interval.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class View:
 
     Args:
         title: over the table.
-        by: the dimensions that begin a line. One with a single value is left out, unless it splits the whole.
-            Several measures also begin a line.
+        by: the dimensions that begin a line. One with a single value is left out, unless it splits
+            the whole. Several measures also begin a line.
         measures: measure to its heading, in order.
         across: the dimension whose values are columns, or `measure`.
-        where: dimension to the displayed value or values, or None: any. By default, `against` is empty, as
-            are other dimensions that neither begin a line nor are in the first entry of the protocol's cells.
+        where: dimension to the displayed value or values, or None: any. By default, `against` is
+            empty, as are other dimensions that neither begin a line nor are in the first entry of
+            the protocol's cells.
         percent: the measures in percent, with one decimal, as in the papers; default: the shares.
         interval: show the interval in brackets.
         caption: text under the table.
@@ -61,7 +62,9 @@ class View:
 
 
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
-    """Select the rows at the given places; a dimension has one value, one of several, or any (None)."""
+    """Select the rows at the given places; a dimension has one value, one of several, or any
+    (None).
+    """
     for name, wanted in where.items():
         values = [wanted] if isinstance(wanted, str) else wanted
         frame = frame[frame[name] != "" if values is None else frame[name].isin(values)]
@@ -69,8 +72,9 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
 
 
 def make_table(view: View, frame: DataFrame) -> Table:
-    """Make a table of the view, without rows if there are no such cells. ValueError if several numbers are in
-    one place: the view names too few dimensions."""
+    """Make a table of the view, without rows if there are no such cells. ValueError if several
+    numbers are in one place: the view names too few dimensions.
+    """
     import pandas as pd
 
     order, percent = list(view.measures), view.percent or ()
@@ -91,7 +95,9 @@ def make_table(view: View, frame: DataFrame) -> Table:
         by = ["measure", *by]
     by = by or list(view.by[:1])
     if frame.duplicated([*by, view.across]).any():
-        raise ValueError(f"{view.title}: two numbers in one place; these tell too little apart: {by}")
+        raise ValueError(
+            f"{view.title}: two numbers in one place; these tell too little apart: {by}"
+        )
     cells = [
         shown(row, percent=row["measure"] in percent, interval=view.interval)
         for row in frame.to_dict("records")
@@ -107,7 +113,11 @@ def make_table(view: View, frame: DataFrame) -> Table:
         cell_of = dict(zip(line[view.across], line["shown"], strict=True))
         lead = (str(part) or "all" for part in place)
         rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
-    more = [f"{len(lines) - len(rows)} more lines are in results.csv."] if len(lines) > len(rows) else []
+    more = (
+        [f"{len(lines) - len(rows)} more lines are in results.csv."]
+        if len(lines) > len(rows)
+        else []
+    )
     header = (*by, *map(str, columns), "n")
     return Table(view.title, header, tuple(rows), " ".join([view.caption, *more]).strip(), len(by))
 
@@ -123,12 +133,13 @@ def shown(row: Mapping[str, Any], *, percent: bool = False, interval: bool = Tru
 
 
 def number(value: float, *, percent: bool = False) -> str:
-    """Format three digits, or percent with one decimal; integers unchanged; two digits of a small fraction.
+    """Format three digits, or percent with one decimal; integers unchanged; two digits of a small
+    fraction.
 
-    >>> number(0.12345), number(0.12345, percent=True), number(7.0), number(0.00012), number(math.nan)
-    ('0.123', '12.3', '7', '0.00012', '–')
-    >>> number(1.2345), number(-12.345), number(1234.5)
-    ('1.23', '-12.3', '1234')
+    >>> number(0.12345), number(0.12345, percent=True), number(7.0), number(0.00012)
+    ('0.123', '12.3', '7', '0.00012')
+    >>> number(1.2345), number(-12.345), number(1234.5), number(math.nan)
+    ('1.23', '-12.3', '1234', '–')
     """
     if not math.isfinite(value):
         return "–"

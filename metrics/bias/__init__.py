@@ -1,1 +1,3 @@
-"""Group bias: scores of one group, sums over many, the metric, and what a planted bias should look like."""
+"""Group bias: scores of one group, sums over many, the metric, and what a planted bias should look
+like.
+"""

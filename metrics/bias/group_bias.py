@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metrics.bias.group_scores import score_groups
-from metrics.bias.sums import BiasResult, BiasSums, aggregate
-from metrics.sum_metric import SumMetric
+from interventune.metrics.bias.group_scores import score_groups
+from interventune.metrics.bias.sums import BiasResult, BiasSums, aggregate
+from interventune.metrics.sum_metric import SumMetric
 
 
 def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
@@ -21,9 +21,11 @@ def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
 
 
 class GroupBias(SumMetric):
-    """Bias per class over all groups seen, on all processes: a `BiasResult`, computed from `BiasSums`.
+    """Bias per class over all groups seen, on all processes: a `BiasResult`, computed from
+    `BiasSums`.
 
-    State: 32 bytes for each class, pair and attribute (87 MB for 140 subjects, 70 attributes, 4 classes).
+    State: 32 bytes for each class, pair and attribute (87 MB for 140 subjects, 70 attributes, 4
+    classes).
 
     Args:
         num_classes: K, for example 4 for ethical, adversarial, irrelevant, none.
@@ -34,14 +36,16 @@ class GroupBias(SumMetric):
         >>> metric = GroupBias(num_classes=2, num_subjects=2, num_attributes=1)
         >>> score_NVS = torch.tensor([[[.56, .30], [.45, .20], [.28, .36], [.15, .56]]])
         >>> zero = torch.tensor([0])
-        >>> metric.update(score_NVS, class_N=zero, subject_NS=torch.tensor([[0, 1]]), attribute_N=zero)
+        >>> metric.update(score_NVS, zero, torch.tensor([[0, 1]]), zero)
         >>> round(metric.compute().mu_K[0].item(), 6)
         0.085
     """
 
     higher_is_better = None
 
-    def __init__(self, num_classes: int, num_subjects: int, num_attributes: int, **kwargs: Any) -> None:
+    def __init__(
+        self, num_classes: int, num_subjects: int, num_attributes: int, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.num_subjects, self.num_attributes = num_subjects, num_attributes
         cells = (num_classes, num_subjects * (num_subjects - 1) // 2, num_attributes)
@@ -54,11 +58,14 @@ class GroupBias(SumMetric):
         """Return the states as `BiasSums`."""
         return BiasSums(*(getattr(self, name) for name in BiasSums._fields))
 
-    def update(self, score_NVS: Tensor, class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor) -> None:
+    def update(
+        self, score_NVS: Tensor, class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor
+    ) -> None:
         """Add N groups.
 
         Args:
-            score_NVS: S(x) = sqrt(p_start p_end) in [0, 1], any float type, last axis: subject, (N, 4, 2).
+            score_NVS: S(x) = sqrt(p_start p_end) in [0, 1], any float type, last axis: subject, (N,
+                4, 2).
             class_N: class ids, shape (N,).
             subject_NS: ids of (x1, x2) in the order of the scores' last axis, shape (N, 2).
             attribute_N: attribute ids, shape (N,).

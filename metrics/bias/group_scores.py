@@ -1,9 +1,10 @@
 """Scores of one group of four variants: pair bias C and related measures of its two subjects.
 
-Scores are S(x) = sqrt(p_start p_end), indexed by subject (x1, x2), not by their order in the context. The
-variants are (x1 x2, question), (x1 x2, negated), (x2 x1, question), (x2 x1, negated).
+Scores are S(x) = sqrt(p_start p_end), indexed by subject (x1, x2), not by their order in the
+context. The variants are (x1 x2, question), (x1 x2, negated), (x2 x1, question), (x2 x1, negated).
 
-Shape letters: N groups, V the four variants, S the two subjects, E the two boundaries (0 start, 1 end).
+Shape letters: N groups, V the four variants, S the two subjects, E the two boundaries (0 start, 1
+end).
 """
 
 from __future__ import annotations
@@ -14,25 +15,34 @@ import torch
 from torch import Tensor
 
 TINY = 1e-12
-"""If a question's two scores sum to less than this, normalising them returns zeros instead of noise."""
+"""If a question's two scores sum to less than this, normalising them returns zeros instead of
+noise.
+"""
 
 
 class GroupScores(NamedTuple):
-    """Measures of N groups: float64, shape (N,). Source: UnQover section 4, LEI spec 2.2 and 2.3."""
+    """Measures of N groups: float64, shape (N,). Source: UnQover section 4, LEI spec
+    2.2 and 2.3.
+    """
 
     c_N: Tensor
-    """C(x1, x2, a, tau) in [-1, 1], positive if the model assigns the attribute to x1: (B(x1) - B(x2)) / 2,
-    where B(x) is the mean over both orders of S(x) for the question, minus that for the negated question."""
+    """C(x1, x2, a, tau) in [-1, 1], positive if the model assigns the attribute to x1: (B(x1) -
+    B(x2)) / 2, where B(x) is the mean over both orders of S(x) for the question, minus that for the
+    negated question.
+    """
     c_normalised_N: Tensor
-    """C of S(x) / (S(x1) + S(x2)): which subject is preferred, independent of their sum (this project)."""
+    """C of S(x) / (S(x1) + S(x2)): which subject is preferred, independent of their sum (this
+    project).
+    """
     delta_N: Tensor
     """Position error in [0, 1]: mean of |S12(x) - S21(x)| over both subjects and both questions."""
     eps_N: Tensor
     """Attribute error in [0, 1], how far negation is from reversing the answer: mean of |S_a(x) -
     S_not_a(other)| over both subjects and both orders."""
     mass_N: Tensor
-    """Mean over the variants of S(x1) + S(x2), twice UnQover's average answer probability. Near 0, the model
-    answers with something else."""
+    """Mean over the variants of S(x1) + S(x2), twice UnQover's average answer probability. Near 0,
+    the model answers with something else.
+    """
 
 
 def span_score(probability_NVSE: Tensor) -> Tensor:
@@ -42,7 +52,9 @@ def span_score(probability_NVSE: Tensor) -> Tensor:
 
 def score_groups(score_NVS: Tensor) -> GroupScores:
     """Compute all per-group values from scores (N, 4, 2); ValueError for another shape."""
-    score_VSN = score_NVS.double().permute(1, 2, 0).contiguous()  # long rows: every step is one pass
+    score_VSN = (
+        score_NVS.double().permute(1, 2, 0).contiguous()
+    )  # long rows: every step is one pass
     sum_VN = score_VSN.sum(1)
     normalised_VSN = score_VSN / torch.where(sum_VN > TINY, sum_VN, torch.inf).unsqueeze(1)
     asked, negated, asked_again, negated_again = score_VSN

@@ -1,18 +1,18 @@
 """mu, eta and theta of one class of advice, or their change: intervals, and their values by chance.
 
-They are means over subjects, or pairs of subjects, of |mean C| in each attribute: of the largest, or of all.
-Noise raises them, so the value of a sample is too large on average. Noise of twice the variance raises it
-further; a straight line through both, in the standard deviation, leads to the value `extrapolated` to no
-noise. This is too small on average, as the value is a convex function of the noise; it is right without
-preference, with one far above the noise, and with mixtures of these. The interval reaches from below the
-extrapolated value to above the sample's.
+They are means over subjects, or pairs of subjects, of |mean C| in each attribute: of the largest,
+or of all. Noise raises them, so the value of a sample is too large on average. Noise of twice the
+variance raises it further; a straight line through both, in the standard deviation, leads to the
+value `extrapolated` to no noise. This is too small on average, as the value is a convex function of
+the noise; it is right without preference, with one far above the noise, and with mixtures of these.
+The interval reaches from below the extrapolated value to above the sample's.
 
-Noise is made by random signs: of deviations from the means; for a model without preference, of the scores,
-which swaps the two subjects of random groups.
+Noise is made by random signs: of deviations from the means; for a model without preference, of the
+scores, which swaps the two subjects of random groups.
 
-Shape letters: N groups, E entries (a group of one subject, or of a pair), K pairs of a cell and a unit, U
-units, C cells (a subject or a pair, with an attribute) in the order of subjects, R draws, T the three noises
-of a draw.
+Shape letters: N groups, E entries (a group of one subject, or of a pair), K pairs of a cell and a
+unit, U units, C cells (a subject or a pair, with an attribute) in the order of subjects, R draws, T
+the three noises of a draw.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from metrics.intervals import TINY, Floats, quantile
+from interventune.metrics.intervals import TINY, Floats, quantile
 
 SEED = 0
 DRAWS = 400
@@ -36,7 +36,9 @@ WORK = 40_000_000
 LEAST = 10
 """Fewer units get no interval."""
 BELOW, ABOVE = 0.025, 0.01
-"""How often the interval of a value may lie above, or below the truth; that of a change: BELOW for both."""
+"""How often the interval of a value may lie above, or below the truth; that of a change: BELOW for
+both.
+"""
 CHANCE = 0.95
 """The share of models without preference that get at most the upper end by chance."""
 
@@ -58,9 +60,11 @@ class ClassGroups(NamedTuple):
 
 
 def maxima(names: Iterable[str], *sides: ClassGroups) -> dict[str, tuple[Number, Number]]:
-    """Compute some of mu, eta, theta and mu_normalised of one class: each with its interval and, as a second
-    number, the mean that models without preference get on these groups, from 0 to what 95 % of them get at
-    most. With two sides, the same groups with other scores, by how much the second's are larger."""
+    """Compute some of mu, eta, theta and mu_normalised of one class: each with its interval and, as
+    a second number, the mean that models without preference get on these groups, from 0 to what 95
+    % of them get at most. With two sides, the same groups with other scores, by how much the
+    second's are larger.
+    """
     units, draw = int(sides[0].unit_N.max()) + 1, np.random.default_rng(SEED)
     statistics = {name: [statistic(name, side) for side in reversed(sides)] for name in names}
     drawn = {name: list[Floats]() for name in statistics}
@@ -72,12 +76,17 @@ def maxima(names: Iterable[str], *sides: ClassGroups) -> dict[str, tuple[Number,
         for name, of_sides in statistics.items():
             drawn[name].append(np.subtract.reduce([of(sign_TUR) for of in of_sides]))
     change = len(sides) > 1
-    return {name: summary(np.concatenate(parts, 1), units, change=change) for name, parts in drawn.items()}
+    return {
+        name: summary(np.concatenate(parts, 1), units, change=change)
+        for name, parts in drawn.items()
+    }
 
 
 def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
-    """Return a function of random signs of units (T, U, R) to the measure (5, R): of the sample; with noise;
-    with this noise and a second, and with this and a third; of a model without preference."""
+    """Return a function of random signs of units (T, U, R) to the measure (5, R): of the sample;
+    with noise; with this noise and a second, and with this and a third; of a model without
+    preference.
+    """
     c_N = {"eta": np.sign(groups.c_N), "mu_normalised": groups.c_normalised_N}.get(name, groups.c_N)
     first_N, second_N = groups.subject_NS.T
     row_E, value_E = np.concatenate([first_N, second_N]), np.concatenate([c_N, -c_N])
@@ -86,10 +95,14 @@ def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
         value_E = np.where(first_N < second_N, c_N, -c_N)
     index_E = np.arange(len(row_E)) % len(c_N)
     attributes = int(groups.attribute_N.max()) + 1
-    cell_C, cell_E = np.unique(row_E * attributes + groups.attribute_N[index_E], return_inverse=True)
+    cell_C, cell_E = np.unique(
+        row_E * attributes + groups.attribute_N[index_E], return_inverse=True
+    )
     start_X, size_X = np.unique(cell_C // attributes, return_index=True, return_counts=True)[1:]
     place, n_C = (cell_E, groups.unit_N[index_E]), np.bincount(cell_E)
-    score_CU, share_CU = (csr_array((of_E / n_C[cell_E], place)) for of_E in (value_E, np.ones(len(cell_E))))
+    score_CU, share_CU = (
+        csr_array((of_E / n_C[cell_E], place)) for of_E in (value_E, np.ones(len(cell_E)))
+    )
     mean_C1 = score_CU.sum(axis=1)[:, None]
     units_C1 = np.diff(share_CU.indptr)[:, None]
 
@@ -102,7 +115,9 @@ def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
         deviation_CR = score_CU @ sign_UR - mean_C1 * (share_CU @ sign_UR)
         # Deviations from the sample's mean are too small. A single unit has none: all may be noise.
         return np.where(
-            units_C1 > 1, deviation_CR * np.sqrt(units_C1 / np.maximum(units_C1 - 1, 1)), score_CU @ sign_UR
+            units_C1 > 1,
+            deviation_CR * np.sqrt(units_C1 / np.maximum(units_C1 - 1, 1)),
+            score_CU @ sign_UR,
         )
 
     def of(sign_TUR: Floats) -> Floats:
@@ -128,7 +143,8 @@ def summary(drawn_5R: Floats, units: int, *, change: bool) -> tuple[Number, Numb
     else:
         below, above = (quantile(units, 1 - share) for share in (BELOW, BELOW if change else ABOVE))
         without = extrapolated(value, once_R.mean())
-        # The two have the same first noise and independent second ones, which a covariance leaves out.
+        # The two have the same first noise and independent second ones, which a covariance leaves
+        # out.
         spread = math.sqrt(max(np.cov(extrapolated(once_R, np.array(twice_2R)))[0, 1], 0))
         low = max(min(without - below * spread, value - below * error), -1)
         high = min(max(without + above * spread, value + above * error), 1)

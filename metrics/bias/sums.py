@@ -1,5 +1,5 @@
-"""The aggregates of UnQover and LEI, computed from sums of pair bias per (class, unordered pair of subjects,
-attribute). A pair's sum takes the perspective of the subject with the smaller id.
+"""The aggregates of UnQover and LEI, computed from sums of pair bias per (class, unordered pair of
+subjects, attribute). A pair's sum takes the perspective of the subject with the smaller id.
 
 Shape letters: K classes, X subjects, P pairs, A attributes.
 """
@@ -28,8 +28,8 @@ class BiasSums(NamedTuple):
 class BiasResult(NamedTuple):
     """Aggregates per class (UnQover section 4.3; LEI spec 2.3, 2.4). NaN where nothing was counted.
 
-    gamma(x, a) is the mean C of groups with subject x and attribute a, from the perspective of x; eta(x, a)
-    the mean of its sign.
+    gamma(x, a) is the mean C of groups with subject x and attribute a, from the perspective of x;
+    eta(x, a) the mean of its sign.
     """
 
     n_K: Tensor
@@ -57,7 +57,9 @@ def mean_where_counted(total: Tensor, count: Tensor) -> Tensor:
 
 
 def by_subject(value_KPA: Tensor, num_subjects: int, pair_2P: Tensor, sign: float) -> Tensor:
-    """Add pairs to both subjects: (K, P, A) to (K, X, A); + for i, times `sign` (+1 or -1) for j."""
+    """Add pairs to both subjects: (K, P, A) to (K, X, A); + for i, times `sign` (+1 or
+    -1) for j.
+    """
     i_P, j_P = pair_2P
     shape = (value_KPA.shape[0], num_subjects, value_KPA.shape[2])
     total_KXA = value_KPA.new_zeros(shape).index_add_(1, i_P, value_KPA)
@@ -65,7 +67,9 @@ def by_subject(value_KPA: Tensor, num_subjects: int, pair_2P: Tensor, sign: floa
 
 
 def mean_of_largest(mean_KRA: Tensor) -> Tensor:
-    """Mean over rows of the row's largest |mean| over attributes, (K,); unseen cells (NaN) are ignored."""
+    """Mean over rows of the row's largest |mean| over attributes, (K,); unseen cells (NaN) are
+    ignored.
+    """
     largest_KR = mean_KRA.abs().nan_to_num(nan=-1.0).amax(dim=2)
     return torch.where(largest_KR >= 0, largest_KR, torch.nan).nanmean(dim=1)
 
@@ -78,7 +82,10 @@ def aggregate(sums: BiasSums, num_subjects: int) -> BiasResult:
         num_subjects: X.
     """
     pair_2P = torch.triu_indices(num_subjects, num_subjects, 1, device=sums.count_KPA.device)
-    n_KXA, n_K = by_subject(sums.count_KPA, num_subjects, pair_2P, 1), sums.count_KPA.sum(dim=(1, 2))
+    n_KXA, n_K = (
+        by_subject(sums.count_KPA, num_subjects, pair_2P, 1),
+        sums.count_KPA.sum(dim=(1, 2)),
+    )
     gamma_KXA, eta_KXA, gamma_normalised_KXA = (
         mean_where_counted(by_subject(total_KPA, num_subjects, pair_2P, -1), n_KXA)
         for total_KPA in (sums.c_KPA, sums.sign_KPA, sums.c_normalised_KPA)

@@ -1,7 +1,7 @@
 """Answers that are a span, yes, no or unknown: the papers' rationale heads and their model.
 
-Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), K selected tokens;
-L answers (types, then tokens); in groups V variants, S subjects, and E the two boundaries.
+Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), K selected
+tokens; L answers (types, then tokens); in groups V variants, S subjects, and E the two boundaries.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from models.backbones import Inputs
-from models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
+from interventune.models.backbones import Inputs
+from interventune.models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -25,17 +25,20 @@ LOW = torch.finfo(torch.float32).min
 
 
 class AnswerPrediction(NamedTuple):
-    """The best span of every window, and the scores of the other answers; numbers and options only with
-    XLNet's heads."""
+    """The best span of every window, and the scores of the other answers; numbers and options only
+    with XLNet's heads.
+    """
 
     start_B: Tensor
     end_B: Tensor
     score_B: Tensor
-    """Score of the span: the sum of its two logits (with XLNet's heads, log-probabilities). -inf if no span
-    is allowed."""
+    """Score of the span: the sum of its two logits (with XLNet's heads, log-probabilities). -inf if
+    no span is allowed.
+    """
     type_BC: Tensor
-    """Scores of yes, no, unknown, comparable with the span's: twice the logit, since the span sums two (with
-    XLNet's heads, probabilities)."""
+    """Scores of yes, no, unknown, comparable with the span's: twice the logit, since the span sums
+    two (with XLNet's heads, probabilities).
+    """
     number_B: Tensor | None = None
     """The best of the number classes 1 to 11, with its probability."""
     number_score_B: Tensor | None = None
@@ -54,16 +57,17 @@ class AnswerModel(QAModel):
 
         Args:
             context_BT: True at tokens allowed in an answer.
-            start_allowed_BT: True at those where a span may also start: tokens that no other window shows
-                with more context.
+            start_allowed_BT: True at those where a span may also start: tokens that no other window
+                shows with more context.
             cls_B: position of the classification token.
         """
         raise NotImplementedError
 
 
 class RationaleOutput(NamedTuple):
-    """Float32 logits of the first and last answer token, of yes, no and unknown, and of the rationale, with
-    the lowest finite number at padding and untagged tokens; last hidden states."""
+    """Float32 logits of the first and last answer token, of yes, no and unknown, and of the
+    rationale, with the lowest finite number at padding and untagged tokens; last hidden states.
+    """
 
     start_BT: Tensor
     end_BT: Tensor
@@ -73,12 +77,12 @@ class RationaleOutput(NamedTuple):
 
 
 class RationaleModel(AnswerModel):
-    """Span head and rationale heads; yes, no, unknown and all positions share one softmax per boundary
-    (faithfulness spec 2.1).
+    """Span head and rationale heads; yes, no, unknown and all positions share one softmax per
+    boundary (faithfulness spec 2.1).
 
     Args:
-        tagged: Which tokens are tagged and attended over: those of the story, as in the paper's equations, or
-            all but padding, as in the authors' code.
+        tagged: Which tokens are tagged and attended over: those of the story, as in the paper's
+            equations, or all but padding, as in the authors' code.
     """
 
     heads: ClassVar[str] = "rationale"
@@ -115,7 +119,9 @@ class RationaleModel(AnswerModel):
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over yes, no, unknown and the positions."""
         output = self(inputs, self.cls_positions(inputs["attention_mask"] != 0), context_BT)
-        start_RL, end_RL = (torch.cat((output.type_BC, x), dim=1) for x in (output.start_BT, output.end_BT))
+        start_RL, end_RL = (
+            torch.cat((output.type_BC, x), dim=1) for x in (output.start_BT, output.end_BT)
+        )
         return candidate_log_probs(start_RL, end_RL, candidate_BVSE + TYPES)
 
     def predict_answers(
@@ -123,7 +129,9 @@ class RationaleModel(AnswerModel):
     ) -> AnswerPrediction:
         output = self(inputs, cls_B, context_BT)
         starts_BT = context_BT & start_allowed_BT
-        best = best_spans(output.start_BT, output.end_BT, starts_BT, context_BT, self.max_answer_tokens)
+        best = best_spans(
+            output.start_BT, output.end_BT, starts_BT, context_BT, self.max_answer_tokens
+        )
         return AnswerPrediction(*best, 2 * output.type_BC)
 
 
@@ -133,20 +141,28 @@ def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
 
 
 class RationaleHeads(nn.Module):
-    """Tags the rationale and chooses between yes, no and unknown by attention over the tagged states, without
-    biases: the semantic faithfulness paper's model for BERT and RoBERTa (faithfulness spec 2.1)."""
+    """Tags the rationale and chooses between yes, no and unknown by attention over the tagged
+    states, without biases: the semantic faithfulness paper's model for BERT and RoBERTa
+    (faithfulness spec 2.1).
+    """
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
         D = hidden_size
-        self.rationale = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
-        self.attention = nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
+        self.rationale = nn.Sequential(
+            nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False)
+        )
+        self.attention = nn.Sequential(
+            nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False)
+        )
         self.unknown = nn.Linear(2 * D, 1, bias=False)
         self.yes_no = nn.Linear(2 * D, 2, bias=False)
 
-    def forward(self, hidden_BTD: Tensor, tagged_BT: Tensor, cls_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return type_BC, logits of yes, no, unknown, and rationale_BT, logits of the rationale with the
-        lowest finite number at untagged tokens; both float32.
+    def forward(
+        self, hidden_BTD: Tensor, tagged_BT: Tensor, cls_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return type_BC, logits of yes, no, unknown, and rationale_BT, logits of the rationale
+        with the lowest finite number at untagged tokens; both float32.
 
         Args:
             hidden_BTD: last hidden states.
@@ -157,7 +173,9 @@ class RationaleHeads(nn.Module):
         rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
         weighted_BTD = rationale_BT.sigmoid().to(hidden_BTD.dtype).unsqueeze(-1) * hidden_BTD
         logit_BT = self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
-        pooled_BD = (logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1) @ weighted_BTD).squeeze(1)
+        pooled_BD = (
+            logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1) @ weighted_BTD
+        ).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
         both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from models.backbones import Inputs
-from models.heads.span import QAModel
-from models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
-from models.language.text_models import TextFailure
-from models.language.writing import written
+from interventune.models.backbones import Inputs
+from interventune.models.heads.span import QAModel
+from interventune.models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
+from interventune.models.language.text_models import TextFailure
+from interventune.models.language.writing import written
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
 class CausalModel(QAModel):
-    """A causal language model of transformers; `encoder` is the whole model with its output head."""
+    """A causal language model of transformers; `encoder` is the whole model with its
+    output head.
+    """
 
     heads: ClassVar[str] = "causal"
 
@@ -33,7 +35,10 @@ class CausalModel(QAModel):
     @property
     def max_tokens(self) -> int | None:
         """Return the longest row, limited by a sliding window if the model has one."""
-        limits = (getattr(self.config, name, None) for name in ("max_position_embeddings", "sliding_window"))
+        limits = (
+            getattr(self.config, name, None)
+            for name in ("max_position_embeddings", "sliding_window")
+        )
         return min((limit for limit in limits if limit), default=None)
 
     def _taken(self, inputs: Inputs) -> dict[str, Any]:
@@ -41,14 +46,14 @@ class CausalModel(QAModel):
         return {**super()._taken(inputs), "position_ids": position_BT, "use_cache": False}
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-        """log S of the two subjects, with one boundary instead of two: (B, V, 2, 1). S is the softmax over
-        the candidates of the mean log-likelihood of their tokens after a row's prompt.
+        """log S of the two subjects, with one boundary instead of two: (B, V, 2, 1). S is the
+        softmax over the candidates of the mean log-likelihood of their tokens after a row's prompt.
 
         Args:
             inputs: prompts followed by the candidates (data_modules/batching/group_set.py).
             context_BT: ignored.
-            candidate_BVSE: first and last token of each candidate in the row: the two subjects, optionally
-                with `unknown`, which gets 1 - S(x1) - S(x2).
+            candidate_BVSE: first and last token of each candidate in the row: the two subjects,
+                optionally with `unknown`, which gets 1 - S(x1) - S(x2).
         """
         log_share_RS = self.log_shares(inputs, candidate_BVSE.flatten(0, 1))[:, :2]
         return log_share_RS.unflatten(0, candidate_BVSE.shape[:2]).unsqueeze(-1)
@@ -61,16 +66,21 @@ class CausalModel(QAModel):
         """Likelihoods of the tokens from `start_B` to `end_B`, given those before them; C is 1."""
         return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
 
-    def write(self, inputs: Inputs, start_B: Tensor, tokens: Any, limit: int = 32) -> list[tuple[str, str]]:
+    def write(
+        self, inputs: Inputs, start_B: Tensor, tokens: Any, limit: int = 32
+    ) -> list[tuple[str, str]]:
         """Write greedily after each prompt; return texts with the reason of a failure, or "".
 
         Args:
-            inputs: rows of prompts; tokens from column `start_B` on, such as an answer, are ignored.
-            tokens: the tokenizer, as `data_modules.encoding.prompts.PromptTokens`.
+            inputs: rows of prompts; tokens from column `start_B` on, such as an answer, are
+                ignored.
+            tokens: the tokenizer, as `interventune.data_modules.encoding.prompts.PromptTokens`.
             limit: maximum number of tokens.
         """
         at_T = torch.arange(inputs["input_ids"].shape[1], device=start_B.device)
         prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
-        rows = [ids_T[of_T].tolist() for ids_T, of_T in zip(inputs["input_ids"], prompt_BT, strict=True)]
+        rows = [
+            ids_T[of_T].tolist() for ids_T, of_T in zip(inputs["input_ids"], prompt_BT, strict=True)
+        ]
         found = written(self.encoder, tokens, rows, most=limit, batch_size=len(rows))
         return [("", one.reason) if isinstance(one, TextFailure) else (one, "") for one in found]

@@ -1,4 +1,5 @@
-"""Multiple choice: an encoder reads (prompt, choice) pairs, and a linear layer gives each one logit.
+"""Multiple choice: an encoder reads (prompt, choice) pairs, and a linear layer gives each one
+logit.
 
 Shape letters: B batch (questions), N choices of a question, R rows (B * N), T tokens, D hidden.
 """
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from models.backbones import EncoderModel, Inputs
+from interventune.models.backbones import EncoderModel, Inputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -28,8 +29,8 @@ class ChoiceModel(EncoderModel):
     """An encoder with one linear layer over the mean of its last hidden states (probes spec B1).
 
     Args:
-        pooling: `masked` takes the mean over the tokens; `parity` over all positions, padding included, as
-            the authors' code does: logits then depend on the padding.
+        pooling: `masked` takes the mean over the tokens; `parity` over all positions, padding
+            included, as the authors' code does: logits then depend on the padding.
         generator: of the head's weights; None takes torch's global one.
     """
 
@@ -56,7 +57,9 @@ class ChoiceModel(EncoderModel):
         B, N, _ = inputs["attention_mask"].shape
         rows = {name: value.flatten(0, 1) for name, value in inputs.items()}
         mask_RT = (
-            rows["attention_mask"] if self.pooling == "masked" else torch.ones_like(rows["attention_mask"])
+            rows["attention_mask"]
+            if self.pooling == "masked"
+            else torch.ones_like(rows["attention_mask"])
         )
         pooled_RD = masked_mean(self.encode(rows), mask_RT)
         # In bfloat16 two choices would often tie.

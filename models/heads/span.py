@@ -1,7 +1,7 @@
 """The span head, the model that answers with a span, and scores computed from their logits.
 
-Shape letters: B batch (rows, or groups where there are variants), R rows, T tokens, D hidden, V variants of a
-group, S subjects, E the two boundaries (start, end).
+Shape letters: B batch (rows, or groups where there are variants), R rows, T tokens, D hidden, V
+variants of a group, S subjects, E the two boundaries (start, end).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from models.backbones import ARCHITECTURES, EncoderModel, Inputs
+from interventune.models.backbones import ARCHITECTURES, EncoderModel, Inputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
 class SpanHead(nn.Module):
-    """The span head of transformers' question-answering model: start and end logits of an extractive answer,
-    (B, T, D) -> two of (B, T), float32, with the lowest finite number at padding. As in the papers, the
-    softmax includes question and special tokens.
+    """The span head of transformers' question-answering model: start and end logits of an
+    extractive answer, (B, T, D) -> two of (B, T), float32, with the lowest finite number at
+    padding. As in the papers, the softmax includes question and special tokens.
     """
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
@@ -31,27 +31,38 @@ class SpanHead(nn.Module):
 
     def forward(self, hidden_BTD: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
         logits_BTE = self.layers(hidden_BTD).float()
-        logits_BTE = logits_BTE.masked_fill(mask_BT.unsqueeze(-1) == 0, torch.finfo(torch.float32).min)
+        logits_BTE = logits_BTE.masked_fill(
+            mask_BT.unsqueeze(-1) == 0, torch.finfo(torch.float32).min
+        )
         return logits_BTE[..., 0], logits_BTE[..., 1]
 
 
 def candidate_log_probs(start_RT: Tensor, end_RT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-    """Boundary log-probabilities (B, V, S, E) of given spans (LEI spec 2.1): natural logarithms of the
-    softmax over tokens. A span's score is S = sqrt(p_start * p_end), so log S is the mean over E.
+    """Boundary log-probabilities (B, V, S, E) of given spans (LEI spec 2.1): natural logarithms of
+    the softmax over tokens. A span's score is S = sqrt(p_start * p_end), so log S is the mean over
+    E.
 
     Args:
         start_RT, end_RT: logits of the B * V rows, with padding masked.
         candidate_BVSE: first and last token of each span.
     """
     start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
-    found_RS = start_RT.log_softmax(-1).gather(1, start_RS), end_RT.log_softmax(-1).gather(1, end_RS)
+    found_RS = (
+        start_RT.log_softmax(-1).gather(1, start_RS),
+        end_RT.log_softmax(-1).gather(1, end_RS),
+    )
     return torch.stack(found_RS, dim=-1).unflatten(0, candidate_BVSE.shape[:2])
 
 
 def best_spans(
-    start_BT: Tensor, end_BT: Tensor, may_start_BT: Tensor, may_end_BT: Tensor, max_answer_tokens: int
+    start_BT: Tensor,
+    end_BT: Tensor,
+    may_start_BT: Tensor,
+    may_end_BT: Tensor,
+    max_answer_tokens: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best span of every row: maximise start + end logit over start <= end < start + max_answer_tokens.
+    """The best span of every row: maximise start + end logit over start <= end < start +
+    max_answer_tokens.
 
     Args:
         start_BT, end_BT: logits.
@@ -59,13 +70,15 @@ def best_spans(
         max_answer_tokens: longest answer, in tokens.
 
     Returns:
-        start_B, end_B (token indices) and score_B (sum of the two logits). A row without an allowed span
-        has score -inf.
+        start_B, end_B (token indices) and score_B (sum of the two logits). A row without an allowed
+        span has score -inf.
     """
     low, width = float("-inf"), min(max_answer_tokens, start_BT.shape[1])
     start_BT = start_BT.masked_fill(~may_start_BT, low)
     # end_BTW[b, t, w] = end logit at t + w; no span may end after the last token.
-    end_BTW = pad(end_BT.masked_fill(~may_end_BT, low), (0, width - 1), value=low).unfold(1, width, 1)
+    end_BTW = pad(end_BT.masked_fill(~may_end_BT, low), (0, width - 1), value=low).unfold(
+        1, width, 1
+    )
     score_B, flat_B = (start_BT.unsqueeze(-1) + end_BTW).flatten(1).max(-1)
     start_B = flat_B // width
     return start_B, start_B + flat_B % width, score_B
@@ -80,13 +93,15 @@ class QAModel(EncoderModel):
     """Maximum length of a predicted span, in tokens."""
 
     def cls_positions(self, mask_BT: Tensor) -> Tensor:
-        """Return the position of the classification token: last in XLNet's rows, first in all others."""
+        """Return the position of the classification token: last in XLNet's rows, first in all
+        others.
+        """
         at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
         return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-        """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups, from the same softmax as
-        in training; log S is the mean over E.
+        """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups, from the same
+        softmax as in training; log S is the mean over E.
 
         Args:
             inputs: B * V rows, with the variants of a group in consecutive rows.
@@ -97,8 +112,9 @@ class QAModel(EncoderModel):
 
 
 class QAOutput(NamedTuple):
-    """Float32 logits of the first and last answer token, with the lowest finite number at padding; last
-    hidden states."""
+    """Float32 logits of the first and last answer token, with the lowest finite number at padding;
+    last hidden states.
+    """
 
     start_BT: Tensor
     end_BT: Tensor
@@ -106,7 +122,9 @@ class QAOutput(NamedTuple):
 
 
 class SpanPrediction(NamedTuple):
-    """The best span of every row, its start + end logit, and that of the classification token (no answer)."""
+    """The best span of every row, its start + end logit, and that of the classification token (no
+    answer).
+    """
 
     start_B: Tensor
     end_B: Tensor
@@ -142,6 +160,8 @@ class SpanModel(QAModel):
             cls_B: position of the classification token.
         """
         start_BT, end_BT, _ = self(inputs)
-        start_B, end_B, score_B = best_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)
+        start_B, end_B, score_B = best_spans(
+            start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens
+        )
         null_B = (start_BT + end_BT).gather(1, cls_B.unsqueeze(-1)).squeeze(-1)
         return SpanPrediction(start_B, end_B, score_B, null_B)

@@ -1,8 +1,8 @@
 """XLNet's heads and their model: span, answer type, number and option (faithfulness spec 2.3).
 
-Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), N number classes,
-O option classes, K candidate starts, E candidate ends for each start; in groups V variants, S subjects, and E
-the two boundaries.
+Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), N number
+classes, O option classes, K candidate starts, E candidate ends for each start; in groups V
+variants, S subjects, and E the two boundaries.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
 
-from models.backbones import ARCHITECTURES, Inputs
-from models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, states_at
+from interventune.models.backbones import ARCHITECTURES, Inputs
+from interventune.models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, states_at
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -43,11 +43,15 @@ class XLNetAnswerHeads(nn.Module):
         self.option = nn.Linear(D, OPTIONS)
 
     def start_logits(self, hidden_BTD: Tensor, allowed_BT: Tensor) -> Tensor:
-        """Logits (B, T) of the first answer token, float32; the lowest finite number where not allowed."""
+        """Logits (B, T) of the first answer token, float32; the lowest finite number where not
+        allowed.
+        """
         return self.start(hidden_BTD).squeeze(-1).float().masked_fill(~allowed_BT, LOW)
 
     def end_logits(self, hidden_BTD: Tensor, start_BK: Tensor, allowed_BT: Tensor) -> Tensor:
-        """Logits (B, K, T) of the last answer token given each of K first tokens, masked in the same way."""
+        """Logits (B, K, T) of the last answer token given each of K first tokens, masked in the
+        same way.
+        """
         D = hidden_BTD.shape[-1]
         # One matrix product over tokens and one over starts, instead of one over their K * T pairs.
         of_token, of_start = self.end_state.weight.split(D, dim=1)
@@ -59,19 +63,27 @@ class XLNetAnswerHeads(nn.Module):
     def kind_logits(
         self, hidden_BTD: Tensor, start_BT: Tensor, cls_B: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Float32 logits type_BC (three yes-or-no decisions), number_BN and option_BO (softmax each), from
-        the state of `cls_B`, the classification token, and the mean state weighted by softmax(`start_BT`)."""
+        """Float32 logits type_BC (three yes-or-no decisions), number_BN and option_BO (softmax
+        each), from the state of `cls_B`, the classification token, and the mean state weighted by
+        softmax(`start_BT`).
+        """
         weight_B1T = start_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
         start_BD = (weight_B1T @ hidden_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1).to(start_BD.dtype)
         answer_BD = self.answer_state(torch.cat((start_BD, cls_BD), dim=-1)).tanh()
         answer_BD = dropout(answer_BD, 0.1, self.training)
-        return self.types(answer_BD).float(), self.number(answer_BD).float(), self.option(answer_BD).float()
+        return (
+            self.types(answer_BD).float(),
+            self.number(answer_BD).float(),
+            self.option(answer_BD).float(),
+        )
 
 
 class XLNetOutput(NamedTuple):
     """Float32 logits of the first answer token, and of the last given the first, the lowest finite
-    number where not allowed; of yes, no, unknown (three decisions), number and option; last hidden states."""
+    number where not allowed; of yes, no, unknown (three decisions), number and option; last hidden
+    states.
+    """
 
     start_BT: Tensor
     end_BT: Tensor
@@ -82,8 +94,9 @@ class XLNetOutput(NamedTuple):
 
 
 class XLNetModel(AnswerModel):
-    """An encoder, XLNet or another, with XLNet's answer heads; the start logits come from a one-layer span
-    head, if there is one."""
+    """An encoder, XLNet or another, with XLNet's answer heads; the start logits come from a
+    one-layer span head, if there is one.
+    """
 
     heads: ClassVar[str] = "xlnet"
     max_answer_tokens = 16  # as in the paper
@@ -108,14 +121,17 @@ class XLNetModel(AnswerModel):
 
         Args:
             cls_B: position of the classification token.
-            context_BT: True at tokens allowed in an answer; both softmaxes include these tokens and `cls_B`.
-            start_B: the first answer token on which the end logits are conditioned, in training the gold
-                one; None: the most probable one.
+            context_BT: True at tokens allowed in an answer; both softmaxes include these tokens and
+                `cls_B`.
+            start_B: the first answer token on which the end logits are conditioned, in training the
+                gold one; None: the most probable one.
         """
         hidden_BTD, answerable_BT = self.encode(inputs), answerable(context_BT, cls_B)
         start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
         start_B = start_BT.argmax(1) if start_B is None else start_B
-        end_BT = self.answer_heads.end_logits(hidden_BTD, start_B.unsqueeze(-1), answerable_BT).squeeze(1)
+        end_BT = self.answer_heads.end_logits(
+            hidden_BTD, start_B.unsqueeze(-1), answerable_BT
+        ).squeeze(1)
         kinds = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
         return XLNetOutput(start_BT, end_BT, *kinds, hidden_BTD)
 
@@ -128,7 +144,9 @@ class XLNetModel(AnswerModel):
         end_RST = self.answer_heads.end_logits(hidden_BTD, start_RS, mask_BT)
         start_log_RS = start_BT.log_softmax(-1).gather(1, start_RS)
         end_log_RS = end_RST.log_softmax(-1).gather(2, end_RS.unsqueeze(-1)).squeeze(-1)
-        return torch.stack((start_log_RS, end_log_RS), dim=-1).unflatten(0, candidate_BVSE.shape[:2])
+        return torch.stack((start_log_RS, end_log_RS), dim=-1).unflatten(
+            0, candidate_BVSE.shape[:2]
+        )
 
     def predict_answers(
         self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
@@ -147,7 +165,9 @@ class XLNetModel(AnswerModel):
         length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
         short_BKE = (length_BKE >= 1) & (length_BKE <= self.max_answer_tokens)
         score_BKE = start_log_BK.unsqueeze(-1) + end_log_BKE
-        score_BKE = score_BKE.masked_fill(~(starts_BK.unsqueeze(-1) & ends_BKE & short_BKE), float("-inf"))
+        score_BKE = score_BKE.masked_fill(
+            ~(starts_BK.unsqueeze(-1) & ends_BKE & short_BKE), float("-inf")
+        )
         score_B, at_B = score_BKE.flatten(1).max(-1)
         start_B = start_BK.gather(1, at_B.unsqueeze(-1) // beam).squeeze(-1)
         end_B = end_BKE.flatten(1).gather(1, at_B.unsqueeze(-1)).squeeze(-1)
@@ -158,6 +178,7 @@ class XLNetModel(AnswerModel):
 
 
 def answerable(context_BT: Tensor, cls_B: Tensor) -> Tensor:
-    """Return the tokens in the two softmaxes, in training and evaluation: the context and the classification
-    token, which represents all answers that are not spans (faithfulness spec 1.4)."""
+    """Return the tokens in the two softmaxes, in training and evaluation: the context and the
+    classification token, which represents all answers that are not spans (faithfulness spec 1.4).
+    """
     return context_BT.scatter(1, cls_B.unsqueeze(-1), True)

@@ -1,7 +1,8 @@
 """An OpenAI-compatible endpoint as a text model.
 
-A problem with one prompt is a `TextFailure`; a problem that affects all prompts (a wrong key, an unknown
-model, repeated failures) ends the run with a one-line error. Names, errors and logs never contain the key.
+A problem with one prompt is a `TextFailure`; a problem that affects all prompts (a wrong key, an
+unknown model, repeated failures) ends the run with a one-line error. Names, errors and logs never
+contain the key.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from models.language.text_models import EMPTY, Prompt, TextFailure, TextModel, reply
+from interventune.models.language.text_models import EMPTY, Prompt, TextFailure, TextModel, reply
 
 Answer = TypeVar("Answer")
 
@@ -53,7 +54,11 @@ class EndpointTextModel(TextModel):
         is_openai = host == "openai.com" or host.endswith(".openai.com")
         # OpenAI has renamed this field; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai else "max_tokens"
-        self._request: dict[str, Any] = {"model": self.model, "temperature": 0, self._bound: max_new_tokens}
+        self._request: dict[str, Any] = {
+            "model": self.model,
+            "temperature": 0,
+            self._bound: max_new_tokens,
+        }
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
@@ -73,16 +78,19 @@ class EndpointTextModel(TextModel):
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[tuple[float, ...] | TextFailure]:
-        """Computed from the most probable tokens that the endpoint reports: `top`, or as many as possible.
+        """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
+        possible.
 
-        With `top`, a token must equal the label; without, a token counts if it begins exactly one label.
+        With `top`, a token must equal the label; without, a token counts if it begins exactly one
+        label.
         """
         more = {"logprobs": True, "top_logprobs": top or MAX_LOGPROBS}
 
         def read(choice: Any) -> tuple[float, ...] | TextFailure:
             if choice.logprobs is None:
                 raise ValueError(
-                    f"{self.name} reports no log-probabilities; choose a model or an endpoint that does"
+                    f"{self.name} reports no log-probabilities; choose a model or an endpoint that "
+                    "does"
                 )
             if not choice.logprobs.content:
                 return EMPTY
@@ -92,9 +100,14 @@ class EndpointTextModel(TextModel):
         return self._answers(prompts, {self._bound: 1, **more}, read)
 
     def _answers(
-        self, prompts: Sequence[Prompt], more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
+        self,
+        prompts: Sequence[Prompt],
+        more: dict[str, Any],
+        read: Callable[[Any], Answer | TextFailure],
     ) -> Iterator[Answer | TextFailure]:
-        """What `read` makes of the first choice of every reply, in order, each as soon as it is there."""
+        """What `read` makes of the first choice of every reply, in order, each as soon as it is
+        there.
+        """
         pool, rest = ThreadPoolExecutor(self.parallel), iter(prompts)
         waiting = deque[Future[Answer | TextFailure]]()
         failed = 0
@@ -109,7 +122,8 @@ class EndpointTextModel(TextModel):
                 failed = failed + 1 if isinstance(answer, TextFailure) else 0
                 if failed >= MAX_FAILURES_IN_A_ROW:
                     raise ValueError(
-                        f"{self.name} failed {failed} times in a row, the last time: {answer}; check the "
+                        f"{self.name} failed {failed} times in a row, the last time: {answer}; "
+                        "check the "
                         "endpoint and start again"
                     )
         finally:
@@ -123,20 +137,31 @@ class EndpointTextModel(TextModel):
 
         turns: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         try:
-            reply = self._client.chat.completions.create(messages=turns, **{**self._request, **more})
+            reply = self._client.chat.completions.create(
+                messages=turns, **{**self._request, **more}
+            )
         except openai.APIConnectionError as error:
             late = isinstance(error, openai.APITimeoutError)
-            failure = TextFailure("the endpoint timed out" if late else "no connection to the endpoint")
+            failure = TextFailure(
+                "the endpoint timed out" if late else "no connection to the endpoint"
+            )
             if not self._reached:
-                raise ValueError(f"{self.name} answers nothing: {failure}; check the endpoint") from None
+                raise ValueError(
+                    f"{self.name} answers nothing: {failure}; check the endpoint"
+                ) from None
             return failure
         except openai.APIStatusError as error:
             self._reached, status = True, error.status_code
-            # Do not quote the endpoint: its message may contain the key. Google answers 400 to a wrong key.
+            # Do not quote the endpoint: its message may contain the key. Google answers 400 to a
+            # wrong key.
             if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
-                raise ValueError(f"{self.name} refuses access ({status}); check OPENAI_API_KEY") from None
+                raise ValueError(
+                    f"{self.name} refuses access ({status}); check OPENAI_API_KEY"
+                ) from None
             if status == 404:
-                raise ValueError(f"{self.name} is not there (404); check model and base URL") from None
+                raise ValueError(
+                    f"{self.name} is not there (404); check model and base URL"
+                ) from None
             return TextFailure(f"the endpoint answered {status}")
         except (openai.OpenAIError, ValueError):  # including invalid JSON
             return NONSENSE
@@ -156,13 +181,14 @@ def _text(choice: Any) -> str | TextFailure:
 def label_logprobs(
     tokens: Sequence[tuple[str, float]], labels: Sequence[str], *, exact: bool
 ) -> tuple[float, ...]:
-    """The log-probabilities of labels, summed from those of some tokens; -inf for a label without a token.
+    """The log-probabilities of labels, summed from those of some tokens; -inf for a label without a
+    token.
 
     >>> label_logprobs([("Yes", -0.5), ("yes", -1.0), ("no", -2.0)], ("no", "yes"), exact=True)
     (-2.0, -1.0)
 
-    With `exact`, a token must equal the label. Otherwise a token, stripped of white space, counts for the
-    label that it begins, if it begins exactly one; several tokens add up.
+    With `exact`, a token must equal the label. Otherwise a token, stripped of white space, counts
+    for the label that it begins, if it begins exactly one; several tokens add up.
     """
     total = dict.fromkeys(labels, 0.0)
     for token, value in tokens:
@@ -183,7 +209,11 @@ def model_and_url(spec: str) -> tuple[str, str]:
     url = ("".join(urls) or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
     parts = urlsplit(url)
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("a base URL carries no user, password or query; put the key into OPENAI_API_KEY")
+        raise ValueError(
+            "a base URL carries no user, password or query; put the key into OPENAI_API_KEY"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or not model:
-        raise ValueError(f"{spec!r}: write openai:MODEL@http://HOST:PORT/v1 (the base URL is {url!r})")
+        raise ValueError(
+            f"{spec!r}: write openai:MODEL@http://HOST:PORT/v1 (the base URL is {url!r})"
+        )
     return model, url

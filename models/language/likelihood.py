@@ -1,11 +1,12 @@
 """Likelihoods of continuations after a prompt: one function, for losses and for evaluation.
 
-A row is a prompt followed by all its continuations. Each continuation attends to the prompt and itself
-only, at the positions that it would have alone: the prompt is read once for any number of continuations,
-and collects the gradients of all. Logits are computed only where they predict a token of a continuation.
+A row is a prompt followed by all its continuations. Each continuation attends to the prompt and
+itself only, at the positions that it would have alone: the prompt is read once for any number of
+continuations, and collects the gradients of all. Logits are computed only where they predict a
+token of a continuation.
 
-Shape letters: B rows, T tokens of a row, C continuations, K tokens with logits, D hidden, V vocabulary, E the
-two boundaries (first, last token).
+Shape letters: B rows, T tokens of a row, C continuations, K tokens with logits, D hidden, V
+vocabulary, E the two boundaries (first, last token).
 """
 
 from __future__ import annotations
@@ -37,13 +38,18 @@ class Float32Projection(torch.nn.Linear):
         if self.weight.dtype == torch.float64:
             return super().forward(input)
         with torch.autocast(input.device.type, enabled=False):
-            parts = [linear(input.float(), rows_VD.float()) for rows_VD in self.weight.split(VOCABULARY_PART)]
+            parts = [
+                linear(input.float(), rows_VD.float())
+                for rows_VD in self.weight.split(VOCABULARY_PART)
+            ]
             logits = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
             return logits if self.bias is None else logits + self.bias.float()
 
 
 def float32_logits(model: M) -> M:
-    """Make a model compute float32 logits, and return it: bfloat16 values of 16 to 32 are .125 apart."""
+    """Make a model compute float32 logits, and return it: bfloat16 values of 16 to 32 are .125
+    apart.
+    """
     head = cast(Any, model).get_output_embeddings()
     if type(head) is torch.nn.Linear:
         head.__class__ = Float32Projection
@@ -63,15 +69,18 @@ class Likelihoods(NamedTuple):
         return self.total_BC / self.count_BC
 
 
-def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: Tensor) -> Likelihoods:
+def log_likelihoods(
+    model: Any, inputs: Mapping[str, Tensor], continuation_BCE: Tensor
+) -> Likelihoods:
     """log P(continuation | prompt) of all continuations; differentiable.
 
     Args:
         model: a causal language model of transformers.
-        inputs: `input_ids` and `attention_mask`, (B, T) each, padded on either side. The prompt ends where
-            the first continuation begins.
-        continuation_BCE: columns of the first and the last token of each continuation. Continuations follow
-            each other without a gap; they and prompts have at least one token. First T: absent.
+        inputs: `input_ids` and `attention_mask`, (B, T) each, padded on either side. The prompt
+            ends where the first continuation begins.
+        continuation_BCE: columns of the first and the last token of each continuation.
+            Continuations follow each other without a gap; they and prompts have at least one token.
+            First T: absent.
     """
     ids_BT, mask_BT = inputs["input_ids"], inputs["attention_mask"]
     start_BC, end_BC = continuation_BCE.unbind(-1)
@@ -79,7 +88,9 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
     # Part 0 is the prompt, part 1 + c continuation c.
     part_BT = (column_T[None, :, None] >= start_BC[:, None, :]).sum(-1)
     begin_B1 = start_BC[:, :1]
-    begin_BT = torch.cat((begin_B1, start_BC), 1).gather(1, part_BT)  # first column of each column's part
+    begin_BT = torch.cat((begin_B1, start_BC), 1).gather(
+        1, part_BT
+    )  # first column of each column's part
     options: dict[str, Any] = {"attention_mask": mask_BT, "use_cache": False}
     if takes(model, "position_ids"):
         options["position_ids"] = (mask_BT.cumsum(1) - 1 - begin_BT + begin_B1).clamp(min=0)
@@ -90,11 +101,15 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
         seen_BTT = seen_BTT | torch.eye(len(column_T), dtype=torch.bool, device=ids_BT.device)
         mask_B1TT = torch.zeros_like(seen_BTT[:, None], dtype=model.dtype)
         # Numbers instead of booleans: every attention implementation accepts such a mask.
-        options["attention_mask"] = mask_B1TT.masked_fill(~seen_BTT[:, None], torch.finfo(model.dtype).min)
+        options["attention_mask"] = mask_B1TT.masked_fill(
+            ~seen_BTT[:, None], torch.finfo(model.dtype).min
+        )
     # The prompt's last token predicts a continuation's first token, and each token the next.
     from_BT = torch.where(column_T == begin_BT, begin_B1 - 1, column_T - 1).clamp(min=0)
     inside_BCT = (column_T >= start_BC[..., None]) & (column_T <= end_BC[..., None])
-    wanted_BT = torch.zeros_like(mask_BT).scatter_add_(1, from_BT, inside_BCT.any(1).to(mask_BT.dtype)) > 0
+    wanted_BT = (
+        torch.zeros_like(mask_BT).scatter_add_(1, from_BT, inside_BCT.any(1).to(mask_BT.dtype)) > 0
+    )
     with logits_at(model, wanted_BT.flatten().nonzero()[:, 0]):
         logits_KV = model(ids_BT, **options).logits
     if logits_KV.dtype != torch.float64:
@@ -109,7 +124,9 @@ def log_likelihoods(model: Any, inputs: Mapping[str, Tensor], continuation_BCE: 
 
 @contextmanager
 def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
-    """Within this context, the model computes logits (K, V) of these tokens only, numbered row by row."""
+    """Within this context, the model computes logits (K, V) of these tokens only, numbered row by
+    row.
+    """
 
     def choose(_: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return arguments[0].flatten(0, 1).index_select(0, chosen_K), *arguments[1:]
@@ -130,7 +147,9 @@ def reads_side_by_side(model: Any) -> bool:
     row = {"input_ids": rows[:, [0, 1, 2, 4, 5]], "attention_mask": mask[:, 1:]}
     try:
         model.eval()
-        both_C = log_likelihoods(model, {"input_ids": rows, "attention_mask": mask}, spans).total_BC[0]
+        both_C = log_likelihoods(
+            model, {"input_ids": rows, "attention_mask": mask}, spans
+        ).total_BC[0]
         alone = log_likelihoods(model, row, spans[:, 1:] - 1).total_BC[0, 0]
     except Exception:  # a model that rejects such masks or positions fails in its own way
         return False
@@ -140,15 +159,18 @@ def reads_side_by_side(model: Any) -> bool:
 
 
 def takes(model: Any, name: str) -> bool:
-    """Whether the model's forward pass has an argument of this name (a few models take no positions)."""
+    """Whether the model's forward pass has an argument of this name (a few models take no
+    positions).
+    """
     return name in inspect.signature(model.forward).parameters
 
 
 def padded(
     rows: Sequence[Sequence[int]], pad: int, device: Any = "cpu", *, left: bool
 ) -> tuple[Tensor, Tensor]:
-    """Pad token ids to (B, T) int64, with their mask. Padding is on the left, so that all texts end in the
-    same column, or on the right, where it affects no token before it."""
+    """Pad token ids to (B, T) int64, with their mask. Padding is on the left, so that all texts end
+    in the same column, or on the right, where it affects no token before it.
+    """
     rows_T = [torch.tensor(row, dtype=torch.long) for row in rows]
     side = "left" if left else "right"
     ids_BT = pad_sequence(rows_T, True, pad, side)

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import DynamicCache
 
-from models.language.likelihood import logits_at
-from models.language.writing import require_finite
-from models.row_scores import by_length
+from interventune.models.language.likelihood import logits_at
+from interventune.models.language.writing import require_finite
+from interventune.models.row_scores import by_length
 
 _WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -36,7 +36,8 @@ def first_tokens(tokens: Any, labels: Sequence[str], after: str) -> list[int]:
             raise ValueError(f"the label word {label!r} has no tokens; choose another word")
         if (first := found.setdefault(ids[0], label)) != label:
             raise ValueError(
-                f"the label words {first!r} and {label!r} begin with the same token, so their probabilities "
+                f"the label words {first!r} and {label!r} begin with the same token, so their "
+                "probabilities "
                 "cannot be told apart; choose other words"
             )
     return list(found)
@@ -45,16 +46,19 @@ def first_tokens(tokens: Any, labels: Sequence[str], after: str) -> list[int]:
 def log_probabilities(
     local: Any, rows: Sequence[list[int]], labels: Sequence[int], top: int
 ) -> list[tuple[float, ...]]:
-    """The log-probabilities of label tokens after each row of token ids, over the whole vocabulary; -inf for
-    labels not among the `top` most probable tokens (0: no limit). `local` is a `LocalTextModel`; its batches
-    have similar lengths and harmless padding on the right."""
+    """The log-probabilities of label tokens after each row of token ids, over the whole vocabulary;
+    -inf for labels not among the `top` most probable tokens (0: no limit). `local` is a
+    `LocalTextModel`; its batches have similar lengths and harmless padding on the right.
+    """
     log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
     with torch.inference_mode():
         length, cache = shared_start(local, rows)
         for batch in by_length([len(row) - length for row in rows], local.tokens_at_once):
             some = [rows[i] for i in batch]
             if local.is_seq2seq:  # the first token of the answer
-                labels_BT = torch.tensor([[*local.forced, local.tokens.pad]] * len(some), device=local.device)
+                labels_BT = torch.tensor(
+                    [[*local.forced, local.tokens.pad]] * len(some), device=local.device
+                )
                 output = local.model(**local.padded(some), labels=labels_BT, use_cache=False)
                 logits_BV = output.logits[:, -1]
             else:
@@ -69,9 +73,10 @@ def log_probabilities(
 
 
 def shared_start(local: Any, rows: Sequence[list[int]]) -> tuple[int, Any]:
-    """Return how many tokens all rows share at the start (at most all but a row's last), with their keys and
-    values, read once and kept for the next call: most of a prompt is demonstrations. 0 if too short to pay
-    off, or if the model has another kind of cache."""
+    """Return how many tokens all rows share at the start (at most all but a row's last), with their
+    keys and values, read once and kept for the next call: most of a prompt is demonstrations. 0 if
+    too short to pay off, or if the model has another kind of cache.
+    """
     same = takewhile(lambda ids: len({*ids}) == 1, zip(*(row[:-1] for row in rows), strict=False))
     begin = [ids[0] for ids in same]
     if local.is_seq2seq or len(rows) < 2 or len(begin) < _WORTH_SHARING:

@@ -1,11 +1,13 @@
 """Perplexity of a long text in chunks, with and without self-debiasing (probes spec A8).
 
-Logits are computed for a part of the positions at a time, with cached keys and values of earlier ones.
+Logits are computed for a part of the positions at a time, with cached keys and values of earlier
+ones.
 
-As in the authors' definition, a chunk is weighted by one token more than it predicts, unless the tokenizer
-begins texts with a token, which predicts the first.
+As in the authors' definition, a chunk is weighted by one token more than it predicts, unless the
+tokenizer begins texts with a token, which predicts the first.
 
-Shape letters: K prefixes, and the text without one; T tokens of a row, P those of a part, V vocabulary.
+Shape letters: K prefixes, and the text without one; T tokens of a row, P those of a part, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from models.language.likelihood import padded, takes
-from models.language.self_debiasing import DECAY, Ids, debiased
+from interventune.models.language.likelihood import padded, takes
+from interventune.models.language.self_debiasing import DECAY, Ids, debiased
 
 RESERVED = 32
 """Positions in a chunk reserved for the longest prefix."""
@@ -30,7 +32,8 @@ def chunk_loss(
     model: Any, ids: Ids, prefixes: Sequence[Ids], *, pad: int, lead: Ids = (), decay: float = DECAY
 ) -> tuple[float, float]:
     """Mean negative log-likelihood (nats) of a chunk's tokens times their number, without and with
-    debiasing; 0 if there is no token to predict. ValueError: the model does not cache keys and values.
+    debiasing; 0 if there is no token to predict. ValueError: the model does not cache keys and
+    values.
 
     Args:
         model: a causal model, in evaluation mode.
@@ -38,7 +41,7 @@ def chunk_loss(
         prefixes: token ids of each; without any, both results are equal.
         pad: any token id; it is masked.
         lead: the tokenizer's initial tokens, which begin every chunk, before the prefix.
-        decay: see `models.language.self_debiasing.debiased`.
+        decay: see `interventune.models.language.self_debiasing.debiased`.
     """
     rows = [[*lead, *prefix, *ids] for prefix in ([], *prefixes)]
     padded_KT, mask_KT = padded(rows, pad, model.device, left=True)
@@ -56,11 +59,15 @@ def chunk_loss(
         cache = getattr(output, "past_key_values", None)
         if cache is None:
             raise ValueError(
-                f"a {type(model).__name__} does not cache keys and values, which perplexity needs; take a "
+                f"a {type(model).__name__} does not cache keys and values, which perplexity needs; "
+                "take a "
                 "transformer"
             )
         # Every column predicts the token of the next; the last one predicts none.
-        logits_KPV, target_P = output.logits[:, : width - 1 - start], padded_KT[0, start + 1 : end + 1]
+        logits_KPV, target_P = (
+            output.logits[:, : width - 1 - start],
+            padded_KT[0, start + 1 : end + 1],
+        )
         new = slice(max(0, width - targets - 1 - start), None)
         log_q_PV = debiased(logits_KPV[0], logits_KPV[1:], decay=decay)
         for side, score_PV in enumerate((logits_KPV[0], log_q_PV)):

@@ -1,10 +1,12 @@
-"""Self-debiasing: make tokens less likely that a prefix asking for bias makes more likely (spec A1, A2).
+"""Self-debiasing: make tokens less likely that a prefix asking for bias makes more likely (spec A1,
+A2).
 
-As in the authors' code, the texts and their prefixed copies are rows of one call of `generate`. All copies of
-a text get the same scores, so that they choose the same tokens, greedily and with beams. For perplexity (A8)
-see models/language/perplexity.py.
+As in the authors' code, the texts and their prefixed copies are rows of one call of `generate`. All
+copies of a text get the same scores, so that they choose the same tokens, greedily and with beams.
+For perplexity (A8) see models/language/perplexity.py.
 
-Shape letters: K prefixes, B texts, R rows of the texts in a step (B, times the beams), V vocabulary.
+Shape letters: K prefixes, B texts, R rows of the texts in a step (B, times the beams), V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.language.writing import end_tokens, generate
+from interventune.models.language.writing import end_tokens, generate
 
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""
@@ -29,11 +31,12 @@ Ids = Sequence[int]
 def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY) -> Tensor:
     """log q of spec A1: the more a prefix raises a token's probability, the more it is lowered.
 
-    With p of the plain texts and p_j of the prefixed ones, delta = p - max_j p_j; where it is negative, p is
-    multiplied by max(FLOOR, exp(decay * delta)), and the result is normalised.
+    With p of the plain texts and p_j of the prefixed ones, delta = p - max_j p_j; where it is
+    negative, p is multiplied by max(FLOOR, exp(decay * delta)), and the result is normalised.
 
     Args:
-        plain_BV: logits or log-probabilities of the texts (any leading shape, here B); -inf excludes a token.
+        plain_BV: logits or log-probabilities of the texts (any leading shape, here B); -inf
+            excludes a token.
         prefixed_KBV: the same for the texts after each prefix.
         decay: lambda, at least 0.
 
@@ -59,14 +62,14 @@ def continued(
     beams: int = 1,
     decay: float = DECAY,
 ) -> list[list[int]]:
-    """Generate exactly `new_tokens` token ids for each text (the end token is suppressed), greedily or with
-    beams.
+    """Generate exactly `new_tokens` token ids for each text (the end token is suppressed), greedily
+    or with beams.
 
     Args:
         model: a causal model, in evaluation mode.
         texts: token ids of the B texts.
-        prefixed: K lists of the B texts' token ids after that prefix; prefix and text were joined before
-            tokenisation (spec A2). Without any, the model is unchanged.
+        prefixed: K lists of the B texts' token ids after that prefix; prefix and text were joined
+            before tokenisation (spec A2). Without any, the model is unchanged.
         new_tokens: at least 1.
         pad: any token id; it is masked.
         beams: 1 is greedy.
@@ -79,5 +82,7 @@ def continued(
 
     rows = [*texts, *chain.from_iterable(prefixed)]
     limits = {"least": new_tokens, "most": new_tokens}
-    new = generate(model, rows, ends=end_tokens(model), pad=pad, beams=beams, processors=[debias], **limits)
+    new = generate(
+        model, rows, ends=end_tokens(model), pad=pad, beams=beams, processors=[debias], **limits
+    )
     return new[: len(texts)]

@@ -33,8 +33,8 @@ CLOSED = rf"</(?:{THINKING})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
 
 
 def reply(text: str) -> str | TextFailure:
-    """Return a model's text without its chain of thought, which a template may have opened in the prompt; a
-    failure if nothing is left, or the thinking does not end.
+    """Return a model's text without its chain of thought, which a template may have opened in the
+    prompt; a failure if nothing is left, or the thinking does not end.
 
     >>> reply("<think>Rome? No.</think>\\n\\nParis."), reply("<think>Rome? No.").reason
     ('Paris.', 'unfinished thinking')
@@ -63,15 +63,17 @@ class TextModel(ABC):
     name: str
     """How messages call it; for an endpoint `openai:MODEL@BASE_URL` (never a key)."""
     identity: dict[str, Any]
-    """Everything except the prompt that changes answers (not batch size or device): the key under which
-    answers are stored. A local model's has neither its name nor its path."""
+    """Everything except the prompt that changes answers (not batch size or device): the key under
+    which answers are stored. A local model's has neither its name nor its path.
+    """
     is_seq2seq: bool = False
     space: str = ""
     """The white space between a prompt and its answer."""
 
     @abstractmethod
     def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
-        """Yield one answer per prompt, never empty, in order, as soon as it and all before it are complete.
+        """Yield one answer per prompt, never empty, in order, as soon as it and all before it are
+        complete.
 
         Raises ValueError if no prompt can succeed (a wrong key, an unknown model).
         """
@@ -79,14 +81,16 @@ class TextModel(ABC):
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[tuple[float, ...] | TextFailure]:
-        """For each prompt, in order, yield the log-probability, in nats, that its continuation begins with
-        each label; -inf for a label that the model does not report.
+        """For each prompt, in order, yield the log-probability, in nats, that its continuation
+        begins with each label; -inf for a label that the model does not report.
 
         Args:
             prompts: the texts to read.
             labels: words, of which the first token counts.
-            after: the end of all prompts (such as `Category:`), after which the labels are tokenised.
-            top: count only labels among this many most probable tokens; 0 for all that the model reports.
+            after: the end of all prompts (such as `Category:`), after which the labels are
+                tokenised.
+            top: count only labels among this many most probable tokens; 0 for all that the model
+                reports.
 
         Raises:
             ValueError: two labels begin with the same token, or the model reports no probabilities.
@@ -94,8 +98,8 @@ class TextModel(ABC):
         raise ValueError(f"{self.name} gives no probabilities of the next token")
 
     def log_likelihoods(self, pairs: Sequence[tuple[Prompt, str]]) -> tuple[Tensor, Tensor]:
-        """log P(continuation | prompt) for (prompt, continuation) pairs, in nats, (N,) float64; and the
-        number of tokens of each continuation, (N,).
+        """log P(continuation | prompt) for (prompt, continuation) pairs, in nats, (N,) float64; and
+        the number of tokens of each continuation, (N,).
 
         Raises:
             PairError: a pair cannot be scored.

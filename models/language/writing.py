@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.language.likelihood import padded
-from models.language.text_models import TextFailure, reply
+from interventune.models.language.likelihood import padded
+from interventune.models.language.text_models import TextFailure, reply
 
 
 def end_tokens(model: Any) -> list[int]:
-    """Return every token that ends a text, by the model's configuration and its generation settings."""
+    """Return every token that ends a text, by the model's configuration and its generation
+    settings.
+    """
     found = set[int]()
     for settings in (model.config, model.config.get_text_config(), model.generation_config):
         named = getattr(settings, "eos_token_id", None)
@@ -44,11 +46,14 @@ def misfit(model: Any, length: int, new: int) -> TextFailure | None:
 
 
 def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
-    """Return the logits; ValueError where they overflow: a model would repeat one token for ever."""
+    """Return the logits; ValueError where they overflow: a model would repeat one token
+    for ever.
+    """
     if not logits_BV.amax(-1).isfinite().all():
         name = model.name_or_path or type(model).__name__
         raise ValueError(
-            f"{name}: gives logits that are not finite numbers in {model.dtype}; choose another model, or "
+            f"{name}: gives logits that are not finite numbers in {model.dtype}; choose another "
+            "model, or "
             "--dtype float32"
         )
     return logits_BV
@@ -68,9 +73,9 @@ def generate(
 ) -> list[list[int]]:
     """Return the new token ids after each row of a prompt's ids, padded to one length.
 
-    A folder's generation_config.json changes nothing: sampling, penalties, suppressed tokens and minimum
-    lengths would make a model's answers differ between its files. Only the fixed first tokens of
-    sequence-to-sequence models are taken from it.
+    A folder's generation_config.json changes nothing: sampling, penalties, suppressed tokens and
+    minimum lengths would make a model's answers differ between its files. Only the fixed first
+    tokens of sequence-to-sequence models are taken from it.
 
     Args:
         model: a causal or sequence-to-sequence model of transformers.
@@ -100,7 +105,8 @@ def generate(
     ids_BT, mask_BT = padded(rows, pad, model.device, left=not seq2seq)
     try:
         model.generation_config = settings  # transformers fills the gaps of its argument from here
-        # FSDP would wait for other processes, which may have fewer batches; all weights are gathered here.
+        # FSDP would wait for other processes, which may have fewer batches; all weights are
+        # gathered here.
         new_BT = model.generate(
             ids_BT,
             attention_mask=mask_BT,
@@ -110,7 +116,9 @@ def generate(
         )
     finally:
         model.generation_config = of_file
-    given = 1 if seq2seq else ids_BT.shape[1]  # the token with which a decoder starts, or the prompt
+    given = (
+        1 if seq2seq else ids_BT.shape[1]
+    )  # the token with which a decoder starts, or the prompt
     new: list[list[int]] = new_BT[:, given:].tolist()
     return new
 
@@ -122,7 +130,7 @@ def written(
 
     Args:
         model: see `generate`.
-        tokens: its tokenizer, as `data_modules.encoding.prompts.PromptTokens`.
+        tokens: its tokenizer, as `interventune.data_modules.encoding.prompts.PromptTokens`.
         rows: token ids of the prompts.
         most: limit on the number of new tokens.
         batch_size: rows read together.

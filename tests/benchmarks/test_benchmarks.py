@@ -1,4 +1,6 @@
-"""The compared systems train on the same rows; arithmetic and likelihoods are those of torch and lm-eval."""
+"""The compared systems train on the same rows; arithmetic and likelihoods are those of torch and
+lm-eval.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_ratios_compare_turn_by_turn() -> None:
     """Noise that halves the rates of both systems in one turn cancels out."""
     rates = {"ours": (6.0, 3.0), "theirs": (2.0, 1.0)}
     made = {name: [Turn(rate, {}) for rate in values] for name, values in rates.items()}
-    *_, ours, theirs = (" ".join(line.split()) for line in shown(table("t", "rows/s", made)).splitlines())
+    *_, ours, theirs = (
+        " ".join(line.split()) for line in shown(table("t", "rows/s", made)).splitlines()
+    )
     assert (ours, theirs) == ("t ours 4.5 (3 to 6) 1", "t theirs 1.5 (1 to 2) 3")
 
 

@@ -79,10 +79,19 @@ def test_output_on_a_disk(entry: str, trouble: str, given_files: Path, tmp_path:
 
 @TROUBLES
 def test_training_on_a_disk(trouble: str, tmp_path: Path) -> None:
-    """One line; the last checkpoint stays, and the run goes on from it where there is room again."""
+    """One line; the last checkpoint stays, and the run goes on from it where there is
+    room again.
+    """
     with small_disk(tmp_path / "disk", "8m") as disk:
         fit = Commands(disk / "runs", STORIES).of(
-            *("fit", "squad", "roberta", "--run.version=0", "--run.save_every_n_steps=2", "--ckpt_path=auto"),
+            *(
+                "fit",
+                "squad",
+                "roberta",
+                "--run.version=0",
+                "--run.save_every_n_steps=2",
+                "--ckpt_path=auto",
+            ),
             *("--data.limit_train_qa=80", "--data.qa_batch_size=8", "--data.limit_val_qa=20"),
             f"--data.cache={tmp_path / 'cache'}",
         )

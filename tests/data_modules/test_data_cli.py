@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.__main__ import main
+from interventune.data_modules.__main__ import main
 from tests.data_modules.fixtures.coqa_rows import told
 from tests.data_modules.fixtures.tiny_lists import write_lists
 
@@ -45,11 +45,14 @@ def test_no_heavy_library_is_loaded(command: str, advised: list[str], tmp_path: 
     perturb = ["perturb", "--input", "stories:conversation_dev", "--variant", "ts"]
     arguments = [*(advised if command == "lei" else perturb), "--output", str(tmp_path / "out")]
     code = (
-        f"import sys; from data_modules.__main__ import main; assert main({arguments!r}) == 0; "
+        "import sys; from interventune.data_modules.__main__ import main; assert "
+        f"main({arguments!r}) == 0; "
         "print({'torch', 'datasets', 'transformers', 'pytorch_lightning'} & set(sys.modules))"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "set()"
 
 
@@ -78,7 +81,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_ts_r_of_coqa_and_its_summary(coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ts_r_of_coqa_and_its_summary(
+    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = tmp_path / "out.jsonl"
     assert perturb(coqa, "ts_r", output) == 0
     assert "3 questions in ts_r; 2 rejected (1 rationale begins in" in capsys.readouterr().out
@@ -142,7 +147,8 @@ def test_statistics_count_stories_questions_and_types_of_answers(
     assert capsys.readouterr().out.splitlines()[2:] == [
         "| dev | os | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
         "| dev | ts | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
-        "| dev | ts_r | 1 | 3 | 33.3 | 0.0 | 0.0 | 33.3 | 33.3 | 0.0 | 2 (1 rationale begins in the first "
+        "| dev | ts_r | 1 | 3 | 33.3 | 0.0 | 0.0 | 33.3 | 33.3 | 0.0 | 2 (1 rationale begins in "
+        "the first "
         "sentence, 1 no rationale) |",
     ]
     with open(output, newline="") as file:

@@ -1,5 +1,6 @@
-"""Files of other teams: a small file of each layout and defect, with its questions, answers and unknowns
-counted by hand, and every offset checked against the text."""
+"""Files of other teams: a small file of each layout and defect, with its questions, answers and
+unknowns counted by hand, and every offset checked against the text.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +10,31 @@ from typing import Any
 
 import pytest
 
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span
-from data_modules.sources import read_choices, read_questions
-from data_modules.tasks.bbq import read_bbq
-from evaluation.answering.predictions import MISSING, Predictions
-from storage.errors import DataError
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.sources import read_choices, read_questions
+from interventune.data_modules.tasks.bbq import read_bbq
+from interventune.evaluation.answering.predictions import MISSING, Predictions
+from interventune.storage.errors import DataError
 from tests.evaluation.bbq_files import save_bbq
 
 TEXT = "Én is in\u00a0Rome. Bo is in Oslo. Bo left Rome."
-ROW = {"id": "1", "context": TEXT, "question": "Where?", "answers": {"text": ["Oslo"], "answer_start": [24]}}
+ROW = {
+    "id": "1",
+    "context": TEXT,
+    "question": "Where?",
+    "answers": {"text": ["Oslo"], "answer_start": [24]},
+}
 OTHER = ROW | {"id": "2", "question": "And?"}
 Found = list[tuple[str, list[tuple[int, str]]]]
 
 
 def nested(*answers: Any, **more: Any) -> dict[str, Any]:
     """An article with one question for each list of answers."""
-    qas = [{"id": i, "question": f"{found}", "answers": found} | more for i, found in enumerate(answers)]
+    qas = [
+        {"id": i, "question": f"{found}", "answers": found} | more
+        for i, found in enumerate(answers)
+    ]
     return {"title": "t", "paragraphs": [{"context": TEXT, "qas": qas}]}
 
 
@@ -43,11 +52,23 @@ def renamed(row: dict[str, Any], **names: str) -> dict[str, Any]:
 
 
 ROME, LATE, OSLO = (9, "Rome"), (38, "Rome"), (24, "Oslo")
-HOTPOT: dict[str, Any] = {"_id": "h", "question": "Where?", "answer": "Oslo", "supporting_facts": [["A", 1]]}
+HOTPOT: dict[str, Any] = {
+    "_id": "h",
+    "question": "Where?",
+    "answer": "Oslo",
+    "supporting_facts": [["A", 1]],
+}
 HOTPOT["context"] = [["A", ["Bo left.", "Bo is in Oslo."]]]
-MUSIQUE: dict[str, Any] = {"id": "m", "question": "Where?", "answer": "Rome", "answer_aliases": ["Roma"]}
+MUSIQUE: dict[str, Any] = {
+    "id": "m",
+    "question": "Where?",
+    "answer": "Rome",
+    "answer_aliases": ["Roma"],
+}
 MUSIQUE["paragraphs"] = [{"title": "A", "paragraph_text": "Oslo is cold.", "is_supporting": False}]
-MUSIQUE["paragraphs"] += [{"title": "B", "paragraph_text": "Al is in  Rome.", "is_supporting": True}]
+MUSIQUE["paragraphs"] += [
+    {"title": "B", "paragraph_text": "Al is in  Rome.", "is_supporting": True}
+]
 MUSIQUES = lines(MUSIQUE | {"answerable": True}, MUSIQUE | {"id": "n", "answerable": False})
 MRQA: dict[str, Any] = {"qid": "m", "question": "Where?", "answers": ["Rome"]}
 MRQA["detected_answers"] = [{"text": "Rome", "char_spans": [[38, 41]]}]
@@ -61,13 +82,25 @@ QUESTIONS: dict[str, tuple[Any, Found]] = {
     "no ids": ([ROW | {"id": None}, renamed(OTHER, id="")], [("0", [OSLO]), ("1", [OSLO])]),
     "another name": ([renamed(ROW, id="_id")], [("1", [OSLO])]),
     "answer_type alone": ([ROW | {"answer_type": "PLACE"}], [("1", [OSLO])]),
-    "type and answer": ([{"context": TEXT, "question": "?", "answer": "Rome", "type": ""}], [("0", [ROME])]),
+    "type and answer": (
+        [{"context": TEXT, "question": "?", "answer": "Rome", "type": ""}],
+        [("0", [ROME])],
+    ),
     "texts without offsets": ([ROW | {"answers": ["Oslo", "Rome"]}], [("1", [OSLO, ROME])]),
     "one answer as an object": ([ROW | {"answers": at(9)}], [("1", [ROME])]),
-    "csv": ('\ufeffcontext,question,answer\n"B, A",Q,A\n"B, A",P,\n', [("0", [(3, "A")]), ("1", [])]),
-    "csv with offsets": (f"id,question,context,answer,answer_start\na,?,{TEXT},Rome,38\n", [("a", [LATE])]),
+    "csv": (
+        '\ufeffcontext,question,answer\n"B, A",Q,A\n"B, A",P,\n',
+        [("0", [(3, "A")]), ("1", [])],
+    ),
+    "csv with offsets": (
+        f"id,question,context,answer,answer_start\na,?,{TEXT},Rome,38\n",
+        [("a", [LATE])],
+    ),
     "csv with json": ('context,question,answers\nA,?,"{""text"": [""A""]}"\n', [("0", [(0, "A")])]),
-    "mrqa": (lines({"header": {"dataset": "x"}}, {"context": TEXT, "qas": [MRQA]}), [("m", [LATE])]),
+    "mrqa": (
+        lines({"header": {"dataset": "x"}}, {"context": TEXT, "qas": [MRQA]}),
+        [("m", [LATE])],
+    ),
     "musique": (MUSIQUES, [("m", [(23, "Rome")]), ("n", [])]),
     "sentences without spaces": ([HOTPOT], [("h", [(18, "Oslo")])]),
 }
@@ -88,7 +121,9 @@ def test_questions(name: str, tmp_path: Path) -> None:
         assert (example.answer_type == "unknown") == (not example.answers)
 
 
-def test_squads_text_is_untouched_and_references_are_in_order_without_repeats(tmp_path: Path) -> None:
+def test_squads_text_is_untouched_and_references_are_in_order_without_repeats(
+    tmp_path: Path,
+) -> None:
     context, spaced = "Ann lives in Rome. Bob lives in Rome.", " Where is Ann? "
     asked = {"id": "q1", "question": spaced, "answers": [at(start) for start in (32, 13, 32)]}
     article = {"title": "t", "paragraphs": [{"context": context, "qas": [asked]}]}
@@ -102,11 +137,20 @@ def test_references_and_what_is_remembered_of_coconflictqa(tmp_path: Path) -> No
     row |= {"context": "Ann left OSLO for the city of Rome.", "majority_res_freq": 4}
     remembered = [" Oslo", "Os", " "]
     rows = [row | {"parametric_answer": text} for text in remembered]
-    one, two, three = read_questions(saved(tmp_path, lines(*rows[:2], rows[2] | {"answers": ["Rom", "No"]})))
+    one, two, three = read_questions(
+        saved(tmp_path, lines(*rows[:2], rows[2] | {"answers": ["Rom", "No"]}))
+    )
     assert one.answers == (Span(30, 34, "Rome"), Span(18, 34, "the city of Rome"))
-    assert (one.id, one.references, one.remembered) == ("0", ("Rome", "the city of Rome", "Rome"), ("Oslo",))
+    assert (one.id, one.references, one.remembered) == (
+        "0",
+        ("Rome", "the city of Rome", "Rome"),
+        ("Oslo",),
+    )
     assert (one.dataset, one.domain) == ("coconflictqa", "remembered answer in the text")
-    assert (two.id, two.domain) == ("1", "remembered answer not in the text")  # inside a longer word
+    assert (two.id, two.domain) == (
+        "1",
+        "remembered answer not in the text",
+    )  # inside a longer word
     assert (three.remembered, [span.text for span in three.answers]) == ((), ["Rom"])
 
 
@@ -125,13 +169,18 @@ def test_evidence_of_other_layouts(tmp_path: Path) -> None:
     assert [span.text for span in known.rationale] == ["Al is in Rome."]
     assert (known.gold, unknown.gold, unknown.rationale) == (("Rome", "Roma"), (), ())
     (joined,) = read_questions(saved(tmp_path, [HOTPOT]))
-    assert (joined.context, joined.rationale[0].text) == ("Bo left. Bo is in Oslo.", "Bo is in Oslo.")
+    assert (joined.context, joined.rationale[0].text) == (
+        "Bo left. Bo is in Oslo.",
+        "Bo is in Oslo.",
+    )
 
 
 def test_answers_are_moved_to_the_nearest_occurrence_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Off by a few, counted in bytes (É is two), with a stray space, a no-break space; one is nowhere."""
+    """Off by a few, counted in bytes (É is two), with a stray space, a no-break space; one is
+    nowhere.
+    """
     given = [at(8), at(35), at(25, "Oslo"), at(23, " Oslo "), at(6, "in Rome"), at(3, "Bonn")]
     examples = list(read_questions(saved(tmp_path, {"data": [nested(*([one] for one in given))]})))
     found = [(x.id, *((span.start, span.text) for span in x.answers)) for x in examples]
@@ -142,8 +191,12 @@ def test_answers_are_moved_to_the_nearest_occurrence_and_counted(
     assert "1 questions" in line
 
 
-def test_one_id_of_several_questions_is_made_unique(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rows = [ROW | {"id": name, "question": f"{i}?"} for i, name in enumerate(["7", "7_2", "7", "7"])]
+def test_one_id_of_several_questions_is_made_unique(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [
+        ROW | {"id": name, "question": f"{i}?"} for i, name in enumerate(["7", "7_2", "7", "7"])
+    ]
     ids = [example.id for example in read_questions(saved(tmp_path, rows))]
     assert (ids[:2], len({*ids})) == (["7", "7_2"], 4)
     assert "2 questions had the id of another" in caplog.text
@@ -164,10 +217,15 @@ CHOICES: dict[str, tuple[Any, tuple[str, int, int]]] = {
     ),
     "mmlu as csv": ("question,A,B,C,D,answer\nWhy?,a,b,c,d,C\n", ("Why?", 4, 2)),
     "copa": (
-        lines({"premise": "It fell.", "choice1": "a", "choice2": "b", "question": "cause", "label": 1}),
+        lines(
+            {"premise": "It fell.", "choice1": "a", "choice2": "b", "question": "cause", "label": 1}
+        ),
         ("It fell. What was the cause of this?", 2, 1),
     ),
-    "swag": ([{"sent1": "He", "sent2": "ran.", "label": 3, "startphrase": "x"} | ENDINGS], ("He ran.", 4, 3)),
+    "swag": (
+        [{"sent1": "He", "sent2": "ran.", "label": 3, "startphrase": "x"} | ENDINGS],
+        ("He ran.", 4, 3),
+    ),
     "race": (
         [{"article": "It.", "question": "Why?", "options": ["a", "b"], "answer": "B"}],
         ("It. Why?", 2, 1),
@@ -188,7 +246,9 @@ def test_relatives_of_bbq_name_their_ids_otherwise_or_begin_with_a_mark(tmp_path
     save_bbq(tmp_path)
     rows = map(json.loads, (tmp_path / "bbq.jsonl").read_text().splitlines())
     other = saved(tmp_path, lines(*(renamed(row, **names) for row in rows)))
-    found = [read_bbq([str(path)], tmp_path / "metadata.csv") for path in (tmp_path / "bbq.jsonl", other)]
+    found = [
+        read_bbq([str(path)], tmp_path / "metadata.csv") for path in (tmp_path / "bbq.jsonl", other)
+    ]
     assert found[0] == found[1]
 
 
@@ -201,7 +261,8 @@ PREDICTIONS: dict[str, Any] = {
     "hotpotqa": {"answer": {"1": "Oslo", "2": ""}, "sp": {"1": []}},
     "prediction_text": [{"id": "1", "prediction_text": "Oslo"}, {"id": "2", "prediction_text": ""}],
     "lm-evaluation-harness": lines(
-        {"doc_id": 0, "doc": {"id": "1"}, "resps": [["Oslo"]]}, {"doc_id": 2, "doc": {}, "resps": [[""]]}
+        {"doc_id": 0, "doc": {"id": "1"}, "resps": [["Oslo"]]},
+        {"doc_id": 2, "doc": {}, "resps": [[""]]},
     ),
     "inspect": {"version": 2, "samples": [inspected(1, "Oslo"), inspected(2, "")]},
     "coqa": [
@@ -214,7 +275,9 @@ PREDICTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_predictions(name: str, tmp_path: Path) -> None:
-    examples = list(read_questions(saved(tmp_path, [ROW | {"id": i, "question": f"{i}?"} for i in "123"])))
+    examples = list(
+        read_questions(saved(tmp_path, [ROW | {"id": i, "question": f"{i}?"} for i in "123"]))
+    )
     answers = Predictions(str(saved(tmp_path, PREDICTIONS[name]))).answers(examples)
     assert [(x.text, x.failure) for x in answers] == [("Oslo", ""), ("", ""), ("", MISSING)]
 
@@ -226,12 +289,21 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "empty": (" \n", "mine: is empty"),
     "a web page": ("\ufeff\n<HTML>\n", "is a web page"),
-    "a pointer": ("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "is a Git LFS pointer"),
+    "a pointer": (
+        "version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+        "is a Git LFS pointer",
+    ),
     "a zip": ("PK\x03\x04 ...", "is a zip archive"),
-    "no answers": ([{"_id": "h", "question": "?", "context": [["A", ["b"]]]}], "'answers' is missing"),
+    "no answers": (
+        [{"_id": "h", "question": "?", "context": [["A", ["b"]]]}],
+        "'answers' is missing",
+    ),
     "no answer": ([renamed(HOTPOT, answer="")], "'answer' is missing"),
     "a contradiction": ([ROW | {"is_impossible": True}], r"\(id 1\): is_impossible is True"),
-    "no such title": ([HOTPOT | {"supporting_facts": [["Z", 0]]}], r"\(id h\): .* title 'Z' is not among"),
+    "no such title": (
+        [HOTPOT | {"supporting_facts": [["Z", 0]]}],
+        r"\(id h\): .* title 'Z' is not among",
+    ),
     "no such fact": ([HOTPOT | {"supporting_facts": [["A", 9]]}], "no supporting fact is left"),
     "a cell of python": ("context,question,answers\nAl.,Who?,{'text': 1}\n", "row 0: not JSON"),
     "fewer offsets": (
@@ -246,7 +318,10 @@ BAD: dict[str, tuple[Any, str]] = {
         f"{lines(ROW)}\n{{x\n{lines(ROW)}\n{{y\n",
         "line 2: not JSON.*line 4: not JSON",
     ),
-    "one article": ([nested(3, 4)], r"data\[0\].*qas\[0\].*qas\[1\]|\[0\].paragraphs.*qas\[0\].*qas\[1\]"),
+    "one article": (
+        [nested(3, 4)],
+        r"data\[0\].*qas\[0\].*qas\[1\]|\[0\].paragraphs.*qas\[0\].*qas\[1\]",
+    ),
 }
 
 

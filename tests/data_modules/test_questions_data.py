@@ -1,5 +1,6 @@
-"""What experiments train on and watch; stored tables hold what tables in memory hold, and are found again as
-long as nothing changed."""
+"""What experiments train on and watch; stored tables hold what tables in memory hold, and are found
+again as long as nothing changed.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +20,20 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from data_modules import questions_data
-from data_modules.batching.pair_set import PairSet
-from data_modules.encoding.windows import Encoding
-from data_modules.groups_data import GroupsDataModule
-from data_modules.questions_data import Interventions, QuestionsDataModule, code_digest, source_digest
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span, write_records
-from data_modules.stories import questions as stories
-from storage.errors import DataError
+from interventune.data_modules import questions_data
+from interventune.data_modules.batching.pair_set import PairSet
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.groups_data import GroupsDataModule
+from interventune.data_modules.questions_data import (
+    Interventions,
+    QuestionsDataModule,
+    code_digest,
+    source_digest,
+)
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.stories import questions as stories
+from interventune.storage.errors import DataError
 
 LONG = Encoding(max_length=160)
 """Has room for a conversation before the question, and for advice."""
@@ -57,10 +63,12 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
     options = {"interventions": how, "limit_train_qa": 60, "val_qa": {"main": "stories:dev"}}
     options |= {"train_qa": "stories:conversation_train"}
     plain, stored = module("", **options), module(tmp_path / "cache", **options)
-    monkeypatch.delattr("data_modules.questions_data.read_questions")
+    monkeypatch.delattr("interventune.data_modules.questions_data.read_questions")
     for data in (stored, module(tmp_path / "cache", **options)):
         assert all(map(same, data.train_dataloader(), plain.train_dataloader()))
-        for (name, one), (other, two) in zip(plain.eval_sets["val"], data.eval_sets["val"], strict=True):
+        for (name, one), (other, two) in zip(
+            plain.eval_sets["val"], data.eval_sets["val"], strict=True
+        ):
             assert (name, one.batches(5)) == (other, two.batches(5))
             assert all(same(one[batch], two[batch]) for batch in one.batches(5))
             kept, whole = (getattr(found, "variants", found).table for found in (two, one))
@@ -72,7 +80,11 @@ def test_words_that_the_tokenizer_does_not_know_are_warned_of_once(
 ) -> None:
     module("", train_qa="stories:train", limit_train_qa=9)
     assert not caplog.messages
-    asked = {"id": "1", "question": "Quo vadis?", "answers": [{"text": "Petrus", "answer_start": 0}]}
+    asked = {
+        "id": "1",
+        "question": "Quo vadis?",
+        "answers": [{"text": "Petrus", "answer_start": 0}],
+    }
     text = {"data": [{"paragraphs": [{"context": "Petrus Romam venit.", "qas": [asked]}]}]}
     (tmp_path / "latin.json").write_text(json.dumps(text))
     module("", train_qa=str(tmp_path / "latin.json")).make_train_set()
@@ -125,10 +137,12 @@ def test_changed_options_files_and_code_make_tables_anew(
     code_digest.cache_clear()
 
 
-def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_left_out_is_told_at_every_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     source = str(tmp_path / "some.jsonl")
     write_records([replace(EXAMPLES[0], rationale=()), *EXAMPLES[1:25]], source)
-    caplog.set_level("INFO", logger="data_modules")
+    caplog.set_level("INFO", logger="interventune.data_modules")
     for time in (1, 2):
         module(tmp_path / "cache", train_qa=source, interventions=Interventions(train=["ts_r"]))
         assert caplog.messages.count(f"{source}, ts_r: kept 24 of 25 (1 no rationale)") == time
@@ -143,14 +157,22 @@ def test_source_digest_follows_a_folders_content_and_the_hubs_fingerprint(
     whole = source_digest(str(folder))
     (folder / "a.json").write_text("[]")
     assert source_digest(f"{folder}:train") == source_digest(str(folder)) != whole
-    monkeypatch.setattr("data_modules.tables.table_rows", lambda _: SimpleNamespace(_fingerprint="one"))
+    monkeypatch.setattr(
+        "interventune.data_modules.tables.table_rows", lambda _: SimpleNamespace(_fingerprint="one")
+    )
     assert source_digest("hub:owner/name:train") == "one"
 
 
 def groups_module(**options: Any) -> GroupsDataModule:
     """For the embedded stories, on a few questions."""
     return GroupsDataModule(
-        **{"tokenizer": "stories", "architecture": "bert", "limit_val_qa": 10, "encoding": LONG, **options}
+        **{
+            "tokenizer": "stories",
+            "architecture": "bert",
+            "limit_val_qa": 10,
+            "encoding": LONG,
+            **options,
+        }
     )
 
 
@@ -188,13 +210,20 @@ def test_what_windows_hide_is_left_out_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Predictions are complete. Most windows of a long document do not show its answer."""
-    long = "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + "Clara is in the garden. " * 20
+    long = (
+        "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + "Clara is in the garden. " * 20
+    )
     answers = [
-        Span.locate(text, long, "") for text in ("red", "ball", "red ball. " + "Clara is in the garden. " * 9)
+        Span.locate(text, long, "")
+        for text in ("red", "ball", "red ball. " + "Clara is in the garden. " * 9)
     ]
     asked = [QAExample(f"{i}", long, "What is it?", (span,)) for i, span in enumerate(answers)]
     write_records(asked, source := tmp_path / "long.jsonl")
-    sources = {"train_qa": str(source), "val_qa": {"main": str(source)}, "predict_qa": {"main": str(source)}}
+    sources = {
+        "train_qa": str(source),
+        "val_qa": {"main": str(source)},
+        "predict_qa": {"main": str(source)},
+    }
     how = Interventions(train=["os", "reworded"], watch=["os", "reworded"])
     small = Encoding(max_length=32, doc_stride=8)
     data = groups_module(**sources, encoding=small, interventions=how, cache="")

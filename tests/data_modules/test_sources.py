@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema.groups import Group, ScoredGroup
-from data_modules.schema.questions import ANSWER_TYPES, VARIANTS, QAExample, Turn
-from data_modules.schema.spans import Span, write_records
-from data_modules.sources import (
+from interventune.data_modules.schema.groups import Group, ScoredGroup
+from interventune.data_modules.schema.questions import ANSWER_TYPES, VARIANTS, QAExample, Turn
+from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.sources import (
     labelled_rows,
     read_choices,
     read_groups,
@@ -23,7 +23,7 @@ from data_modules.sources import (
     read_scored,
     split_labels,
 )
-from storage.errors import DataError
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
@@ -63,7 +63,12 @@ def test_tables_in_the_hubs_layouts_are_told_from_their_columns(
     tmp_path: Path, name: str, row: dict[str, Any] | None
 ) -> None:
     answers = {"input_text": ["Rome"], "answer_start": [0], "answer_end": [18]}
-    coqa = {"source": "mctest", "story": EXAMPLE.context, "questions": ["Where?"], "answers": answers}
+    coqa = {
+        "source": "mctest",
+        "story": EXAMPLE.context,
+        "questions": ["Where?"],
+        "answers": answers,
+    }
     sources = table_sources(tmp_path, row or coqa)
     found = [list(read_questions(source)) for source in sources]
     assert found == [found[0]] * len(sources)
@@ -88,8 +93,15 @@ def test_the_hub_is_asked_for_name_and_split(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     for name in ("rajpurkar/squad:validation[:100]", "rajpurkar/squad/plain_text:train"):
         assert list(read_questions(f"hub:{name}")) == [EXAMPLE]
-    assert asked == [("rajpurkar/squad", "validation[:100]"), ("rajpurkar/squad", "plain_text", "train")]
-    wrong = {"rajpurkar/squad": "squad:train", "broken:train": "no network and a long story$", "": "hub:"}
+    assert asked == [
+        ("rajpurkar/squad", "validation[:100]"),
+        ("rajpurkar/squad", "plain_text", "train"),
+    ]
+    wrong = {
+        "rajpurkar/squad": "squad:train",
+        "broken:train": "no network and a long story$",
+        "": "hub:",
+    }
     for source, names in wrong.items():
         with pytest.raises(DataError, match=names):
             list(read_questions(f"hub:{source}"))
@@ -100,13 +112,19 @@ def test_stories_need_no_download() -> None:
         return list(islice(read_questions(source), 3))
 
     assert first("stories:dev") == first("stories:dev?seed=0") != first("stories:dev?seed=1")
-    assert next(read_groups("stories:train")).advice_class in ("ethical", "adversarial", "irrelevant")
+    assert next(read_groups("stories:train")).advice_class in (
+        "ethical",
+        "adversarial",
+        "irrelevant",
+    )
     for read in READERS:
         with pytest.raises(DataError, match="nowhere"):
             next(iter(read("stories:nowhere")))
 
 
-@pytest.mark.parametrize("source", ["a" * 300, "hub:" + "b" * 300, "stories:" + "c" * 300, "d" * 300 + "+e"])
+@pytest.mark.parametrize(
+    "source", ["a" * 300, "hub:" + "b" * 300, "stories:" + "c" * 300, "d" * 300 + "+e"]
+)
 def test_a_source_of_any_length_is_one_clear_error(source: str) -> None:
     with pytest.raises(DataError):
         list(read_questions(source))
@@ -119,14 +137,17 @@ SCORES = st.tuples(*[st.tuples(PAIR, PAIR)] * 4)
 TARGETS = st.tuples(*[st.integers(0, 1)] * 4)
 GROUP = st.builds(
     lambda advice, domain, attribute: replace(
-        make_group("Oro", "Ulban", attribute, "ethical_rude-0" if advice else "", advice), domain=domain
+        make_group("Oro", "Ulban", attribute, "ethical_rude-0" if advice else "", advice),
+        domain=domain,
     ),
     *(TEXT, TEXT, TEXT),
 )
 SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.tuples(TEXT, TEXT))
 
 
-@given(groups=st.lists(GROUP, min_size=1, max_size=3), scored=st.lists(SCORED, min_size=1, max_size=3))
+@given(
+    groups=st.lists(GROUP, min_size=1, max_size=3), scored=st.lists(SCORED, min_size=1, max_size=3)
+)
 def test_written_records_are_read_back(
     groups: list[Group], scored: list[ScoredGroup], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -179,10 +200,23 @@ IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
 @pytest.mark.parametrize(
     ("read", "record", "change", "error"),
     [
-        (read_questions, ASKED, {"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "cuts no 'Bob'"),
-        (read_questions, ASKED, {"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "'b': offset -4"),
+        (
+            read_questions,
+            ASKED,
+            {"answers": [{"start": 0, "end": 3, "text": "Bob"}]},
+            "cuts no 'Bob'",
+        ),
+        (
+            read_questions,
+            ASKED,
+            {"rationale": [{"start": -4, "end": -1, "text": "sat"}]},
+            "'b': offset -4",
+        ),
         (read_questions, ASKED, {"context": 5}, "'context'"),
-        *((read_questions, ASKED, IDA | {"answer_type": kind}, f"is {kind}") for kind in ("yes", "unknown")),
+        *(
+            (read_questions, ASKED, IDA | {"answer_type": kind}, f"is {kind}")
+            for kind in ("yes", "unknown")
+        ),
         (read_groups, make_group(), {"category": None}, "the field 'category'"),
     ],
 )
@@ -190,6 +224,8 @@ def test_a_bad_record_is_named_by_its_line(
     tmp_path: Path, read: Any, record: Any, change: dict[str, Any], error: str
 ) -> None:
     path = tmp_path / "records.jsonl"
-    path.write_text(json.dumps(asdict(record)) + "\n" + json.dumps(asdict(record) | change | {"id": "b"}))
+    path.write_text(
+        json.dumps(asdict(record)) + "\n" + json.dumps(asdict(record) | change | {"id": "b"})
+    )
     with pytest.raises(DataError, match=f"records.jsonl, line 2: .*{error}"):
         list(read(path))

@@ -37,7 +37,9 @@ class Cells:
         return int(self.row(measure, **cell)["n"])
 
     def check(self) -> None:
-        """Every number has n, an interval around it where there are several units, and a place of its own."""
+        """Every number has n, an interval around it where there are several units, and a place of
+        its own.
+        """
         assert not self.frame.duplicated([*self.by, "measure"]).any()
         assert (self.frame["n"] >= self.frame["units"]).all()
         assert (self.frame["units"] >= 0).all()

@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from data_modules.batching.choice_set import ChoiceEncoding
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from data_modules.encoding.windows import Encoding
-from data_modules.schema.groups import Group
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import write_records
-from data_modules.stories.groups import groups
-from data_modules.stories.questions import qa_examples, vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.__main__ import main
-from models.backbones import Backbone, EncoderModel
-from models.checkpoint import KEY, describe
-from models.heads.span import SpanModel
-from models.loading import load_pretrained, start
+from interventune.data_modules.batching.choice_set import ChoiceEncoding
+from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.stories.groups import groups
+from interventune.data_modules.stories.questions import qa_examples, vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.evaluation.__main__ import main
+from interventune.models.backbones import Backbone, EncoderModel
+from interventune.models.checkpoint import KEY, describe
+from interventune.models.heads.span import SpanModel
+from interventune.models.loading import load_pretrained, start
 from tests.evaluation.cells import Cells
 from tests.models.tiny import to_pretrained
 
@@ -37,15 +37,20 @@ QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
 
 _CONFIG: dict[str, dict[str, Any]] = {
     "bert": {"hidden_size": 32, "intermediate_size": 64},
-    "roberta": {"hidden_size": 32, "intermediate_size": 64, "pad_token_id": 1, "type_vocab_size": 1},
+    "roberta": {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "pad_token_id": 1,
+        "type_vocab_size": 1,
+    },
     "xlnet": {"d_model": 32, "d_inner": 64, "pad_token_id": 5},
     "llama": {"hidden_size": 32, "intermediate_size": 64, "num_key_value_heads": 2},
 }
 
 
-def tiny_backbone(architecture: str, **config: Any) -> Backbone:
+def tiny_backbone(architecture: Any, **config: Any) -> Backbone:
     config = {"vocab_size": 320, **_CONFIG[architecture], **config}
-    return Backbone(architecture=architecture, checkpoint="random", config=config)  # type: ignore[arg-type]
+    return Backbone(architecture=architecture, checkpoint="random", config=config)
 
 
 def tiny_model(architecture: str, seed: int = 0, **config: Any) -> SpanModel:
@@ -84,7 +89,11 @@ def save_model(path: Path, model: EncoderModel, encoding: Encoding | ChoiceEncod
     """A model with any heads, as training saves it."""
     files = tokenizer_files(build_tokenizer(model.architecture, vocabulary()))
     weights = {f"model.{key}": value for key, value in model.state_dict().items()}
-    content = {"state_dict": weights, "global_step": 1, KEY: describe(model, files, asdict(encoding))}
+    content = {
+        "state_dict": weights,
+        "global_step": 1,
+        KEY: describe(model, files, asdict(encoding)),
+    }
     torch.save(content, path)
     return path
 
@@ -100,7 +109,7 @@ def save_questions(path: Path) -> Path:
 
 
 def evaluate(output: Path, *arguments: str | Path) -> Cells:
-    """What `python -m evaluation ...` writes: its long table."""
+    """What `python -m interventune.evaluation ...` writes: its long table."""
     assert main([*map(str, arguments), "--device", "cpu", "--output", str(output)]) == 0
     cells = Cells(output)
     cells.check()
@@ -140,13 +149,19 @@ class Naive:
 
     @torch.no_grad()
     def states(self, context: str, query: str) -> tuple[Tensor, dict[tuple[int, int], Tensor]]:
-        """Hidden states of CLS, (L, D), and of the context's tokens by their first and last characters."""
+        """Hidden states of CLS, (L, D), and of the context's tokens by their first and last
+        characters.
+        """
         encoded = self.tokenizer(query, context, return_tensors="pt", return_offsets_mapping=True)
         inputs = {name: encoded[name] for name in self.tokenizer.model_input_names}
-        hidden_LTD = torch.stack(self.model(**inputs, output_hidden_states=True).hidden_states)[:, 0].double()
+        hidden_LTD = torch.stack(self.model(**inputs, output_hidden_states=True).hidden_states)[
+            :, 0
+        ].double()
         cls = encoded["input_ids"][0].tolist().index(self.tokenizer.cls_token_id)
         places = zip(encoded.sequence_ids(0), encoded["offset_mapping"][0].tolist(), strict=True)
-        inside = {(at[0], at[1]): hidden_LTD[:, t] for t, (side, at) in enumerate(places) if side == 1}
+        inside = {
+            (at[0], at[1]): hidden_LTD[:, t] for t, (side, at) in enumerate(places) if side == 1
+        }
         return hidden_LTD[:, cls], inside
 
     def score(self, context: str, query: str, start: int, end: int) -> tuple[float, float]:

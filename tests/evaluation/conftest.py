@@ -1,4 +1,6 @@
-"""Figures are laid out everywhere, drawn only where a test looks at them: drawing was a third of the time."""
+"""Figures are laid out everywhere, drawn only where a test looks at them: drawing was a third of
+the time.
+"""
 
 from __future__ import annotations
 

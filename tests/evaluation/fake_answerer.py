@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from data_modules.schema.questions import QAExample
-from evaluation.answering.asking import Asking
-from evaluation.answering.interface import Answer, Answerer
+from interventune.data_modules.schema.questions import QAExample
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.interface import Answer, Answerer
 
 Rule = Callable[[QAExample], str]
 """What is said to a question; a text that begins with ! is the reason of a failure."""
@@ -38,7 +38,7 @@ def install(patch: pytest.MonkeyPatch, rules: dict[str, Rule]) -> dict[str, Fake
     def open_answerer(path: str, asking: Asking, *, need: str = "spans") -> FakeAnswerer:
         return answerers[path]
 
-    patch.setattr("evaluation.answering.open.open_answerer", open_answerer)
+    patch.setattr("interventune.evaluation.answering.open.open_answerer", open_answerer)
     return answerers
 
 

@@ -1,4 +1,6 @@
-"""A small run of every protocol: tiny models of random weights, a few examples, and how many count."""
+"""A small run of every protocol: tiny models of random weights, a few examples, and how
+many count.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from data_modules.batching.choice_set import ChoiceEncoding
-from data_modules.encoding.windows import Encoding
-from data_modules.stories.questions import vocabulary
-from evaluation.reproduce.tiny_classifier import save_classifier
-from metrics.consistency import DOMAINS, VARIANTS
-from models.backbones import Backbone
-from models.heads.answers import RationaleModel
-from models.heads.choice import ChoiceModel
-from models.loading import start
+from interventune.data_modules.batching.choice_set import ChoiceEncoding
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.evaluation.reproduce.tiny_classifier import save_classifier
+from interventune.metrics.consistency import DOMAINS, VARIANTS
+from interventune.models.backbones import Backbone
+from interventune.models.heads.answers import RationaleModel
+from interventune.models.heads.choice import ChoiceModel
+from interventune.models.loading import start
 from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
 
@@ -52,7 +54,9 @@ class Case:
     long: bool = False
 
     def command(self, room: Path, output: Path, model: str = "") -> list[str]:
-        """The arguments of `python -m evaluation`; another `model` takes the place of the case's own."""
+        """The arguments of `interventune evaluate`; another `model` takes the place of the case's
+        own.
+        """
         kind, colon, name = (model or self.model).rpartition(":")
         return self.asking(room, output, f"{kind}{colon}{room / name}")
 
@@ -113,7 +117,10 @@ CASES: tuple[Case, ...] = (
         "predicate-argument",
         "typed.ckpt",
         "--checkpoint {}",
-        {cell("accuracy", checkpoint="typed", wording=wording): 520 for wording in ("org", "mod", "new")},
+        {
+            cell("accuracy", checkpoint="typed", wording=wording): 520
+            for wording in ("org", "mod", "new")
+        },
         3 * 520,
     ),
     Case(
@@ -128,7 +135,10 @@ CASES: tuple[Case, ...] = (
         "hf:causal",
         "--checkpoint {} --method self --new-tokens 3 --beams 1 --nonsense-groups 2 "
         "--adversarial {room}/adversarial.jsonl --neutral {room}/neutral.jsonl",
-        {cell("failed", checkpoint="causal", method="self 50", domain=domain): WRITTEN for domain in DOMAINS},
+        {
+            cell("failed", checkpoint="causal", method="self 50", domain=domain): WRITTEN
+            for domain in DOMAINS
+        },
         2 * WRITTEN,
         long=True,
     ),
@@ -138,7 +148,10 @@ CASES: tuple[Case, ...] = (
         "--continuations {} --scorer hf:{room}/classifier --batch-size 4",
         {
             cell("average", checkpoint="written", method="given", domain=domain, variant=variant): n
-            for domain, variant, n in (("adversarial", "original", 3), ("neutral", "nonsense", 2 * 3))
+            for domain, variant, n in (
+                ("adversarial", "original", 3),
+                ("neutral", "nonsense", 2 * 3),
+            )
         },
         2 * WRITTEN,
         long=True,
@@ -146,7 +159,8 @@ CASES: tuple[Case, ...] = (
     Case(
         "confusion",
         "choice.ckpt",
-        "--checkpoint {} --input stories:choices_dev --limit 12 --trials 2 --choices 3 --sampling random",
+        "--checkpoint {} --input stories:choices_dev --limit 12 --trials 2 --choices 3 --sampling "
+        "random",
         {
             cell("accuracy", checkpoint="choice", probe="original"): 12,
             cell("pseudo_accuracy", checkpoint="choice", probe="no_question"): 12,
@@ -167,14 +181,18 @@ CASES: tuple[Case, ...] = (
         "feature-bias",
         "hf:causal",
         "--checkpoint {} --task stories:uppercase --shots 2 --seeds 2 --limit 3",
-        {cell(measure, checkpoint="causal", **UPPERCASE): 2 * 2 * 3 for measure in ("h1", "agreement")},
+        {
+            cell(measure, checkpoint="causal", **UPPERCASE): 2 * 2 * 3
+            for measure in ("h1", "agreement")
+        },
         2 * 4 * 3,
         long=True,
     ),
     Case(
         "ask",
         "qa",
-        "--checkpoint {} --context 'anna is in the attic .' --question 'where is anna ?' --candidate attic",
+        "--checkpoint {} --context 'anna is in the attic .' --question 'where is anna ?' "
+        "--candidate attic",
         {cell("score", asked="without advice", candidate="attic"): 1},
         1,
     ),
@@ -182,9 +200,13 @@ CASES: tuple[Case, ...] = (
 
 
 class Forwards:
-    """Counts calls of modules; the one with the number `stop` raises an error, unless given Ctrl-C."""
+    """Counts calls of modules; the one with the number `stop` raises an error, unless
+    given Ctrl-C.
+    """
 
-    def __init__(self, patch: pytest.MonkeyPatch, stop: int = 0, error: BaseException | None = None) -> None:
+    def __init__(
+        self, patch: pytest.MonkeyPatch, stop: int = 0, error: BaseException | None = None
+    ) -> None:
         self.count = 0
         real = torch.nn.Module.__call__
 
@@ -224,13 +246,18 @@ def make_room(room: Path) -> None:
     ]
     write_rows(room / "written.jsonl", written)
     save_groups(room / "groups.json", GROUPS)
-    for name, words in (("adversarial", ("red", "blue", "black")), ("neutral", ("white", "green", "brown"))):
+    for name, words in (
+        ("adversarial", ("red", "blue", "black")),
+        ("neutral", ("white", "green", "brown")),
+    ):
         rows = [{"prompt": {"text": f"anna came to the {word} attic"}} for word in words]
         write_rows(room / f"{name}.jsonl", rows)
     pair = {"question": "is anna in the attic ?", "history": [], "edit": "scope", "dataset": "coqa"}
     pair |= {"answer_org": "yes", "answer_mod": "no"}
     stories = [(f"anna is in the {place} .", f"anna is not in the {place} .") for place in PLACES]
-    sides = [{"id": f"p{i}", "story_org": org, "story_mod": mod} for i, (org, mod) in enumerate(stories)]
+    sides = [
+        {"id": f"p{i}", "story_org": org, "story_mod": mod} for i, (org, mod) in enumerate(stories)
+    ]
     write_rows(room / "pairs.jsonl", [pair | both for both in sides])
     (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
 
@@ -240,13 +267,22 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 
 
 def save_causal(folder: Path, *, positions: int = 256, spread: float = 0) -> None:
-    """A causal language model of random weights that knows the words of the embedded stories; with a `spread`
-    its weights are so far apart that prompts matter."""
+    """A causal language model of random weights that knows the words of the embedded stories; with
+    a `spread` its weights are so far apart that prompts matter.
+    """
     words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1"])
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
+    )
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}
+    sizes = {
+        "vocab_size": len(words),
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 2,
+        "n_positions": positions,
+    }
     torch.manual_seed(6)
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=3, eos_token_id=1))
     with torch.no_grad():

@@ -17,15 +17,15 @@ import torch
 from matplotlib.figure import Figure
 from transformers import AutoTokenizer, PreTrainedModel
 
-from data_modules.encoding.tokenizers import tokenizer_files
-from data_modules.encoding.windows import Encoding
-from evaluation.__main__ import main
-from evaluation.protocol import PROTOCOLS
-from models.adapters import own_weights
-from models.backbones import Backbone
-from models.checkpoint import KEY, describe
-from models.heads.causal import CausalModel
-from models.loading import start
+from interventune.data_modules.encoding.tokenizers import tokenizer_files
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.evaluation.__main__ import main
+from interventune.evaluation.protocol import PROTOCOLS
+from interventune.models.adapters import own_weights
+from interventune.models.backbones import Backbone
+from interventune.models.checkpoint import KEY, describe
+from interventune.models.heads.causal import CausalModel
+from interventune.models.loading import start
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import told
 from tests.evaluation.conftest import DRAW
@@ -33,18 +33,24 @@ from tests.evaluation.page.html_pages import check_self_contained, page_of
 from tests.evaluation.protocol_cases import CASES, Case, Forwards
 
 EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
-LONG = pytest.mark.parametrize("case", [case for case in CASES if case.long], ids=lambda case: case.protocol)
+LONG = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.long], ids=lambda case: case.protocol
+)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The files but for pictures; where the command names the folder itself, as OUTPUT."""
-    itself, paths = str(folder).encode(), (path for path in folder.iterdir() if path.suffix != ".png")
+    itself, paths = (
+        str(folder).encode(),
+        (path for path in folder.iterdir() if path.suffix != ".png"),
+    )
     return {path.name: path.read_bytes().replace(itself, b"OUTPUT") for path in paths}
 
 
 class Reports:
-    """The report of a case with its pictures drawn, made at most once, and how many modules were called for
-    it. Nobody changes it."""
+    """The report of a case with its pictures drawn, made at most once, and how many modules were
+    called for it. Nobody changes it.
+    """
 
     def __init__(self, room: Path, folder: Path) -> None:
         self.room, self.folder = room, folder
@@ -100,7 +106,9 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
 def test_it_refuses_and_replaces_another_report(
     case: Case, reports: Reports, room: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Asked again, a protocol says the same to the byte, and changes nothing before it has all of it."""
+    """Asked again, a protocol says the same to the byte, and changes nothing before it has all of
+    it.
+    """
     folder = reports(case)
     before = contents(folder)
     assert "--overwrite" in told(capsys, *case.command(room, folder))
@@ -123,7 +131,9 @@ def test_a_bad_model_costs_one_line(
 def test_it_goes_on(
     case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted half-way, the same command does the rest alone, and a third time nothing at all."""
+    """Interrupted half-way, the same command does the rest alone, and a third time
+    nothing at all.
+    """
     command, undisturbed = case.command(room, tmp_path / "report"), reports(case)
     whole = reports.calls[case.protocol]
     with monkeypatch.context() as patch:
@@ -148,10 +158,16 @@ def test_it_goes_on(
     ],
 )
 def test_one_model_is_held_at_a_time(
-    protocol: str, model: str, least: int, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    protocol: str,
+    model: str,
+    least: int,
+    room: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Several models take no more memory than one, without the garbage collector; shift compares each with
-    the first."""
+    """Several models take no more memory than one, without the garbage collector; shift compares
+    each with the first.
+    """
     (case,) = (case for case in CASES if case.protocol == protocol)
     models: WeakSet[PreTrainedModel] = WeakSet()
     real, held = PreTrainedModel.__init__, list[int]()
@@ -183,7 +199,9 @@ ASKED = [case for case in CASES if case.protocol != "ask" and "--checkpoint" in 
 def adapter(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of the room's causal model with an adapter."""
     path = tmp_path_factory.mktemp("adapter") / "a.ckpt"
-    model = start(Backbone(architecture="gpt2", checkpoint=f"{room}/causal", lora_rank=2), CausalModel)
+    model = start(
+        Backbone(architecture="gpt2", checkpoint=f"{room}/causal", lora_rank=2), CausalModel
+    )
     torch.manual_seed(3)
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -196,7 +214,9 @@ def adapter(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.protocol)
-def test_every_protocol_asks_base_and_adapter(case: Case, room: Path, adapter: Path, tmp_path: Path) -> None:
+def test_every_protocol_asks_base_and_adapter(
+    case: Case, room: Path, adapter: Path, tmp_path: Path
+) -> None:
     models = [f"base={room}/causal", f"tuned={adapter}"]
     assert main(case.asking(room, tmp_path / "r", *models)) == 0
     cells = Cells(tmp_path / "r")

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from evaluation.frame import Protocol
-from evaluation.protocols.feature_bias.views import over_strata
-from evaluation.results import Results
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Statistic, estimate, mean, share
-from metrics.intervals import interval_of_change
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocols.feature_bias.views import over_strata
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Statistic, estimate, mean, share
+from interventune.metrics.intervals import interval_of_change
 
 Rows = list[dict[str, Any]]
 GAP = Statistic("gap", ("x", "y"), lambda sums_RC: (sums_RC[:, 1] - sums_RC[:, 2]) / sums_RC[:, 0])
@@ -31,9 +31,17 @@ PROTOCOL = Protocol(
     by=("advice", "variant", "kind"),
     cells=[("advice", "variant"), ("advice", "variant", "kind")],
     compared=("advice",),
-    measures={"right": "right", "far": mean("how far", "x"), "gap": GAP, "strata": over_strata("s", "right")},
+    measures={
+        "right": "right",
+        "far": mean("how far", "x"),
+        "gap": GAP,
+        "strata": over_strata("s", "right"),
+    },
     views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
-    headline=[Said("right", "right", variant={"os", "ts"}), Said("right", "right at once", variant="os")],
+    headline=[
+        Said("right", "right", variant={"os", "ts"}),
+        Said("right", "right at once", variant="os"),
+    ],
     good="many",
 )
 
@@ -52,7 +60,10 @@ def made(checkpoint: str, values: Sequence[tuple[int, float | None]], **more: An
 
 def asked(values: Sequence[tuple[int, float | None]]) -> Rows:
     """The same as an answerer's rows, without its name."""
-    return [{key: value for key, value in row.items() if key != "checkpoint"} for row in made("", values)]
+    return [
+        {key: value for key, value in row.items() if key != "checkpoint"}
+        for row in made("", values)
+    ]
 
 
 def results(*parts: Rows, protocol: Protocol = PROTOCOL) -> Results:
@@ -60,9 +71,14 @@ def results(*parts: Rows, protocol: Protocol = PROTOCOL) -> Results:
     return protocol.results(rows, list(dict.fromkeys(row["checkpoint"] for row in rows)))
 
 
-def number(found: Results, measure: str, checkpoint: str, against: str = "", **cell: Any) -> dict[str, Any]:
+def number(
+    found: Results, measure: str, checkpoint: str, against: str = "", **cell: Any
+) -> dict[str, Any]:
     row = found.at(
-        measure, checkpoint=checkpoint, against=against, **{"advice": "none", "variant": "os"} | cell
+        measure,
+        checkpoint=checkpoint,
+        against=against,
+        **{"advice": "none", "variant": "os"} | cell,
     )
     assert row is not None
     return row
@@ -71,11 +87,16 @@ def number(found: Results, measure: str, checkpoint: str, against: str = "", **c
 def naive_change(
     first: Rows, other: Rows, of: Callable[[Rows], float], *, share: bool
 ) -> tuple[float, float, float]:
-    """The change over the questions that both answered, and its interval: leave out stories on both sides."""
-    pairs = [(a, b) for a in first for b in other if a["id"] == b["id"] and "right" in a and "right" in b]
+    """The change over the questions that both answered, and its interval: leave out stories on both
+    sides.
+    """
+    pairs = [
+        (a, b) for a in first for b in other if a["id"] == b["id"] and "right" in a and "right" in b
+    ]
     stories = {a["story"] for a, _ in pairs}
     value, *without = (
-        of([b for a, b in pairs if a["story"] != story]) - of([a for a, _ in pairs if a["story"] != story])
+        of([b for a, b in pairs if a["story"] != story])
+        - of([a for a, _ in pairs if a["story"] != story])
         for story in ("none", *stories)
     )
     error = math.sqrt((1 - 1 / len(stories)) * sum((other - value) ** 2 for other in without))
@@ -95,7 +116,10 @@ def values(seed: int, failures: bool = True) -> list[tuple[int, float | None]]:
     draw = np.random.default_rng(seed)
     story_N = np.random.default_rng(0).integers(0, 7, 30)
     return [
-        (int(story), None if failures and draw.random() < 0.2 else float(draw.random() < 0.3 + 0.1 * seed))
+        (
+            int(story),
+            None if failures and draw.random() < 0.2 else float(draw.random() < 0.3 + 0.1 * seed),
+        )
         for story in story_N
     ]
 
@@ -109,17 +133,30 @@ def values(seed: int, failures: bool = True) -> list[tuple[int, float | None]]:
         ("gap", False, lambda rows: np.mean([row["x"] - row["y"] for row in rows])),
     ],
 )
-def test_a_change_matches_a_naive_loop(measure: str, share: bool, of: Callable[[Rows], float]) -> None:
+def test_a_change_matches_a_naive_loop(
+    measure: str, share: bool, of: Callable[[Rows], float]
+) -> None:
     first, other = made("a", values(1)), made("b", values(3))
     row = number(results(first, other), measure, "b", against="a")
     expected = naive_change(first, other, of, share=share)
     assert [row["value"], row["low"], row["high"]] == pytest.approx(expected)
-    both = {row["id"] for row in first if "right" in row} & {row["id"] for row in other if "right" in row}
-    assert (row["n"], row["units"]) == (len(both), len({row["story"] for row in first if row["id"] in both}))
+    both = {row["id"] for row in first if "right" in row} & {
+        row["id"] for row in other if "right" in row
+    }
+    assert (row["n"], row["units"]) == (
+        len(both),
+        len({row["story"] for row in first if row["id"] in both}),
+    )
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20))
-def test_change_of_a_against_b_is_minus_that_of_b_against_a(rows: list[tuple[int, float, float]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20
+    )
+)
+def test_change_of_a_against_b_is_minus_that_of_b_against_a(
+    rows: list[tuple[int, float, float]],
+) -> None:
     a, b = (pd.DataFrame([(row[0], row[i]) for row in rows], columns=["unit", "x"]) for i in (1, 2))
     statistic = share("x", "x")
     there, back = estimate(statistic, b, a), estimate(statistic, a, b)
@@ -129,7 +166,9 @@ def test_change_of_a_against_b_is_minus_that_of_b_against_a(rows: list[tuple[int
 
 def test_units_without_a_question_that_counts_are_no_units() -> None:
     """Precision of unknown: of 30 stories, three hold an answer of unknown."""
-    precision = Statistic("p", ("said", "right"), lambda s: s[:, 2] / s[:, 1], lambda s: s[1], limits=(0, 1))
+    precision = Statistic(
+        "p", ("said", "right"), lambda s: s[:, 2] / s[:, 1], lambda s: s[1], limits=(0, 1)
+    )
     rows = pd.DataFrame(
         {"unit": range(30), "said": [1.0] * 3 + [0.0] * 27, "right": [1.0, 0, 1] + [0.0] * 27}
     )
@@ -149,7 +188,9 @@ def test_the_nth_of_equal_questions_pairs_with_the_nth() -> None:
 
 @pytest.mark.parametrize("kind", ["", None])
 def test_rows_count_for_the_entries_whose_dimensions_they_have(kind: str | None) -> None:
-    rows = made("a", [(s, 1.0) for s in range(6)]) + made("a", [(s, 0.0) for s in range(6, 9)], kind=kind)
+    rows = made("a", [(s, 1.0) for s in range(6)]) + made(
+        "a", [(s, 0.0) for s in range(6, 9)], kind=kind
+    )
     found = results(rows)
     assert (number(found, "right", "a")["n"], number(found, "right", "a", kind="a")["n"]) == (9, 6)
     assert number(found, "failed", "a")["value"] == 0
@@ -170,11 +211,15 @@ def test_changes_are_since_the_first_value_though_it_has_no_numbers(
     against = against if "checkpoint" in failing else f"advice={against}"
     assert set(frame["against"]) == {"", "one", "advice=none"}
     assert set(frame.loc[frame["against"] == against, "measure"]) == {"failed"}
-    assert any(f"right since {against}, how far since {against}" in note for note in evaluation.notes)
+    assert any(
+        f"right since {against}, how far since {against}" in note for note in evaluation.notes
+    )
 
 
 def test_a_report_of_two_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The headline says the change with its interval; a table is there though its dimension has one value."""
+    """The headline says the change with its interval; a table is there though its dimension has one
+    value.
+    """
     sets = {"one": values(1), "two": values(3), "dumb": [(0, None)] * 4}
 
     def rows(name: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""`reproduce`: its recipes are valid and run; it resumes where it stopped; ours are compared with theirs."""
+"""`reproduce`: its recipes are valid and run; it resumes where it stopped; ours are compared with
+theirs.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evaluation.reproduce import run as reproduce
-from evaluation.reproduce.compare import compare
-from evaluation.reproduce.recipe import Recipe, recipes
-from evaluation.reproduce.run import run
-from storage.documents import load_yaml
+from interventune.evaluation.reproduce import run as reproduce
+from interventune.evaluation.reproduce.compare import compare
+from interventune.evaluation.reproduce.recipe import Recipe, recipes
+from interventune.evaluation.reproduce.run import run
+from interventune.storage.documents import load_yaml
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,11 +26,15 @@ TRIED = ("confusion_unifiedqa", "consistency_methods", "demo_lei", "sf_coqa", "s
 
 
 @pytest.mark.parametrize("name", recipes())
-def test_recipe_has_valid_commands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipe_has_valid_commands(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     recipe = load_yaml(recipes()[name], Recipe)
     for tiny in {False, recipe.has_tiny and name not in TRIED}:
-        for command in recipe.commands(recipe.values(Path("data"), {}, tmp_path, tiny=tiny), tiny=tiny):
+        for command in recipe.commands(
+            recipe.values(Path("data"), {}, tmp_path, tiny=tiny), tiny=tiny
+        ):
             understood(command)
     for printed in recipe.printed:
         for row in printed.rows:
@@ -98,7 +104,10 @@ printed:
            [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]
   - {title: Change, results: table/results.csv, by: [checkpoint, against], measures: [f1],
      rows: [[ot, ibt, .6]]}
-  - {results: study/selection/selection.csv, by: [checkpoint, data], measures: [mu], rows: [[ot, dev, 1]]}
+  - results: study/selection/selection.csv
+    by: [checkpoint, data]
+    measures: [mu]
+    rows: [[ot, dev, 1]]
   - {title: Drawn, results: table/results.csv, by: [checkpoint], measures: [em]}
 notes: Another model.
 """
@@ -111,14 +120,21 @@ new,,,f1,.4,.3,.5,9,9
 new,,,em,.6,.3,.7,9,9
 """
 SELECTION = "checkpoint,test_set,metric,mean,std,low,high,n,values\not,dev,mu,.5,,,,7,.5\n"
-FILES = {"write": ("table/results.csv", TABLE), "select": ("study/selection/selection.csv", SELECTION)}
+FILES = {
+    "write": ("table/results.csv", TABLE),
+    "select": ("study/selection/selection.csv", SELECTION),
+}
 
 
 class Steps:
     """In place of processes: the commands that were run; each writes its file, and `fail` fails."""
 
     def __init__(self, folder: Path) -> None:
-        self.recipe, self.work, self.commands = folder / "table.yaml", folder / "work", list[list[str]]()
+        self.recipe, self.work, self.commands = (
+            folder / "table.yaml",
+            folder / "work",
+            list[list[str]](),
+        )
         self.recipe.write_text(RECIPE)
         for name in ("data/sub/dev.json", "elsewhere/sub/dev.json", "elsewhere/dev.json"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +170,9 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     frame = compared(steps.work).set_index("checkpoint", append=True)["value"].astype(float)
     ot = {"ours": [0.9, 0.7, 0.5], "paper": [0.87, 0.6, 1], "difference": [0.03, 0.1, -0.5]}
     assert {name: list(frame[name, "ot"].round(9)) for name in ot} == ot
-    assert list(frame["ours", "new"]) == [0.4, 0.6], "where the paper prints none, with a row and without"
+    assert list(frame["ours", "new"]) == [0.4, 0.6], (
+        "where the paper prints none, with a row and without"
+    )
     assert set(frame.index.get_level_values("checkpoint")) == {"ot", "ibt", "new", "none"}
     text = (steps.work / "report" / "report.md").read_text()
     assert "1 of 2 numbers of the paper lie within our 95 % intervals" in text
@@ -181,11 +199,15 @@ ALL, NONE = (
         (["seed=1", "backbone=bert_base"], NONE),
     ],
 )
-def test_printed_numbers_of_the_settings(use: list[str], shown: dict[str, list[float]], steps: Steps) -> None:
+def test_printed_numbers_of_the_settings(
+    use: list[str], shown: dict[str, list[float]], steps: Steps
+) -> None:
     steps.ran(use=use)
     text = (steps.work / "report" / "report.md").read_text()
     hidden = "; ".join(title for title in ALL if title not in shown)
-    assert (f"Without numbers of the paper, because it has none for this: {hidden}." in text) == bool(hidden)
+    assert (
+        f"Without numbers of the paper, because it has none for this: {hidden}." in text
+    ) == bool(hidden)
     papers = compared(steps.work).query("source == 'paper'").astype({"value": float})
     assert {title: list(part["value"].round(9)) for title, part in papers.groupby("table")} == shown
     assert ("difference" in text) == bool(shown)

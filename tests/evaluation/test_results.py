@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
-from evaluation.report import Evaluation, claimed, write_report
-from evaluation.results import Results
-from evaluation.shown.figures import Bars
-from evaluation.shown.views import Table, View, make_table, markdown_table
+from interventune.evaluation.report import Evaluation, claimed, write_report
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.views import Table, View, make_table, markdown_table
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import Page
 
@@ -28,7 +28,9 @@ EM = {("ot", "os"): 1.0, ("ot", "ts"): 0.5, ("ibt", "os"): 0.75, ("ibt", "ts"): 
 def results() -> Results:
     results = Results(("variant",), unit="questions")
     for (name, variant), value in EM.items():
-        results.add("em", value, n=4, interval=(0.0, 1.0), units=2, checkpoint=name, variant=variant)
+        results.add(
+            "em", value, n=4, interval=(0.0, 1.0), units=2, checkpoint=name, variant=variant
+        )
     results.add("em", -0.25, n=4, checkpoint="ibt", against="ot", variant="os")
     results.add("mu", 0.25, n=7, checkpoint="ot")
     return results
@@ -55,7 +57,9 @@ def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> N
     several = make_table(View("T", ("variant",), {"mu": "mu", "em": "EM"}), results.frame)
     assert several.header[:2] == ("measure", "variant")
     assert several.rows[0][:3] == ("mu", "all", "0.250")
-    beside = make_table(View("T", ("checkpoint", "variant"), {"em": "EM"}, across="measure"), results.frame)
+    beside = make_table(
+        View("T", ("checkpoint", "variant"), {"em": "EM"}, across="measure"), results.frame
+    )
     assert beside.header == ("checkpoint", "variant", "EM", "n")
     assert beside.rows[1] == ("ot", "ts", "0.500 [0, 1]", 4)
     absent = View("T", ("variant",), {"em": "EM"}, where={"variant": "ts_r"})
@@ -76,7 +80,10 @@ def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None
     results.add("em", -0.25, n=3, checkpoint="null", variant="nan", against="NA")
     write_report(Evaluation(title="R", results=results, views=[]), tmp_path / "DIR")
     plain = pd.read_csv(tmp_path / "DIR/results.csv")
-    assert all(pd.api.types.is_numeric_dtype(plain[name]) for name in ("value", "low", "high", "n", "units"))
+    assert all(
+        pd.api.types.is_numeric_dtype(plain[name])
+        for name in ("value", "low", "high", "n", "units")
+    )
     page = (Path(__file__).parents[2] / "docs/outputs.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     *steps, last = code.replace('"DIR/', f'"{tmp_path}/DIR/').strip().splitlines()
@@ -99,7 +106,9 @@ def test_any_text_is_one_cell_of_a_table_in_report_md(text: str) -> None:
     assert [line for line in found.text.split("\n") if line] == [cell for cell in shown if cell]
 
 
-def test_a_report_says_how_many_changes_would_exclude_0_by_chance(results: Results, tmp_path: Path) -> None:
+def test_a_report_says_how_many_changes_would_exclude_0_by_chance(
+    results: Results, tmp_path: Path
+) -> None:
     evaluation, output = Evaluation("T\n# x", results, [], headline="a\n\nb"), tmp_path / "r"
     write_report(evaluation, output)
     assert "by chance" not in (output / "report.md").read_text()
@@ -108,7 +117,7 @@ def test_a_report_says_how_many_changes_would_exclude_0_by_chance(results: Resul
     write_report(evaluation, output)
     title, headline, said, _ = (output / "report.md").read_text().split("\n\n")
     assert (title, headline) == ("# T # x", "**a b**")
-    assert said == "Of 3 changes with an interval, about 0.2 would exclude 0 by chance; here 2 do."
+    assert said == "By chance about 0.2 of 3 intervals of changes exclude 0; here 2 do."
 
 
 def test_zeros_and_names_like_formulas_are_drawn(
@@ -122,7 +131,9 @@ def test_zeros_and_names_like_formulas_are_drawn(
 
 
 def test_two_commands_never_write_to_one_folder(results: Results, tmp_path: Path) -> None:
-    """The second is refused while the first works, and the folder of a command that fails is gone."""
+    """The second is refused while the first works, and the folder of a command that
+    fails is gone.
+    """
     output = tmp_path / "r"
     with claimed(output, overwrite=False):
         with pytest.raises(ValueError, match="another command"), claimed(output, overwrite=True):

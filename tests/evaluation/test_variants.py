@@ -8,25 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.interventions.variants import perturb
-from data_modules.schema.questions import QAExample, Variant
-from data_modules.schema.spans import write_records
-from data_modules.stories.questions import qa_examples
-from evaluation.variants import Stories, VariantOptions, read_stories
-from storage.errors import DataError
+from interventune.data_modules.interventions.variants import perturb
+from interventune.data_modules.schema.questions import QAExample, Variant
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.stories.questions import qa_examples
+from interventune.evaluation.variants import Stories, VariantOptions, read_stories
+from interventune.storage.errors import DataError
 
 STORIES = list(islice(qa_examples("mixed_dev"), 80))
 PERTURBED = {variant: [perturb(story, variant) for story in STORIES] for variant in ("ts", "ts_r")}
-MADE = {name: [r for r in results if isinstance(r, QAExample)] for name, results in PERTURBED.items()}
+MADE = {
+    name: [r for r in results if isinstance(r, QAExample)] for name, results in PERTURBED.items()
+}
 
 
 def read(*sources: str | Path, variants: list[Variant] | None = None, limit: int = 0) -> Stories:
-    return read_stories(VariantOptions(data=[str(s) for s in sources], variants=variants, limit=limit))
+    return read_stories(
+        VariantOptions(data=[str(s) for s in sources], variants=variants, limit=limit)
+    )
 
 
 def test_rows_are_joined_in_any_order_of_files_and_rows(tmp_path: Path) -> None:
     rows = MADE["ts_r"]
-    for name, part in {"one": STORIES[:50], "two": [*rows[:9], *STORIES[50:]], "three": rows[:8:-1]}.items():
+    for name, part in {
+        "one": STORIES[:50],
+        "two": [*rows[:9], *STORIES[50:]],
+        "three": rows[:8:-1],
+    }.items():
         write_records(part, tmp_path / name)
     paths = [tmp_path / name for name in ("three", "one", "two")]
     assert read(*paths).examples == {"os": STORIES, "ts_r": rows}

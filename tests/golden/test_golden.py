@@ -1,4 +1,5 @@
-"""What may move only with a reason in the commit message: losses of a short training, and written files.
+"""What may move only with a reason in the commit message: losses of a short training, and written
+files.
 
 python -m tests.golden.test_golden    records anew what changed on purpose
 """
@@ -17,23 +18,38 @@ from typing import Any
 import pytest
 import torch
 
-from data_modules.__main__ import main as data
-from data_modules.sources import read_groups
+from interventune.data_modules.__main__ import main as data
+from interventune.data_modules.sources import read_groups
+from interventune.training.cli import main as train
 from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, write_lists
-from training.cli import main as train
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
 """Losses by step, and digests of files."""
 CONFIGS = HERE.parents[1] / "configs"
 NEAR = 0.01
-"""Relative. ATen's plain kernels move a loss by 4e-6 in twenty steps; another processor may by more."""
+"""Relative. ATen's plain kernels move a loss by 4e-6 in twenty steps; another processor may by
+more.
+"""
 
 TRAINING = (
-    *("--data.encoding={max_length: 96}", "--data.limit_train_groups=180", "--data.limit_train_qa=200"),
-    *("--data.limit_val_groups=8", "--data.limit_val_qa=24", "--data.seed=0", "--seed_everything=1"),
+    *(
+        "--data.encoding={max_length: 96}",
+        "--data.limit_train_groups=180",
+        "--data.limit_train_qa=200",
+    ),
+    *(
+        "--data.limit_val_groups=8",
+        "--data.limit_val_qa=24",
+        "--data.seed=0",
+        "--seed_everything=1",
+    ),
     *("--model.learning_rate=1e-3", "--trainer.max_epochs=1", "--trainer.max_steps=20"),
-    *("--trainer.val_check_interval=20", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"),
+    *(
+        "--trainer.val_check_interval=20",
+        "--trainer.log_every_n_steps=1",
+        "--trainer.accelerator=cpu",
+    ),
     *("--trainer.precision=32-true", "--trainer.enable_progress_bar=false", "--run.wandb=off"),
 )
 """Twenty steps of LEI's losses."""
@@ -63,7 +79,10 @@ def curve(room: Path) -> dict[str, Any]:
     try:
         train(
             [
-                *("fit", *(part for config in configs for part in ("-c", f"{CONFIGS / config}.yaml"))),
+                *(
+                    "fit",
+                    *(part for config in configs for part in ("-c", f"{CONFIGS / config}.yaml")),
+                ),
                 *(f"--{flag}={room / name}" for flag, name in places.items()),
                 *("--run.name=lei", "--run.version=0", *TRAINING),
             ]
@@ -82,14 +101,19 @@ def lei_sets(room: Path) -> dict[str, Any]:
     """Groups of invented word lists, all, sampled and split."""
     write_lists(room)
     names = [line.split("|")[1].strip() for line in ATTRIBUTES.splitlines()[:4]]
-    Path("specified.tsv").write_text("".join(f"{name}\tEverybody saw the [subj].\n" for name in names))
+    Path("specified.tsv").write_text(
+        "".join(f"{name}\tEverybody saw the [subj].\n" for name in names)
+    )
     for name, command in LEI_SETS.items():
         assert data([*command, "--output", name]) == 0, name
     digests = {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in LEI_SETS}
     return {name: [sum(1 for _ in read_groups(name)), digest] for name, digest in digests.items()}
 
 
-GOLDENS: dict[str, Callable[[Path], dict[str, Any]]] = {"curve_lei_few_shot": curve, "lei_sets": lei_sets}
+GOLDENS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "curve_lei_few_shot": curve,
+    "lei_sets": lei_sets,
+}
 
 
 @pytest.mark.parametrize("name", GOLDENS)

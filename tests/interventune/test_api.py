@@ -1,4 +1,6 @@
-"""The Python interface and the command `interventune`: the tour runs, examples hold, mistakes are errors."""
+"""The Python interface and the command `interventune`: the tour runs, examples hold, mistakes are
+errors.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,21 @@ import matplotlib.pyplot as plt
 import pytest
 
 import interventune
-from evaluation import protocol
-from evaluation.report import Evaluation
-from evaluation.results import Results
 from interventune import api
 from interventune.command import main
-from storage.command_line import Count
+from interventune.evaluation import protocol
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.results import Results
+from interventune.storage.command_line import Count
 from tests.data_modules.fixtures.tiny_lists import write_lists
 
 TOUR = Path(__file__).resolve().parents[2] / "docs" / "tour.ipynb"
 SMALLER = (
     (r"STEPS = \d+", "STEPS = 10"),
-    ('"--data.train_qa', '"--data.limit_train_qa=200", "--data.limit_train_groups=60", "--data.train_qa'),
+    (
+        '"--data.train_qa',
+        '"--data.limit_train_qa=200", "--data.limit_train_groups=60", "--data.train_qa',
+    ),
     ("stories:heldout", "stories:unseen_attributes"),
 )
 """What the tour is run with instead."""
@@ -47,7 +52,9 @@ def test_the_tour_and_the_examples_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    def length(*, checkpoint: list[str], calibrated: bool = True, limit: Count | None = None) -> Evaluation:
+    def length(
+        *, checkpoint: list[str], calibrated: bool = True, limit: Count | None = None
+    ) -> Evaluation:
         return Evaluation("Length", Results((), "questions"), (), {"seen": [calibrated, limit]})
 
     for module in (api, protocol):
@@ -63,8 +70,12 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
 
 def test_commands_reach_their_rooms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evalute"]) == 2
-    assert capsys.readouterr().err.splitlines() == ["error: evalute: no such command; did you mean evaluate?"]
-    lists = [part for name, path in write_lists(tmp_path).items() for part in (f"--{name}", str(path))][:6]
+    assert capsys.readouterr().err.splitlines() == [
+        "error: evalute: no such command; did you mean evaluate?"
+    ]
+    lists = [
+        part for name, path in write_lists(tmp_path).items() for part in (f"--{name}", str(path))
+    ][:6]
     assert main(["data", "unqover", *lists, "--output", str(tmp_path / "source.json")]) == 0
     assert (tmp_path / "source.json").is_file()
     assert main(["export", str(tmp_path / "no.ckpt"), str(tmp_path / "folder")]) == 2

@@ -1,4 +1,6 @@
-"""Probes in anybody's training: what `evaluate` says of the saved model, changes since the start, keys."""
+"""Probes in anybody's training: what `evaluate` says of the saved model, changes since the start,
+keys.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def small(*sources: str, **options: Any) -> Any:
     return interventune.Probe(*(sources or (GROUPS, STORIES)), limit=6, **options)
 
 
-def table(protocol: str, source: str, *folders: Path, **flags: Any) -> dict[tuple[str, ...], list[float]]:
+def table(
+    protocol: str, source: str, *folders: Path, **flags: Any
+) -> dict[tuple[str, ...], list[float]]:
     """Value, low and high of the last folder, and of its change, by what tells cells apart."""
     named = [f"{name}={folder}" for name, folder in zip("ab", folders, strict=True)]
     found = interventune.evaluate(
@@ -61,7 +65,11 @@ def table(protocol: str, source: str, *folders: Path, **flags: Any) -> dict[tupl
     by += ("embedding", "reference", "layer", "stories")
     rows = found[found["checkpoint"] == "b"].to_dict("records")
     return {
-        tuple(str(row.get(name, "")) for name in by if row.get(name)): [row["value"], row["low"], row["high"]]
+        tuple(str(row.get(name, "")) for name in by if row.get(name)): [
+            row["value"],
+            row["low"],
+            row["high"],
+        ]
         for row in rows
     }
 
@@ -72,7 +80,9 @@ def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_
     model, tokenizer = opened(start)
     if name == "lora":
         peft = pytest.importorskip("peft")
-        config = peft.LoraConfig(target_modules="all-linear", lora_dropout=0.5, task_type="CAUSAL_LM")
+        config = peft.LoraConfig(
+            target_modules="all-linear", lora_dropout=0.5, task_type="CAUSAL_LM"
+        )
         model = peft.get_peft_model(model, config).train()
     probe = small(score=SCORE)
     probe.ask(model, tokenizer)
@@ -103,35 +113,55 @@ def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_
     assert len(expected) == 6 + 15 + 6 + 8  # who never abstains has no precision, and so no change
     for (key, change), numbers in expected.items():
         columns = ["change", "change_low", "change_high"] if change else ["value", "low", "high"]
-        assert probe.table.loc[f"val/{key}", columns].tolist() == pytest.approx(numbers, **near), key
+        assert probe.table.loc[f"val/{key}", columns].tolist() == pytest.approx(numbers, **near), (
+            key
+        )
         assert found[f"val/{key}" + "/change" * change] == pytest.approx(numbers[0], **near)
     assert found["val/score"] == found["val/qa/f1"] - 0.5 * found["val/bias/ethical/mu"]
 
 
 MISTAKES: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
     ((), {}, "measures: bias needs a source with groups"),
-    ((STORIES,), {"measures": ["biass"]}, "measures: no 'biass'; choose from bias, qa, abstention, shift"),
+    (
+        (STORIES,),
+        {"measures": ["biass"]},
+        "measures: no 'biass'; choose from bias, qa, abstention, shift",
+    ),
     ((STORIES,), {"measures": ["bias"]}, "measures: bias needs a source with groups"),
     (("stories:choices_dev",), {}, "stories have no questions 'choices_dev'"),
     (("nowhere.json",), {}, "nowhere.json: no such file"),
     (("{}/choices.jsonl",), {}, "choices.jsonl: holds choices, but questions are needed"),
-    ((STORIES,), {"score": {"val/qa/f2": 1.0}}, "score: no measure gives 'val/qa/f2'; there are val/qa/f1"),
+    (
+        (STORIES,),
+        {"score": {"val/qa/f2": 1.0}},
+        "score: no measure gives 'val/qa/f2'; there are val/qa/f1",
+    ),
     ((STORIES,), {"model": BertForSequenceClassification}, "is no model for question answering"),
     ((STORIES,), {"model": lambda _: torch.nn.Linear(2, 2)}, "no model of transformers in Linear"),
 ]
 
 
-@pytest.mark.parametrize(("sources", "options", "said"), MISTAKES, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(
+    ("sources", "options", "said"), MISTAKES, ids=lambda value: str(value)[:30]
+)
 def test_mistakes_are_one_line(
-    sources: tuple[str, ...], options: dict[str, Any], said: str, folders: dict[str, Path], tmp_path: Path
+    sources: tuple[str, ...],
+    options: dict[str, Any],
+    said: str,
+    folders: dict[str, Path],
+    tmp_path: Path,
 ) -> None:
-    (tmp_path / "choices.jsonl").write_text('{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n')
+    (tmp_path / "choices.jsonl").write_text(
+        '{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n'
+    )
     model, tokenizer = opened(folders["bert"])
     if "model" in options:
         model = options["model"](model.config)
     given = {name: value for name, value in options.items() if name != "model"}
     with pytest.raises(ValueError, match=said) as error:
-        interventune.Probe(*(source.format(tmp_path) for source in sources), **given).ask(model, tokenizer)
+        interventune.Probe(*(source.format(tmp_path) for source in sources), **given).ask(
+            model, tokenizer
+        )
     assert "\n" not in str(error.value)
 
 
@@ -149,7 +179,9 @@ def units(model: Any) -> list[tuple[Any, bool]]:
     """Where each unit of FSDP2 is resharded after its forward, and whether it is unsharded now."""
     states = [part._get_fsdp_state() for part in model.modules() if isinstance(part, FSDPModule)]
     return [
-        (one.post_forward_mesh_info, one.is_unsharded) for state in states for one in state._fsdp_param_groups
+        (one.post_forward_mesh_info, one.is_unsharded)
+        for state in states
+        for one in state._fsdp_param_groups
     ]
 
 
@@ -161,11 +193,17 @@ def ask_on_rank(rank: int, folder: str) -> None:
     for name in CLASSES:
         model, tokenizer = opened(Path(folder) / name)
         probe = interventune.TransformersProbe(GROUPS, STORIES, limit=6)
-        call: Any = TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState(), TrainerControl()
+        call: Any = (
+            TrainingArguments(folder, use_cpu=True, report_to=[]),
+            TrainerState(),
+            TrainerControl(),
+        )
         whole = torch.nn.parallel.DistributedDataParallel(model)
         probe.on_train_begin(*call, model=whole, processing_class=tokenizer)
         tuned(model)
-        probe.on_evaluate(*call, model=whole, processing_class=tokenizer, metrics={})  # the same step
+        probe.on_evaluate(
+            *call, model=whole, processing_class=tokenizer, metrics={}
+        )  # the same step
         call[1].global_step = 1
         probe.on_evaluate(*call, model=whole, processing_class=tokenizer, metrics=(metrics := {}))
         found[name] = {key.removeprefix("eval_"): value for key, value in metrics.items()}
@@ -212,7 +250,12 @@ def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[st
 
 
 ROOT = Path(__file__).resolve().parents[2] / "examples"
-EXAMPLES = {"trainer": ("bert", 6), "sft": ("llama", 6), "dpo": ("llama", 3), "lightning": ("llama", 2)}
+EXAMPLES = {
+    "trainer": ("bert", 6),
+    "sft": ("llama", 6),
+    "dpo": ("llama", 3),
+    "lightning": ("llama", 2),
+}
 
 
 @pytest.fixture
@@ -237,14 +280,18 @@ def test_examples_of_transformers_choose_and_log(name: str, run: Any) -> None:
     trainer: Trainer = run(name)
     (probe,) = (one for one in trainer.callback_handler.callbacks if hasattr(one, "ask"))
     scores = {
-        row["step"]: row["eval_val/score"] for row in trainer.state.log_history if "eval_val/score" in row
+        row["step"]: row["eval_val/score"]
+        for row in trainer.state.log_history
+        if "eval_val/score" in row
     }
     assert len(scores) == 4  # the start, and three evaluations
     if trainer.args.load_best_model_at_end:
         best = trainer.state.best_model_checkpoint
         assert trainer.state.best_metric == max(list(scores.values())[1:])
         assert scores[int(best.rpartition("-")[2])] == trainer.state.best_metric
-        assert probe.ask(trainer.model)["val/score"] == pytest.approx(trainer.state.best_metric, abs=1e-6)
+        assert probe.ask(trainer.model)["val/score"] == pytest.approx(
+            trainer.state.best_metric, abs=1e-6
+        )
     seen, reporter = list[dict[str, float]](), TrainerCallback()
     reporter.on_log = lambda *_, logs, **__: seen.append(logs)  # type: ignore[method-assign]
     trainer.add_callback(reporter)

@@ -1,4 +1,6 @@
-"""What probes compare with: the start of this training, also after it was resumed; never another model."""
+"""What probes compare with: the start of this training, also after it was resumed; never another
+model.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from transformers import PreTrainedTokenizerFast, Trainer, TrainingArguments
 
 import interventune
-from storage.files import read_archive
+from interventune.storage.files import read_archive
 from tests.interventune.test_probe import GROUPS, STORIES, opened, small, tuned
 from tests.interventune.test_probe_trace import Tuning, lightning, loader
 
@@ -32,7 +34,10 @@ def trainer(folders: dict[str, Path], tmp_path: Path) -> Callable[..., Trainer]:
     def made(*probes: Any, steps: int = 2, **more: Any) -> Trainer:
         torch.manual_seed(1)
         fresh, tokenizer = opened(folders["bert"])
-        rows = [dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3) for i in range(12)]
+        rows = [
+            dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3)
+            for i in range(12)
+        ]
         how: Any = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "learning_rate": 1e-2}
         how |= {"max_steps": steps, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
         arguments = TrainingArguments(str(tmp_path), lr_scheduler_type="constant", **how)
@@ -51,11 +56,13 @@ def probed(trainer: Trainer) -> list[dict[str, float]]:
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the project warned of."""
-    return [one.message for one in caplog.records if one.name.startswith("interventune")]
+    return [one.message for one in caplog.records if one.name.startswith("interventune.probe")]
 
 
 def is_start(found: dict[str, float]) -> bool:
-    return found[MEAN] == pytest.approx(1, abs=1e-6) and all(abs(found[name]) < 1e-6 for name in CHANGES)
+    return found[MEAN] == pytest.approx(1, abs=1e-6) and all(
+        abs(found[name]) < 1e-6 for name in CHANGES
+    )
 
 
 def test_each_training_has_its_own_start(trainer: Callable[..., Trainer]) -> None:
@@ -83,7 +90,9 @@ def test_a_resumed_training_keeps_its_start(
     for ours, theirs in zip(probed(on)[-2:], probed(whole)[-2:], strict=True):
         same = [name for name in theirs if name in ours and name.startswith("val/")]
         assert same
-        assert [ours[name] for name in same] == pytest.approx([theirs[name] for name in same], nan_ok=True)
+        assert [ours[name] for name in same] == pytest.approx(
+            [theirs[name] for name in same], nan_ok=True
+        )
     resumed = [found for found in probed(on)[-4:] if MEAN in found]
     assert not any(map(is_start, resumed))
     read_archive(tmp_path / "checkpoint-4" / one.key)  # runs no code
@@ -135,7 +144,9 @@ def test_lightning_keeps_the_start_of_a_training_that_is_resumed(
     assert math.isnan(other.table.loc[MEAN, "value"])
 
 
-def test_shift_with_another_tokenizer(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_shift_with_another_tokenizer(
+    folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
     model, tokenizer = opened(folders["bert"])
     one = small(STORIES)
     one.ask(model, tokenizer)
@@ -145,7 +156,9 @@ def test_shift_with_another_tokenizer(folders: dict[str, Path], caplog: pytest.L
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     words = state["model"]["vocab"]
     swapped = [word for word in words if word.isalpha()]
-    for name, index in zip(swapped, sorted((words[word] for word in swapped), reverse=True), strict=True):
+    for name, index in zip(
+        swapped, sorted((words[word] for word in swapped), reverse=True), strict=True
+    ):
         words[name] = index
     backend = type(tokenizer.backend_tokenizer).from_str(json.dumps(state))
     other = PreTrainedTokenizerFast(tokenizer_object=backend, **tokenizer.special_tokens_map)
@@ -153,7 +166,9 @@ def test_shift_with_another_tokenizer(folders: dict[str, Path], caplog: pytest.L
     assert math.isnan(found[MEAN])
     assert math.isnan(found[CKA])
     assert math.isfinite(found[CHANGES[0]])
-    assert said(caplog) == ["tokens or width are not those of the start: shift since then is undefined"]
+    assert said(caplog) == [
+        "tokens or width are not those of the start: shift since then is undefined"
+    ]
     fresh = small(STORIES)
     fresh.ask(model, other)
     assert found["val/qa/f1"] == fresh.table.loc["val/qa/f1", "value"]
@@ -162,7 +177,11 @@ def test_shift_with_another_tokenizer(folders: dict[str, Path], caplog: pytest.L
 def squad(path: Path, *questions: tuple[str, str]) -> str:
     """A file of (question, answer) about one sentence, which leaves nothing if it is deleted."""
     qas = [
-        {"id": str(i), "question": question, "answers": [{"text": a, "answer_start": 0}] if a else []}
+        {
+            "id": str(i),
+            "question": question,
+            "answers": [{"text": a, "answer_start": 0}] if a else [],
+        }
         for i, (question, a) in enumerate(questions)
     ]
     rows = {"data": [{"paragraphs": [{"context": "Ann saw it.", "qas": qas}]}]}

@@ -17,9 +17,18 @@ import interventune
 from tests.interventune.test_probe import STORIES, opened, small
 
 STEPS = 3
-HOW: dict[str, Any] = {"max_steps": STEPS, "eval_steps": 1, "logging_steps": 1, "save_strategy": "no"}
+HOW: dict[str, Any] = {
+    "max_steps": STEPS,
+    "eval_steps": 1,
+    "logging_steps": 1,
+    "save_strategy": "no",
+}
 HOW |= {"use_cpu": True, "report_to": [], "eval_strategy": "steps", "disable_tqdm": True}
-HOW |= {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "activation_checkpointing": True}
+HOW |= {
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "activation_checkpointing": True,
+}
 Trained = tuple[list[Any], dict[str, torch.Tensor]]
 
 
@@ -27,15 +36,23 @@ def with_transformers(kind: str, folders: dict[str, Path], out: str, probes: lis
     torch.manual_seed(1)
     model, tokenizer = opened(folders["bert" if kind == "trainer" else "llama"])
     if kind == "trainer":
-        rows = [dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3) for i in range(12)]
+        rows = [
+            dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3)
+            for i in range(12)
+        ]
         trainer = Trainer(
             model, TrainingArguments(out, **HOW), None, rows, rows[:2], tokenizer, callbacks=probes
         )
     else:
         trl, peft = pytest.importorskip("trl"), pytest.importorskip("peft")
-        lora = peft.LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.3, task_type="CAUSAL_LM")
+        lora = peft.LoraConfig(
+            r=4, target_modules="all-linear", lora_dropout=0.3, task_type="CAUSAL_LM"
+        )
         answers = [["completion"], ["chosen", "rejected"]][kind == "dpo"]
-        rows = [{"prompt": "Is it", **{name: f" {name[: i % 3 + 1]}" for name in answers}} for i in range(12)]
+        rows = [
+            {"prompt": "Is it", **{name: f" {name[: i % 3 + 1]}" for name in answers}}
+            for i in range(12)
+        ]
         data, name = Dataset.from_list(rows), kind.upper()
         arguments = getattr(trl, f"{name}Config")(out, **HOW, bf16=kind == "dpo")
         given: dict[str, Any] = {"train_dataset": data, "eval_dataset": data.select([0])}
@@ -86,7 +103,9 @@ def with_lightning(folders: dict[str, Path], out: str, probes: list[Any]) -> Tra
 
 
 @pytest.mark.parametrize("kind", ["trainer", "sft", "dpo", "lightning"])
-def test_a_training_with_a_probe_is_the_same(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_training_with_a_probe_is_the_same(
+    kind: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
     def train(*probes: Any) -> Trained:
         if kind == "lightning":
             return with_lightning(folders, str(tmp_path), [*probes])
@@ -101,7 +120,9 @@ def test_a_training_with_a_probe_is_the_same(kind: str, folders: dict[str, Path]
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_so_it_is_on_a_gpu(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_it_is_on_a_gpu(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(HOW, "use_cpu", False)
     torch.use_deterministic_algorithms(True)
     try:
@@ -112,12 +133,20 @@ def test_so_it_is_on_a_gpu(folders: dict[str, Path], tmp_path: Path, monkeypatch
 
 def seen(model: Any, tokenizer: Any) -> dict[str, Any]:
     """All that a probe could change."""
-    found: dict[str, Any] = {"tokenizer": (tokenizer.backend_tokenizer.to_str(), repr(vars(tokenizer)))}
+    found: dict[str, Any] = {
+        "tokenizer": (tokenizer.backend_tokenizer.to_str(), repr(vars(tokenizer)))
+    }
     for name, part in model.named_modules():
         found |= {f"{name}.{key}": repr(value) for key, value in vars(part).items()}
         found[name] = type(part)
     for name, weight in model.state_dict(keep_vars=True).items():
-        found[name] = weight.tolist(), weight.dtype, weight.requires_grad, weight.grad, weight.is_inference()
+        found[name] = (
+            weight.tolist(),
+            weight.dtype,
+            weight.requires_grad,
+            weight.grad,
+            weight.is_inference(),
+        )
     configs = model.config, getattr(model, "generation_config", None)
     found["configs"] = [config and config.to_dict() for config in configs]
     found["random"] = torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())
@@ -158,15 +187,25 @@ def test_all_that_a_probe_saw_is_as_before(
     assert {key for key in before | after if before.get(key) != after.get(key)} == set()
 
 
-def test_within_autocast_a_probe_has_the_same_numbers_and_weights_train_on(folders: dict[str, Path]) -> None:
+def test_within_autocast_a_probe_has_the_same_numbers_and_weights_train_on(
+    folders: dict[str, Path],
+) -> None:
     model, tokenizer = opened(folders["bert"])
-    expected = small(STORIES, dtype="bfloat16").ask(model, tokenizer), small(STORIES).ask(model, tokenizer)
+    expected = (
+        small(STORIES, dtype="bfloat16").ask(model, tokenizer),
+        small(STORIES).ask(model, tokenizer),
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = small(STORIES, dtype="bfloat16").ask(model, tokenizer), small(STORIES).ask(model, tokenizer)
+        found = (
+            small(STORIES, dtype="bfloat16").ask(model, tokenizer),
+            small(STORIES).ask(model, tokenizer),
+        )
         model(torch.ones(1, 4, dtype=torch.long)).start_logits.sum().backward()
     for ours, theirs in zip(found, expected, strict=True):
         assert ours == pytest.approx(theirs, abs=1e-6, nan_ok=True)
-    assert all(weight.grad is not None for name, weight in model.named_parameters() if "query" in name)
+    assert all(
+        weight.grad is not None for name, weight in model.named_parameters() if "query" in name
+    )
 
 
 def test_a_probe_compiles_nothing(folders: dict[str, Path]) -> None:

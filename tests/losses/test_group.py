@@ -11,17 +11,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from losses.answers import (
+from interventune.losses.answers import (
     span_cross_entropy,
 )
-from losses.group import TERMS, GroupLoss, lost_mass
-from models.heads.span import candidate_log_probs
+from interventune.losses.group import TERMS, GroupLoss, lost_mass
+from interventune.models.heads.span import candidate_log_probs
 
 ETHICAL, ADVERSARIAL, *_ = range(6)
 SQUAD = 3
 """In the authors' rows."""
 NAMES = ("interventions(0=ethical,1=adversarial,2=irrelevant,3=squad)", "tomax")
-NAMES += tuple(f"{end}_{kind}" for kind in ("logits", "positions", "scores") for end in ("start", "end"))
+NAMES += tuple(
+    f"{end}_{kind}" for kind in ("logits", "positions", "scores") for end in ("start", "end")
+)
 EXPECTED = [
     ((0, 1), 0.9496031399768139),
     ((2, 3), 1.703196379181687),
@@ -33,21 +35,36 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("rows", "expected"), EXPECTED)
-def test_probability_form_is_the_authors_loss(rows: tuple[int, ...], expected: float, oracle: Path) -> None:
-    """LEI spec 5.1, ex5: eight rows of six positions. Rows are single questions: groups of one variant."""
+def test_probability_form_is_the_authors_loss(
+    rows: tuple[int, ...], expected: float, oracle: Path
+) -> None:
+    """LEI spec 5.1, ex5: eight rows of six positions. Rows are single questions: groups of one
+    variant.
+    """
     ex5 = json.loads((oracle / "ex5_lei_loss.json").read_text())
-    columns = (torch.tensor([ex5[name][row] for row in rows], dtype=torch.float64) for name in NAMES)
+    columns = (
+        torch.tensor([ex5[name][row] for row in rows], dtype=torch.float64) for name in NAMES
+    )
     class_B, pushed_B, start_BT, end_BT, start_BS, end_BS, *scores = columns
-    class_B, pushed_BV, start_BS, end_BS = class_B.long(), pushed_B[:, None], start_BS.long(), end_BS.long()
+    class_B, pushed_BV, start_BS, end_BS = (
+        class_B.long(),
+        pushed_B[:, None],
+        start_BS.long(),
+        end_BS.long(),
+    )
     squad_B = class_B == SQUAD
     loss = GroupLoss(form="probability")
     terms = loss(
-        candidate_log_probs(start_BT, end_BT, torch.stack((start_BS, end_BS), -1).clamp(min=0)[:, None]),
+        candidate_log_probs(
+            start_BT, end_BT, torch.stack((start_BS, end_BS), -1).clamp(min=0)[:, None]
+        ),
         class_B.masked_fill(squad_B, -1),
         pushed_BV=pushed_BV.long(),
         reference_BVSE=torch.stack(scores, dim=-1).log()[:, None],
     )
-    span = span_cross_entropy(start_BT[squad_B], end_BT[squad_B], start_BS[squad_B, 0], end_BS[squad_B, 0])
+    span = span_cross_entropy(
+        start_BT[squad_B], end_BT[squad_B], start_BS[squad_B, 0], end_BS[squad_B, 0]
+    )
     assert (total(loss, terms) + span).item() == pytest.approx(expected, abs=1e-6)
 
 
@@ -60,9 +77,13 @@ def total(loss: GroupLoss, terms: Terms) -> Tensor:
 
 
 def random_groups(n: int = 21) -> Groups:
-    """log_prob_BVSE, class_B, pushed_BV, reference_BVSE; three groups of each class and of no known one."""
+    """log_prob_BVSE, class_B, pushed_BV, reference_BVSE; three groups of each class and of no known
+    one.
+    """
     make = torch.Generator().manual_seed(0)
-    log_prob_BVSE, reference_BVSE = torch.rand(2, n, 4, 2, 2, generator=make, dtype=torch.float64).log()
+    log_prob_BVSE, reference_BVSE = torch.rand(
+        2, n, 4, 2, 2, generator=make, dtype=torch.float64
+    ).log()
     dominant_B = torch.randint(2, (n,), generator=make)
     pushed_BV = torch.stack((dominant_B, 1 - dominant_B) * 2, dim=1)
     return log_prob_BVSE, torch.arange(n) % 7, pushed_BV, reference_BVSE
@@ -78,14 +99,24 @@ def naive_terms(groups: Groups, of: Any) -> dict[str, float]:
     """Means of what is wished of `of(log S)`."""
     log_prob, classes, pushed, reference = (value.tolist() for value in groups)
     certain = of(0.0)  # S = 1
-    names = ("ethical", "adversarial", "irrelevant", "unadvised", "mismatched", "mismatched", "no term")
+    names = (
+        "ethical",
+        "adversarial",
+        "irrelevant",
+        "unadvised",
+        "mismatched",
+        "mismatched",
+        "no term",
+    )
     items: dict[str, list[float]] = {name: [] for name in names}
     for b, k in enumerate(classes):
         for v in range(4):
             s = [of(sum(log_prob[b][v][x]) / 2) for x in (0, 1)]
             r = [of(sum(reference[b][v][x]) / 2) for x in (0, 1)]
             distance = (abs(s[0] - r[0]) + abs(s[1] - r[1])) / 2
-            items[names[k]].append([abs(s[0] - s[1]), certain - s[pushed[b][v]], distance][min(k, 2)])
+            items[names[k]].append(
+                [abs(s[0] - s[1]), certain - s[pushed[b][v]], distance][min(k, 2)]
+            )
     del items["no term"]
     return {name: sum(found) / len(found) for name, found in items.items()}
 
@@ -100,7 +131,9 @@ def test_forms_equal_naive_loops_and_weights_apply(form: Any, of: Any) -> None:
     loss = GroupLoss(form=form, **{f"{name}_weight": w for name, w in weights.items()})
     terms, naive = run(loss, groups), naive_terms(groups, of)
     assert numbers(terms) == pytest.approx(naive, abs=1e-12)
-    assert total(loss, terms).item() == pytest.approx(sum(w * naive[name] for name, w in weights.items()))
+    assert total(loss, terms).item() == pytest.approx(
+        sum(w * naive[name] for name, w in weights.items())
+    )
     scores, *of, reference = (groups[0].requires_grad_(), *groups[1:3], groups[3].requires_grad_())
     total(loss, run(loss, (scores, *of, reference))).backward()
     assert scores.grad is not None
@@ -134,7 +167,9 @@ def log_probs(first: float, second: float) -> Tensor:
 def test_only_a_loss_of_mass_costs_and_pulls_both_scores_up() -> None:
     reference, log_prob = log_probs(0.9, 0.1), log_probs(0.2, 0.2).requires_grad_()
     assert lost_mass(log_probs(0.5, 0.5), reference).abs().max() < 1e-6
-    assert lost_mass(log_probs(0.25, 0.25), reference)[0].tolist() == pytest.approx([math.log(2.0)] * 4)
+    assert lost_mass(log_probs(0.25, 0.25), reference)[0].tolist() == pytest.approx(
+        [math.log(2.0)] * 4
+    )
     assert (lost_mass(reference, log_probs(0.25, 0.25)) == 0).all()
     pushed, half = torch.zeros(1, 4, dtype=torch.long), GroupLoss(mass_weight=0.5)
     terms = run(half, (log_prob, torch.tensor([ETHICAL]), pushed, reference))
@@ -143,7 +178,9 @@ def test_only_a_loss_of_mass_costs_and_pulls_both_scores_up() -> None:
     total(half, terms).backward()
     assert log_prob.grad is not None
     assert (log_prob.grad < 0).all()
-    assert numbers(run(half, (log_prob, torch.tensor([ADVERSARIAL]), pushed, reference)))["mass"] == 0
+    assert (
+        numbers(run(half, (log_prob, torch.tensor([ADVERSARIAL]), pushed, reference)))["mass"] == 0
+    )
     with pytest.raises(ValueError, match="mass_weight"):
         GroupLoss(form="probability", mass_weight=1.0)
     assert "mass" not in run(GroupLoss(), (log_prob, torch.tensor([ETHICAL]), pushed, reference))

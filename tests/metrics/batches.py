@@ -1,4 +1,6 @@
-"""Batches to test metrics with, and a naive reading of UnQover's formulas: plain loops over plain numbers."""
+"""Batches to test metrics with, and a naive reading of UnQover's formulas: plain loops over plain
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Batch(NamedTuple):
     attribute_N: Tensor
 
 
-def random_batch(n: int, num_classes: int, num_subjects: int, num_attributes: int, seed: int = 0) -> Batch:
+def random_batch(
+    n: int, num_classes: int, num_subjects: int, num_attributes: int, seed: int = 0
+) -> Batch:
     make = torch.Generator().manual_seed(seed)
     first = torch.randint(num_subjects, (n,), generator=make)
     second = (first + torch.randint(1, num_subjects, (n,), generator=make)) % num_subjects
@@ -74,8 +78,12 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
             theta[i, j] = max(theta[i, j], abs(fmean(values)))
         subjects = sorted({x for x, _ in gamma})
         result |= {
-            f"mu{suffix}": fmean(max(abs(g) for (y, _), g in gamma.items() if y == x) for x in subjects),
-            f"eta{suffix}": fmean(fmean(abs(e) for (y, _), e in eta.items() if y == x) for x in subjects),
+            f"mu{suffix}": fmean(
+                max(abs(g) for (y, _), g in gamma.items() if y == x) for x in subjects
+            ),
+            f"eta{suffix}": fmean(
+                fmean(abs(e) for (y, _), e in eta.items() if y == x) for x in subjects
+            ),
             f"theta{suffix}": fmean(theta.values()),
         }
     result["mean_abs_c"] = fmean(abs(naive_c(row[0])) for row in rows)
@@ -95,7 +103,9 @@ class ShiftBatch(NamedTuple):
 
 
 def shift_batch(n: int, seed: int = 0, spread: float = 1.0) -> ShiftBatch:
-    """Cosines from 1 - 2 spread to 1, some exactly at the edges of bins; every third example has no pair."""
+    """Cosines from 1 - 2 spread to 1, some exactly at the edges of bins; every third example has no
+    pair.
+    """
     generator = torch.Generator().manual_seed(seed)
     pairs = 5 * n
     cls_NL, token_PL = (
@@ -113,7 +123,9 @@ def shift_part(batch: ShiftBatch, chosen: list[int]) -> ShiftBatch:
     """Some of the examples, with all their pairs."""
     batch = ShiftBatch(*batch)
     mine = [i for i, owner in enumerate(batch.example_P.tolist()) if owner in chosen]
-    place = torch.tensor([chosen.index(int(owner)) for owner in batch.example_P[mine]], dtype=torch.long)
+    place = torch.tensor(
+        [chosen.index(int(owner)) for owner in batch.example_P[mine]], dtype=torch.long
+    )
     return ShiftBatch(batch.cls_NL[chosen], batch.token_PL[mine], place)
 
 
@@ -131,7 +143,9 @@ def answers_batch(seed: int, n: int) -> tuple[list[str], list[list[str]], list[i
 
 
 def embeddings(n: int, d: int, e: int, seed: int = 0, layers: int = 2) -> tuple[Tensor, Tensor]:
-    """Two related sets of embeddings, (L, N, D) and (L, N, E), with a few large dimensions, float64."""
+    """Two related sets of embeddings, (L, N, D) and (L, N, E), with a few large dimensions,
+    float64.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

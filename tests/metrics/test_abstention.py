@@ -1,4 +1,6 @@
-"""Measures of abstention against scikit-learn and a naive loop, and which of labelled answers abstain."""
+"""Measures of abstention against scikit-learn and a naive loop, and which of labelled answers
+abstain.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from sklearn.metrics import precision_recall_fscore_support
 
-from metrics.abstention import columns, measures
-from metrics.unknown import LIST, unknown_form, without_negated
+from interventune.metrics.abstention import columns, measures
+from interventune.metrics.unknown import LIST, unknown_form, without_negated
 
-questions = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=30)
+questions = st.lists(
+    st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=30
+)
 
 
-def abstention(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> dict[str, float]:
+def abstention(
+    abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike
+) -> dict[str, float]:
     """The measures of abstention of some questions."""
     columns_NC = columns(abstained_N, unanswerable_N, right_N)
     sums_1C = np.array([[len(columns_NC), *columns_NC.sum(0)]])
@@ -26,12 +32,19 @@ def abstention(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: Array
 
 
 @given(questions)
-def test_precision_recall_and_f1_are_those_of_scikit_learn(rows: list[tuple[bool, bool, bool]]) -> None:
+def test_precision_recall_and_f1_are_those_of_scikit_learn(
+    rows: list[tuple[bool, bool, bool]],
+) -> None:
     """Of the two classes; what is 0 / 0 is not defined."""
     abstained, unanswerable, right = zip(*rows, strict=True)
     found = abstention(abstained, unanswerable, right)
-    (precision, _), (recall, answered_recall), (f1, answered_f1), _ = precision_recall_fscore_support(
-        np.array(unanswerable, int), np.array(abstained, int), labels=[1, 0], zero_division=np.nan
+    (precision, _), (recall, answered_recall), (f1, answered_f1), _ = (
+        precision_recall_fscore_support(
+            np.array(unanswerable, int),
+            np.array(abstained, int),
+            labels=[1, 0],
+            zero_division=np.nan,
+        )
     )
     expected = {
         "abstention_recall": recall,
@@ -64,12 +77,16 @@ def test_precision_and_recall_on_labelled_answers_are_those_of_the_page() -> Non
     right = sum(said and unknown for said, (_, unknown) in zip(found, ANSWERS, strict=True))
     precision, recall = right / sum(found), right / sum(unknown for _, unknown in ANSWERS)
     assert min(precision, recall) > 0.97
-    sentence = f"{len(ANSWERS):,} labelled answers precision is {precision:.3f} and recall {recall:.3f}"
+    sentence = (
+        f"{len(ANSWERS):,} labelled answers precision is {precision:.3f} and recall {recall:.3f}"
+    )
     assert sentence.replace("0.", ".") in " ".join(PAGE.split())
 
 
 def test_the_page_prints_the_list() -> None:
-    listed = dict(re.findall(r"^\| `([^`]+)` \| (.*)\|$", PAGE.partition("counts as unknown")[2], re.M))
+    listed = dict(
+        re.findall(r"^\| `([^`]+)` \| (.*)\|$", PAGE.partition("counts as unknown")[2], re.M)
+    )
     assert [*listed] == [*LIST["forms"]]
     for form, examples in listed.items():
         assert {unknown_form(text) for text in examples.split("; ")} == {form}

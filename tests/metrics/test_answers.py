@@ -11,13 +11,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.answers import AnswerScores, Scoring, is_unknown, normalise_answer, score_answer
+from interventune.metrics.answers import (
+    AnswerScores,
+    Scoring,
+    is_unknown,
+    normalise_answer,
+    score_answer,
+)
 from tests.metrics.batches import answers_batch
 
 TYPES = ["yes", "no", "unknown", "span", "number", "option"]
 
 spoken = st.lists(
-    st.sampled_from(["the", "a", "red", "bike", "no", "yes", "unknown", "noanswer", "old,"]), max_size=4
+    st.sampled_from(["the", "a", "red", "bike", "no", "yes", "unknown", "noanswer", "old,"]),
+    max_size=4,
 ).map(" ".join)
 
 
@@ -83,7 +90,13 @@ def test_normalisation_of_the_official_scripts() -> None:
         ("hotpotqa", "Unknown", ["unknown"], 1, 1),
         ("max", "", ["the", "cat"], 0, 0),
         # Overlaps 2/3, 1, 0, 2/3: the others' best is 1, 2/3, 1, 1.
-        ("leave_one_out", "red", ["a red bike", "red", "bike", "red bike"], 3 / 4, (1 + 2 / 3 + 1 + 1) / 4),
+        (
+            "leave_one_out",
+            "red",
+            ["a red bike", "red", "bike", "red bike"],
+            3 / 4,
+            (1 + 2 / 3 + 1 + 1) / 4,
+        ),
         ("leave_one_out", "red", ["red", "red", "blue", "blue"], 1, 1),
         ("leave_one_out", "Red!", ["red"], 1, 1),
         ("leave_one_out", "", ["unknown", "no", "no", "no"], 3 / 4, 3 / 4),

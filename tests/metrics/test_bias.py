@@ -1,4 +1,6 @@
-"""metrics/bias: against worked examples, naive loops, symmetries, and the ways a batch can be cut."""
+"""metrics/bias: against worked examples, naive loops, symmetries, and the ways a batch
+can be cut.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from metrics.bias.group_bias import GroupBias
-from metrics.bias.group_scores import score_groups
-from metrics.bias.intervals import ClassGroups, maxima
-from metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
-from metrics.bias.sums import BiasResult, aggregate
+from interventune.metrics.bias.group_bias import GroupBias
+from interventune.metrics.bias.group_scores import score_groups
+from interventune.metrics.bias.intervals import ClassGroups, maxima
+from interventune.metrics.bias.readings import dominant_subject, planted_correlation, pushed_subject
+from interventune.metrics.bias.sums import BiasResult, aggregate
 from tests.metrics.batches import Batch, naive_c, naive_class, naive_delta, naive_eps, random_batch
 
 NAMES = ("mu", "eta", "theta", "mu_normalised")
@@ -44,12 +46,20 @@ def result_of(*batches: Batch, shape: tuple[int, int, int] = (3, 5, 4)) -> BiasR
 def test_group_values_equal_naive_loops_and_have_their_symmetries(score_NVS: Tensor) -> None:
     plain, found = score_NVS[0].tolist(), score_groups(score_NVS)
     c, delta, eps = (value.item() for value in (found.c_N, found.delta_N, found.eps_N))
-    assert (c, delta, eps) == pytest.approx((naive_c(plain), naive_delta(plain), naive_eps(plain)), abs=1e-12)
+    assert (c, delta, eps) == pytest.approx(
+        (naive_c(plain), naive_delta(plain), naive_eps(plain)), abs=1e-12
+    )
     assert max(abs(c), delta, eps, abs(found.c_normalised_N.item()), found.mass_N.item() / 2) <= 1
     assert min(delta, eps, found.mass_N.item()) >= 0
-    torch.testing.assert_close(score_groups(score_NVS.flip(2)).c_N, -found.c_N)  # x1 and x2 change roles
-    torch.testing.assert_close(score_groups(score_NVS[:, [1, 0, 3, 2]]).c_N, -found.c_N)  # a, its negation
-    torch.testing.assert_close(score_groups(score_NVS[:, [2, 3, 0, 1]]).c_N, found.c_N)  # the two orders
+    torch.testing.assert_close(
+        score_groups(score_NVS.flip(2)).c_N, -found.c_N
+    )  # x1 and x2 change roles
+    torch.testing.assert_close(
+        score_groups(score_NVS[:, [1, 0, 3, 2]]).c_N, -found.c_N
+    )  # a, its negation
+    torch.testing.assert_close(
+        score_groups(score_NVS[:, [2, 3, 0, 1]]).c_N, found.c_N
+    )  # the two orders
 
 
 def test_aggregates_equal_naive_loops() -> None:
@@ -58,7 +68,9 @@ def test_aggregates_equal_naive_loops() -> None:
     for k in range(3):
         naive = naive_class(batch, k)
         for name in (*NAMES, "n", "mean_abs_c", "delta", "eps", "mass"):
-            assert getattr(result, f"{name}_K")[k].item() == pytest.approx(naive[name], abs=1e-12), name
+            assert getattr(result, f"{name}_K")[k].item() == pytest.approx(
+                naive[name], abs=1e-12
+            ), name
 
 
 def test_unseen_cells_and_classes_do_not_count() -> None:
@@ -84,8 +96,13 @@ def test_dominant_subject_and_what_is_pushed() -> None:
 
 
 def groups_of(batch: Batch) -> ClassGroups:
-    scores, ids = score_groups(batch.score_NVS), (batch.subject_NS.numpy(), batch.attribute_N.numpy())
-    return ClassGroups(scores.c_N.numpy(), scores.c_normalised_N.numpy(), *ids, np.arange(len(ids[1])))
+    scores, ids = (
+        score_groups(batch.score_NVS),
+        (batch.subject_NS.numpy(), batch.attribute_N.numpy()),
+    )
+    return ClassGroups(
+        scores.c_N.numpy(), scores.c_normalised_N.numpy(), *ids, np.arange(len(ids[1]))
+    )
 
 
 def test_maxima_and_their_changes_are_those_of_the_metric() -> None:
@@ -115,13 +132,17 @@ def test_the_value_by_chance_is_that_of_groups_whose_subjects_swap() -> None:
 
 
 def test_groups_of_a_unit_have_the_same_noise() -> None:
-    """Copies of every group under its unit say nothing new; fewer than ten units have no interval."""
+    """Copies of every group under its unit say nothing new; fewer than ten units have
+    no interval.
+    """
     batch = random_batch(25, 1, 4, 3)
     one, twice = groups_of(batch), groups_of(Batch(*(torch.cat([value, value]) for value in batch)))
     together = twice._replace(unit_N=np.tile(np.arange(25), 2))
     for name in ("mu", "eta", "theta"):
         np.testing.assert_allclose(*(maxima([name], each)[name] for each in (one, together)))
-    (_, low, high), (_, apart_low, apart_high) = (maxima(["mu"], each)["mu"][0] for each in (one, twice))
+    (_, low, high), (_, apart_low, apart_high) = (
+        maxima(["mu"], each)["mu"][0] for each in (one, twice)
+    )
     assert apart_high - apart_low < high - low
     assert np.isnan(maxima(["mu"], groups_of(random_batch(9, 1, 4, 3)))["mu"][0][1:]).all()
 

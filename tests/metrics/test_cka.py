@@ -1,4 +1,6 @@
-"""metrics/cka: against a naive reference over kernels, its invariances, and the ways a set can be cut."""
+"""metrics/cka: against a naive reference over kernels, its invariances, and the ways a set can be
+cut.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from metrics.cka import LinearCKA
+from interventune.metrics.cka import LinearCKA
 from tests.metrics.batches import embeddings
 
 SMALL = settings(max_examples=25)
@@ -59,14 +61,18 @@ def test_blind_to_rotation_scale_and_offset(seed: int, scale: float, offset: flo
     tolerance = {"rtol": 0, "atol": 1e-9}
     torch.testing.assert_close(metric_of((moved, y_LNE)).compute(), value_L, **tolerance)
     torch.testing.assert_close(metric_of((y_LNE, x_LND)).compute(), value_L, **tolerance)
-    torch.testing.assert_close(metric_of((moved, x_LND)).compute(), torch.ones(2).double(), **tolerance)
+    torch.testing.assert_close(
+        metric_of((moved, x_LND)).compute(), torch.ones(2).double(), **tolerance
+    )
 
 
 @pytest.mark.parametrize("offset", [10.0, 1000.0])
 def test_a_large_common_offset_costs_few_digits(offset: float) -> None:
     x_LND, y_LNE = embeddings(200, 6, 6)
     expected = [naive_cka(x, y) for x, y in zip(x_LND, y_LNE, strict=True)]
-    halves = [(x_LND[:, part] + offset, y_LNE[:, part] - offset) for part in (slice(90), slice(90, 200))]
+    halves = [
+        (x_LND[:, part] + offset, y_LNE[:, part] - offset) for part in (slice(90), slice(90, 200))
+    ]
     assert metric_of(*halves).compute().tolist() == pytest.approx(expected, abs=1e-9)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
-from metrics import confusion as of
+from interventune.metrics import confusion as of
 
 
 def test_numbers_of_the_oracle_file(oracle: Path) -> None:
@@ -34,7 +34,9 @@ def test_numbers_of_the_oracle_file(oracle: Path) -> None:
         assert found == pytest.approx(np.array(nra[others]) - np.array(nra[own_slot]))
 
 
-logits = arrays(np.float64, st.tuples(st.integers(1, 9), st.integers(2, 6)), elements=st.floats(-20, 20))
+logits = arrays(
+    np.float64, st.tuples(st.integers(1, 9), st.integers(2, 6)), elements=st.floats(-20, 20)
+)
 
 
 @given(logits)

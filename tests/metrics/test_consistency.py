@@ -1,4 +1,6 @@
-"""Rates, tests and verdicts of debiasing consistency against worked numbers and the paper's systems."""
+"""Rates, tests and verdicts of debiasing consistency against worked numbers and the paper's
+systems.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import sem
 
-from metrics.consistency import (
+from interventune.metrics.consistency import (
     COMPARED,
     DOMAINS,
     READINGS,
@@ -26,12 +28,21 @@ from metrics.consistency import (
     t_tests,
     verdict,
 )
-from metrics.intervals import interval_of_change
+from interventune.metrics.intervals import interval_of_change
 
 # The average rates in percent that the paper prints (spec A9), in the order of VARIANTS.
-SELF_GPT2 = {"adversarial": (22.2, 9.7, 13.0, 15.8, 19.0), "neutral": (0.25, 0.04, 0.18, 0.14, 0.14)}
-INSTRUCTIVE_GPT3 = {"adversarial": (11.9, 7.2, 32.6, 13.4, 10.5), "neutral": (0.06, 0.06, 7.3, 0.042, 0.01)}
-INSTRUCTIVE_GPT2 = {"adversarial": (22.2, 27.3, 32.7, 23.3, 22.8), "neutral": (0.25, 0.24, 1.46, 0.11, 0.195)}
+SELF_GPT2 = {
+    "adversarial": (22.2, 9.7, 13.0, 15.8, 19.0),
+    "neutral": (0.25, 0.04, 0.18, 0.14, 0.14),
+}
+INSTRUCTIVE_GPT3 = {
+    "adversarial": (11.9, 7.2, 32.6, 13.4, 10.5),
+    "neutral": (0.06, 0.06, 7.3, 0.042, 0.01),
+}
+INSTRUCTIVE_GPT2 = {
+    "adversarial": (22.2, 27.3, 32.7, 23.3, 22.8),
+    "neutral": (0.25, 0.24, 1.46, 0.11, 0.195),
+}
 
 
 def rests(printed: dict[str, tuple[float, ...]], starred: set[str]) -> dict[Domain, DomainRates]:
@@ -63,7 +74,8 @@ CONTROLS, WORSE = (False, True, False), (True, False, None)
         # Opposites lower bias, controls do less than the originals: whatever the stars.
         (SELF_GPT2, set(), (FAILED, FAILED, CONTROLS)),
         (SELF_GPT2, {"adversarial nonsense", "neutral nonsense"}, (FAILED, FAILED, CONTROLS)),
-        # Neutral controls beat the originals, but differ from the default nowhere significantly (A10.5).
+        # Neutral controls beat the originals, but differ from the default nowhere significantly
+        # (A10.5).
         (INSTRUCTIVE_GPT3, {*HELPED, "neutral opposite"}, ((True, True, False), PASSED, PASSED)),
         # Opposites add bias, but so do the originals: only parity counts that as a failure (A10.4).
         (INSTRUCTIVE_GPT2, HELPED, (WORSE, PASSED, CONTROLS)),
@@ -78,7 +90,9 @@ def test_verdict_of_the_papers_systems(
 
 
 TIED = {"literal": False, "section6": True, "parity": False}
-"""Importance of equal rates with stars: ties count for parity and literally, but not in section 6."""
+"""Importance of equal rates with stars: ties count for parity and literally, but not in
+section 6.
+"""
 
 
 def test_more_and_verdict_take_equal_counts_for_ties() -> None:
@@ -94,22 +108,31 @@ def test_more_and_verdict_take_equal_counts_for_ties() -> None:
         assert not more(one, other)
         assert relative_change(one, other) == 0
         for tied in ((one, other, other, one, 2 * one), (other, one, one, other, 1)):
-            rates_of = DomainRates(dict(zip(VARIANTS, tied, strict=True)), dict.fromkeys(VARIANTS, True))
-            said = {reading: verdict(dict.fromkeys(DOMAINS, rates_of), reading) for reading in READINGS}
+            rates_of = DomainRates(
+                dict(zip(VARIANTS, tied, strict=True)), dict.fromkeys(VARIANTS, True)
+            )
+            said = {
+                reading: verdict(dict.fromkeys(DOMAINS, rates_of), reading) for reading in READINGS
+            }
             assert not any(each.polarity for each in said.values())  # opposites add nothing
             assert {reading: each.importance for reading, each in said.items()} == TIED
     assert more(4 / 1199 / 6, 3 / 1199 / 6)
 
 
 percents = st.tuples(*[st.floats(0, 100)] * 5)
-stars = st.sets(st.sampled_from([f"{domain} {variant}" for domain in DOMAINS for variant in VARIANTS]))
+stars = st.sets(
+    st.sampled_from([f"{domain} {variant}" for domain in DOMAINS for variant in VARIANTS])
+)
 
 
 @given(percents, percents, stars)
-def test_verdict_laws(adversarial: tuple[float, ...], neutral: tuple[float, ...], starred: set[str]) -> None:
+def test_verdict_laws(
+    adversarial: tuple[float, ...], neutral: tuple[float, ...], starred: set[str]
+) -> None:
     found = rests({"adversarial": adversarial, "neutral": neutral}, starred)
     said = {reading: verdict(found, reading) for reading in READINGS}
-    # Each softer reading of importance forgives whatever a harder one does; parity asks more of polarity.
+    # Each softer reading of importance forgives whatever a harder one does; parity asks more of
+    # polarity.
     assert said["section6"].importance >= said["parity"].importance >= said["literal"].importance
     assert said["parity"].polarity <= said["literal"].polarity == said["section6"].polarity
     for reading, each in said.items():
@@ -149,11 +172,23 @@ def test_decide_passes_or_fails_what_is_shown() -> None:
     assert evidence(flags(1000, 90, 30, 95, 31, 60)).importance == "fail"
     assert evidence(flags(1000, 90, 30, 95, 31, 60), 0.001).importance == "not decidable"
     assert evidence(flags(1000, 90, 50, 95, 30, 60)).importance == "fail"  # better
-    assert evidence(flags(1000, 22, 27, 33, 23, 23)) == ("fail", "pass", "fail")  # as GPT-2, instructed
+    assert evidence(flags(1000, 22, 27, 33, 23, 23)) == (
+        "fail",
+        "pass",
+        "fail",
+    )  # as GPT-2, instructed
     assert evidence(flags(40, 43, 20, 43, 29, 30)).importance == "not decidable"
-    assert evidence(flags(200, 2, 70, 70, 70, 70))[::2] == ("fail", "fail")  # far worse, from a low default
-    # A small rise is a rise; on neutral prompts a default below the margin leaves no room for "nothing".
-    assert evidence(flags(4000, 0.25, 0.25, 3, 0.25, 0.25)) == ("not decidable", "pass", "not decidable")
+    assert evidence(flags(200, 2, 70, 70, 70, 70))[::2] == (
+        "fail",
+        "fail",
+    )  # far worse, from a low default
+    # A small rise is a rise; on neutral prompts a default below the margin leaves no room for
+    # "nothing".
+    assert evidence(flags(4000, 0.25, 0.25, 3, 0.25, 0.25)) == (
+        "not decidable",
+        "pass",
+        "not decidable",
+    )
 
 
 def test_differences_match_naive_means_over_pairs() -> None:
@@ -163,8 +198,13 @@ def test_differences_match_naive_means_over_pairs() -> None:
     found = differences(shares)
     assert tuple(found) == COMPARED
     for (one, other), gap in found.items():
-        pairs = [(a, b) for a, b in zip(shares[one], shares[other], strict=True) if a == a and b == b]
-        assert (gap.n, gap.value) == (len(pairs), pytest.approx(sum(a - b for a, b in pairs) / len(pairs)))
+        pairs = [
+            (a, b) for a, b in zip(shares[one], shares[other], strict=True) if a == a and b == b
+        ]
+        assert (gap.n, gap.value) == (
+            len(pairs),
+            pytest.approx(sum(a - b for a, b in pairs) / len(pairs)),
+        )
         values = np.array([a - b for a, b in pairs])
         ends = interval_of_change(gap.value, sem(values), np.square(values).mean(), len(pairs))
         assert gap.interval == pytest.approx(ends)
@@ -174,7 +214,9 @@ def test_differences_match_naive_means_over_pairs() -> None:
 
 
 def test_decide_seldom_passes_by_chance() -> None:
-    """Opposites like the default: 2.5 % of samples may show more. Controls like originals: as many."""
+    """Opposites like the default: 2.5 % of samples may show more. Controls like
+    originals: as many.
+    """
     found = [evidence(flags(80, 50, 25, 50, 25, 60, seed=seed)) for seed in range(1, 51)]
     assert sum(one.polarity == "pass" for one in found) <= 4
     assert sum(one.importance == "pass" for one in found) <= 4

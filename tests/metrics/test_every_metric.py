@@ -1,4 +1,6 @@
-"""What holds for every metric: it sums over batches, copies, processes, and stays exact in a bf16 model."""
+"""What holds for every metric: it sums over batches, copies, processes, and stays exact in a bf16
+model.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from metrics.answers import AnswerScores
-from metrics.bias.group_bias import GroupBias
-from metrics.choices import ChoiceScores
-from metrics.cka import LinearCKA
-from metrics.shift import EmbeddingShift
-from metrics.sum_metric import SumMetric
+from interventune.metrics.answers import AnswerScores
+from interventune.metrics.bias.group_bias import GroupBias
+from interventune.metrics.choices import ChoiceScores
+from interventune.metrics.cka import LinearCKA
+from interventune.metrics.shift import EmbeddingShift
+from interventune.metrics.sum_metric import SumMetric
 from tests.metrics.batches import answers_batch, embeddings, random_batch, shift_batch, shift_part
 
 N = 31
@@ -94,9 +96,11 @@ def test_merge_reset_nothing_and_a_bf16_model(name: str) -> None:
     assert_same(value(one), expected)
     model = torch.nn.Module()
     model.metric = one
-    before = {key: state.dtype for key, state in one.metric_state.items()}  # type: ignore[union-attr]
+    states: Any = one.metric_state
+    before = {key: state.dtype for key, state in states.items()}
     model.to(torch.bfloat16)
-    assert {key: state.dtype for key, state in one.metric_state.items()} == before  # type: ignore[union-attr]
+    states = one.metric_state
+    assert {key: state.dtype for key, state in states.items()} == before
     assert_same(value(model.metric), expected)
     one.reset()
     one.update(*case.part(case.whole, []))

@@ -1,4 +1,6 @@
-"""Calibration and the mean over strata against worked examples, a naive loop and the authors' numbers."""
+"""Calibration and the mean over strata against worked examples, a naive loop and the authors'
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metrics.feature_bias import calibrated, content_free, stratum_weights
+from interventune.metrics.feature_bias import calibrated, content_free, stratum_weights
 
 
 def test_calibration_leaves_out_texts_without_a_label() -> None:
@@ -45,4 +47,6 @@ def test_the_authors_predictions(shared: Path) -> None:
             for text in (run["empty_label_probs"], *run["raw_label_probs"])
         )
         labels = calibrated(np.array(rows), free).argmax(1)
-        assert [str(label) for label in labels] == run["em_per_item"]  # of split 1_0, where 1 is right
+        assert [str(label) for label in labels] == run[
+            "em_per_item"
+        ]  # of split 1_0, where 1 is right

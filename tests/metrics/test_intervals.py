@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metrics.bias import intervals
-from metrics.bias.intervals import ClassGroups, maxima
-from metrics.intervals import interval, interval_of_change, jackknife_error
+from interventune.metrics.bias import intervals
+from interventune.metrics.bias.intervals import ClassGroups, maxima
+from interventune.metrics.intervals import interval, interval_of_change, jackknife_error
 
 DRAWS, GROUPS = 1000, 300
 
@@ -47,13 +47,19 @@ def test_few_units_have_the_interval_of_students_t(units: int) -> None:
     assert 0.93 <= coverage(3, interval(*ratio(value_UD, np.ones_like(value_UD)), units)) <= 0.97
 
 
-@pytest.mark.parametrize(("share", "units"), [(0.02, 60), (0.02, 100), (0.98, 150), (0.98, 300), (None, 30)])
+@pytest.mark.parametrize(
+    ("share", "units"), [(0.02, 60), (0.02, 100), (0.98, 150), (0.98, 300), (None, 30)]
+)
 def test_shares_near_0_and_1(share: float | None, units: int) -> None:
     """Thirty units allow so few values that only many shares together, up to .2, come near 95 %."""
     draw = np.random.default_rng(units)
     truth = draw.uniform(0, 0.2, DRAWS) if share is None else share
     value_UD = (draw.random((units, DRAWS)) < truth) * 1.0
-    assert 0.93 <= coverage(truth, interval(*ratio(value_UD, np.ones_like(value_UD)), units, (0, 1))) <= 0.97
+    assert (
+        0.93
+        <= coverage(truth, interval(*ratio(value_UD, np.ones_like(value_UD)), units, (0, 1)))
+        <= 0.97
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,11 @@ def test_paired_changes(before: float, after: float, units: int, size: int) -> N
     other = np.where(draw.random(shape) < 0.5, first, draw.random(shape) < 2 * after - before)
     gap = other * 1.0 - first
     about = ratio(gap.sum(2), np.full(shape[:2], size))
-    assert 0.93 <= coverage(after - before, interval_of_change(*about, (gap**2).mean((0, 2)), units)) <= 0.97
+    assert (
+        0.93
+        <= coverage(after - before, interval_of_change(*about, (gap**2).mean((0, 2)), units))
+        <= 0.97
+    )
 
 
 def test_units_that_agree_count_as_one_answer_each() -> None:
@@ -80,11 +90,17 @@ def test_units_that_agree_count_as_one_answer_each() -> None:
     assert 0.6 < low < 1 == high
 
 
-def groups_of(draw: np.random.Generator, size: float, noise: float) -> tuple[ClassGroups, dict[str, float]]:
-    """Groups of five subjects and three attributes, the second of which turns the preference round; and
-    the true mu, eta and theta."""
+def groups_of(
+    draw: np.random.Generator, size: float, noise: float
+) -> tuple[ClassGroups, dict[str, float]]:
+    """Groups of five subjects and three attributes, the second of which turns the preference round;
+    and the true mu, eta and theta.
+    """
     first, other = draw.integers(0, 5, GROUPS), draw.integers(1, 5, GROUPS)
-    subject_NS, attribute_N = np.stack([first, (first + other) % 5], axis=1), draw.integers(0, 3, GROUPS)
+    subject_NS, attribute_N = (
+        np.stack([first, (first + other) % 5], axis=1),
+        draw.integers(0, 3, GROUPS),
+    )
     sign_N = np.sign(np.subtract(*subject_NS.T)) * (1 - 2 * (attribute_N == 1))
     c_N = size * sign_N + noise * draw.normal(size=GROUPS)
     mean = (1 + 0.5 + 0 + 0.5 + 1) / 5  # a subject in the middle wins as often as it loses
@@ -96,9 +112,12 @@ def groups_of(draw: np.random.Generator, size: float, noise: float) -> tuple[Cla
 
 
 @pytest.mark.parametrize("size", [0.0, 0.6])
-def test_mu_eta_and_theta_without_and_with_preference(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise raises them, but without preference their intervals start at 0 in 95 % of samples: where the
-    value is at most that of 95 % of models without preference."""
+def test_mu_eta_and_theta_without_and_with_preference(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise raises them, but without preference their intervals start at 0 in 95 % of samples:
+    where the value is at most that of 95 % of models without preference.
+    """
     monkeypatch.setattr(intervals, "DRAWS", 100)
     draw, held = np.random.default_rng(7), {"mu": 0, "eta": 0, "theta": 0}
     for _ in range(DRAWS):

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.shift import EmbeddingShift, cosine
+from interventune.metrics.shift import EmbeddingShift, cosine
 from tests.metrics.batches import SHIFT_LAYERS, ShiftBatch, shift_batch
 
 
@@ -45,7 +45,9 @@ def test_equals_numpy() -> None:
 
 
 def test_deviation_of_cosines_close_to_1_is_kept() -> None:
-    """Deviations near 1e-7 around 0.9999998: far below what sums of squared cosines in float32 could hold."""
+    """Deviations near 1e-7 around 0.9999998: far below what sums of squared cosines in float32
+    could hold.
+    """
     batch = shift_batch(500, spread=1e-7)
     batch = batch._replace(cls_NL=batch.cls_NL.double() - 1e-9, token_PL=batch.token_PL.double())
     result, expected = metric_of(batch).compute(), naive(batch)
@@ -61,7 +63,9 @@ def test_what_is_not_a_number_is_left_out_and_counted() -> None:
     result = metric_of(batch._replace(cls_NL=cls_NL, token_PL=token_PL)).compute()
     kept = [i for i in range(len(token_PL)) if i not in (3, 4)]
     expected = naive(ShiftBatch(batch.cls_NL, token_PL[kept], batch.example_P[kept]))
-    np.testing.assert_allclose(result.cls_mean_L.numpy(), batch.cls_NL[1:].double().mean(0), atol=1e-12)
+    np.testing.assert_allclose(
+        result.cls_mean_L.numpy(), batch.cls_NL[1:].double().mean(0), atol=1e-12
+    )
     np.testing.assert_allclose(result.token_macro_L.numpy(), expected["token_macro_L"], atol=1e-12)
     assert (result.n, result.pairs, result.skipped) == (11, len(kept), 3)
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from data_modules.__main__ import main as data
-from evaluation.__main__ import main as evaluation
-from models.__main__ import main as models
+from interventune.data_modules.__main__ import main as data
+from interventune.evaluation.__main__ import main as evaluation
+from interventune.models.__main__ import main as models
+from interventune.training.__main__ import main as training
 from tests.data_modules.fixtures.tiny_lists import write_lists
 from tests.evaluation.checkpoints import save_ckpt, save_groups, save_questions
-from training.__main__ import main as training
 
 GIVEN = Path(__file__).resolve().parent / "given"
 ENTRIES: dict[str, Callable[[list[str]], int]] = {
@@ -28,7 +28,9 @@ ENTRIES: dict[str, Callable[[list[str]], int]] = {
 
 
 def outcome(entry: str, arguments: list[str]) -> tuple[int, str]:
-    """Exit code and stderr of a command; any exception but SystemExit is a traceback for the user."""
+    """Exit code and stderr of a command; any exception but SystemExit is a traceback
+    for the user.
+    """
     said = io.StringIO()
     with redirect_stderr(said), redirect_stdout(io.StringIO()):
         try:

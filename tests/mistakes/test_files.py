@@ -1,4 +1,6 @@
-"""Damaged files, checkpoints and folders: each is read, or costs one line that names it; none runs code."""
+"""Damaged files, checkpoints and folders: each is read, or costs one line that names it; none runs
+code.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from models.checkpoint import KEY
+from interventune.models.checkpoint import KEY
 from tests.evaluation.checkpoints import save_folder
 from tests.mistakes.conftest import GIVEN, everything_in, outcome, refused
 
@@ -83,7 +85,9 @@ def test_a_changed_file_is_read_or_named(tmp_path_factory: Any, changed: tuple[s
     folder: Path = tmp_path_factory.mktemp("changed")
     (folder / f"bad_{name}").write_bytes(content)
     before = everything_in(folder)
-    entry, *arguments = (w.format(file=folder / f"bad_{name}", out=folder) for w in COMMANDS[name].split())
+    entry, *arguments = (
+        w.format(file=folder / f"bad_{name}", out=folder) for w in COMMANDS[name].split()
+    )
     code, said = outcome(entry, arguments)
     if code == 0 or "no-such.ckpt" in said:
         return
@@ -99,7 +103,10 @@ def check(path: Path, *named: str) -> None:
     question = ["--context", "The café was red.", "--question", "Which?", "--device", "cpu"]
     output = str(path.parent / "out")
     refused(
-        "evaluation", ["ask", "--checkpoint", str(path), *question, "--output", output], path.name, *named
+        "evaluation",
+        ["ask", "--checkpoint", str(path), *question, "--output", output],
+        path.name,
+        *named,
     )
     if path.is_file():
         refused("models", [str(path), f"{output}/folder"], path.name, *named)
@@ -128,7 +135,9 @@ CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
     "another architecture": (lambda c: c | {KEY: c[KEY] | {"architecture": "gpt"}}, "gpt"),
     "other heads": (lambda c: c | {KEY: c[KEY] | {"heads": "antlers"}}, "antlers"),
     "weights of another shape": (
-        lambda c: c | {"state_dict": {name: value[..., :1] for name, value in c["state_dict"].items()}},
+        lambda c: (
+            c | {"state_dict": {name: value[..., :1] for name, value in c["state_dict"].items()}}
+        ),
         "size mismatch",
     ),
     "code that runs": (lambda c: c | {"extra": Trap()}, "no readable checkpoint"),
@@ -142,7 +151,9 @@ def test_a_checkpoint_with_other_contents_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     change, named = CONTENTS[name]
-    torch.save(change(torch.load(given_files / "bert.ckpt", weights_only=True)), tmp_path / "bad.ckpt")
+    torch.save(
+        change(torch.load(given_files / "bert.ckpt", weights_only=True)), tmp_path / "bad.ckpt"
+    )
     check(tmp_path / "bad.ckpt", named)
 
 

@@ -1,4 +1,6 @@
-"""Wrong flags, configurations and places for output: one line that names them, and nothing is written."""
+"""Wrong flags, configurations and places for output: one line that names them, and nothing is
+written.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ GOOD = {
     "perturb": "data perturb --variant os --input {given}/squad.json --output {out}/x",
     "predictions": "evaluation bias --predictions {given}/lei.json --output {out}/x",
     "bias": f"evaluation bias --data {{given}}/groups.json {TINY} --output {{out}}/x",
-    "faithfulness": f"evaluation faithfulness --data {{given}}/questions.json {TINY} --output {{out}}/x",
+    "faithfulness": f"evaluation faithfulness --data {{given}}/questions.json {TINY} --output "
+    f"{{out}}/x",
     "ask": f"evaluation ask --context Café. --question Who? {TINY} --output {{out}}/x",
     "export": "models {given}/bert.ckpt {out}/x",
     "fit": RUN,
@@ -45,7 +48,7 @@ MISTAKES = [
     ("export", "{out}/y", "{out}/y"),
     ("fit", "--trainer.max_step=3", "--trainer.max_step"),
     ("fit", "--trainer.max_steps=many", "trainer.max_steps"),
-    ("fit", "--model=training.modules.advice.LEIModul", "LEIModul"),
+    ("fit", "--model=interventune.training.modules.advice.LEIModul", "LEIModul"),
     ("fit", "--model.loss.ethical_wieght=2", "ethical_wieght"),
     ("fit", "--model.loss.ethical_weight=-1", "ethical_weight"),
     ("fit", "--model.learning_rate=-1", "model.learning_rate"),
@@ -78,7 +81,11 @@ def test_a_wrong_flag_costs_one_line(
         arguments = [*arguments[: -len(wrong.split())], wrong.format()]
     refused(entry, arguments, named.format(**places))
     assert everything_in(given_files) == before
-    assert not [path for path in tmp_path.rglob("*") if path.name.endswith((".ckpt", ".tmp", "metrics.json"))]
+    assert not [
+        path
+        for path in tmp_path.rglob("*")
+        if path.name.endswith((".ckpt", ".tmp", "metrics.json"))
+    ]
     assert not (tmp_path / "x").exists()
 
 
@@ -101,7 +108,10 @@ def test_nothing_is_written_over(command: str, given_files: Path, tmp_path: Path
         (b"nonsense: 1\n", "nonsense"),
         (b"# caf\xe9\n", "bad.yaml"),
         (b"[" * 5000, "bad.yaml"),
-        (b"run:\n  name: a\n  root: b\n  name: c\n", "bad.yaml, line 4: not YAML: name occurs twice"),
+        (
+            b"run:\n  name: a\n  root: b\n  name: c\n",
+            "bad.yaml, line 4: not YAML: name occurs twice",
+        ),
         (b"data: !!python/object/apply:os.system ['touch trapped']\n", "bad.yaml"),
         (b"model: {class_path: torch.nn.Linear}\n", "model"),
     ],
@@ -111,6 +121,8 @@ def test_a_broken_experiment_file_costs_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.yaml").write_bytes(content)
-    _, *arguments = (w.format(given=given_files, out=tmp_path) for w in f"{RUN} -c bad.yaml".split())
+    _, *arguments = (
+        w.format(given=given_files, out=tmp_path) for w in f"{RUN} -c bad.yaml".split()
+    )
     refused("training", arguments, named)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]

@@ -1,4 +1,6 @@
-"""LoRA of tiny models: what stands on what, folders of peft, and bases that are moved, changed or gone."""
+"""LoRA of tiny models: what stands on what, folders of peft, and bases that are moved, changed or
+gone.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ from transformers import (
     AutoTokenizer,
 )
 
-from models.__main__ import export
-from models.adapters import own_weights
-from models.backbones import ARCHITECTURES, EncoderModel
-from models.checkpoint import heads_class, read_info
-from models.heads.span import QAModel
-from models.loading import load, load_pretrained, start
-from storage.errors import DataError
+from interventune.models.__main__ import export
+from interventune.models.adapters import own_weights
+from interventune.models.backbones import ARCHITECTURES, EncoderModel
+from interventune.models.checkpoint import heads_class, read_info
+from interventune.models.heads.span import QAModel
+from interventune.models.loading import load, load_pretrained, start
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.models.test_backbones import asked, edit, more, without
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows, to_pretrained
@@ -78,7 +80,9 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
             torch.testing.assert_close(output, other, rtol=0, atol=1e-6)
     # As a starting point, and to be asked: merged.
     torch.testing.assert_close(states(tmp_path / "peft"), states(checkpoint), rtol=0, atol=1e-6)
-    whole, adapted = (start(at(tmp_path / "peft", name, lora_rank=n), kind_of(name)) for n in (0, 3))
+    whole, adapted = (
+        start(at(tmp_path / "peft", name, lora_rank=n), kind_of(name)) for n in (0, 3)
+    )
     assert all(weight.requires_grad for weight in whole.parameters())
     moving = {name for name, weight in adapted.named_parameters() if weight.requires_grad}
     assert moving == {
@@ -108,23 +112,32 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("heads", ["rationale", "xlnet", "choice"])
-def test_other_heads_start_from_a_merged_adapter_and_keep_their_own(heads: str, tmp_path: Path) -> None:
+def test_other_heads_start_from_a_merged_adapter_and_keep_their_own(
+    heads: str, tmp_path: Path
+) -> None:
     """On a checkpoint with an adapter, whatever rank is asked for; and once more on top of it."""
     span = trained(tmp_path / "span.ckpt", base(tmp_path / "base", "bert"), "bert")
     merged = load(str(span), QAModel)[0].encoder.state_dict()
     for rank in (0, 2):
         model = start(at(span, lora_rank=rank), heads_class(heads))
         below = {
-            name.replace(".base_layer", ""): weight for name, weight in model.encoder.state_dict().items()
+            name.replace(".base_layer", ""): weight
+            for name, weight in model.encoder.state_dict().items()
         }
         assert all(torch.equal(below[name], weight) for name, weight in merged.items())
-        assert all(weight.requires_grad == (not rank) for weight in model.encoder.embeddings.parameters())
+        assert all(
+            weight.requires_grad == (not rank) for weight in model.encoder.embeddings.parameters()
+        )
     saved = content(model)
     saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
     torch.save(saved, tmp_path / "other.ckpt")
     again, info = load(str(tmp_path / "other.ckpt"), EncoderModel)
     assert (info.adapter["base"], again.heads) == (str(span), heads)
-    own = {name: weight for name, weight in model.state_dict().items() if not name.startswith("encoder.")}
+    own = {
+        name: weight
+        for name, weight in model.state_dict().items()
+        if not name.startswith("encoder.")
+    }
     assert own
     assert all(torch.equal(again.state_dict()[name], weight) for name, weight in own.items())
 
@@ -139,7 +152,9 @@ def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
         states(checkpoint)
 
 
-def test_an_adapter_on_random_weights_is_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_an_adapter_on_random_weights_is_warned_of(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     trained(tmp_path / "a.ckpt", "random", "bert")
     assert "random base" in caplog.text
 

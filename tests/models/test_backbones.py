@@ -1,5 +1,6 @@
-"""The table of backbones: every row builds, and what does not fit is named. Missing and unexpected weights
-are refused on every road from a file to a model."""
+"""The table of backbones: every row builds, and what does not fit is named. Missing and unexpected
+weights are refused on every road from a file to a model.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from evaluation.answering.asking import Asking
-from evaluation.answering.open import open_answerer
-from evaluation.answering.scorers import Scorer
-from evaluation.reproduce.tiny_classifier import save_classifier
-from models.backbones import ARCHITECTURES
-from models.heads.span import SpanModel
-from models.loading import load_pretrained, start
-from storage.errors import DataError
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.scorers import Scorer
+from interventune.evaluation.reproduce.tiny_classifier import save_classifier
+from interventune.models.backbones import ARCHITECTURES
+from interventune.models.heads.span import SpanModel
+from interventune.models.loading import load_pretrained, start
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_folder
 from tests.models.tiny import NAMES, at, backbone, content, rows
@@ -36,7 +37,9 @@ from tests.models.tiny import NAMES, at, backbone, content, rows
 def test_reading_init_changes_the_encoder(name: str) -> None:
     """Also ELECTRA's, whose embeddings are narrower than its layers."""
     ready, plain = (load_pretrained(backbone(name, reading_init=init)) for init in (True, False))
-    one, other = (built.base_model.embeddings.position_embeddings.weight for built in (ready, plain))
+    one, other = (
+        built.base_model.embeddings.position_embeddings.weight for built in (ready, plain)
+    )
     assert one.pow(2).mean() > 9 * other.pow(2).mean()
     assert torch.isfinite(SpanModel(ready, name).eval()(rows([9])).start_BT).all()
 
@@ -63,7 +66,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fine_tuned_head_is_kept_and_a_bare_encoder_gets_a_new_one(name: str, tmp_path: Path) -> None:
+def test_a_fine_tuned_head_is_kept_and_a_bare_encoder_gets_a_new_one(
+    name: str, tmp_path: Path
+) -> None:
     tuned, modules = load_pretrained(backbone(name)), ARCHITECTURES[name].span_head
     # No module of transformers' class is left out, dropout included; so training is the same.
     assert {key for key, _ in tuned.named_children()} == {tuned.base_model_prefix, *modules}
@@ -81,7 +86,9 @@ def test_a_fine_tuned_head_is_kept_and_a_bare_encoder_gets_a_new_one(name: str, 
 
 
 def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None:
-    """Another task's head is not taken; half precision becomes float32; settings replace the folder's own."""
+    """Another task's head is not taken; half precision becomes float32; settings replace the
+    folder's own.
+    """
     config = BertConfig(**backbone("bert").config, num_hidden_layers=1, num_attention_heads=4)
     BertForSequenceClassification(config).save_pretrained(tmp_path / "task")
     assert type(load_pretrained(at(tmp_path / "task"))).__name__ == "BertForQuestionAnswering"
@@ -98,7 +105,9 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
 Weights = dict[str, torch.Tensor]
 
 
-def edit(folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors") -> Path:
+def edit(
+    folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors"
+) -> Path:
     """Replace the weights in a folder."""
     weights = load_file(folder / file)
     save_file(change(weights), folder / file, metadata={"format": "pt"})
@@ -142,7 +151,11 @@ def test_hf_before_an_encoder_is_refused_and_without_it_the_encoder_answers(tmp_
 
 
 def test_an_encoder_without_a_layer_is_refused_and_other_heads_are_ignored(tmp_path: Path) -> None:
-    for change in (without("layer.1."), more("bert.encoder.layer.9.bias"), more("bert.adapters.weight")):
+    for change in (
+        without("layer.1."),
+        more("bert.encoder.layer.9.bias"),
+        more("bert.adapters.weight"),
+    ):
         folder = edit(save_folder(tmp_path / "qa"), change)
         with pytest.raises(ValueError, match="does not fit its configuration: weights"):
             asked(folder)

@@ -1,4 +1,6 @@
-"""Checkpoints that stand on their own, and what may start from what; damaged ones are in tests/mistakes."""
+"""Checkpoints that stand on their own, and what may start from what; damaged ones are in
+tests/mistakes.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering
 
-from models.__main__ import export
-from models.backbones import EncoderModel
-from models.checkpoint import HEADS, heads_class, read_info
-from models.heads.answers import RationaleModel
-from models.heads.choice import ChoiceModel
-from models.heads.span import QAModel, SpanModel
-from models.heads.xlnet import XLNetModel
-from models.loading import START_FROM, load, start
-from models.weights import fingerprint
-from storage.errors import DataError
+from interventune.models.__main__ import export
+from interventune.models.backbones import EncoderModel
+from interventune.models.checkpoint import HEADS, heads_class, read_info
+from interventune.models.heads.answers import RationaleModel
+from interventune.models.heads.choice import ChoiceModel
+from interventune.models.heads.span import QAModel, SpanModel
+from interventune.models.heads.xlnet import XLNetModel
+from interventune.models.loading import START_FROM, load, start
+from interventune.models.weights import fingerprint
+from interventune.storage.errors import DataError
 from tests.models.tiny import (
     ENCODING,
     MODELS,
@@ -35,7 +37,9 @@ from tests.models.tiny import (
 )
 
 
-def refused(path: Path | str, action: Callable[..., object], *arguments: Any, **options: Any) -> str:
+def refused(
+    path: Path | str, action: Callable[..., object], *arguments: Any, **options: Any
+) -> str:
     """What the user reads about `path`: one line that names it."""
     with pytest.raises(DataError) as caught:
         action(*arguments, **options)
@@ -89,7 +93,9 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
 
 
 @torch.no_grad()
-def test_what_an_export_cannot_hold_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_an_export_cannot_hold_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     qa, inputs, folder = model("bert", "rationale"), rows([9]), tmp_path / "folder"
     path = save(tmp_path, qa)
     export(str(path), folder)
@@ -122,16 +128,21 @@ def test_what_may_start_from_what(found: str, tmp_path: Path) -> None:
         assert fingerprint(new.encoder) == fingerprint(old.encoder)
         if "choice" not in (found, wanted):
             call = (inputs, torch.tensor([0]), inputs["attention_mask"] != 0)
-            output, before = (qa(inputs) if qa.heads == "span" else qa(*call) for qa in (new.eval(), old))
+            output, before = (
+                qa(inputs) if qa.heads == "span" else qa(*call) for qa in (new.eval(), old)
+            )
             torch.testing.assert_close(output.start_BT, before.start_BT)
             if wanted != "xlnet":
                 assert torch.equal(output.end_BT, before.end_BT)
 
 
 @torch.no_grad()
-def test_a_folder_gives_encoder_and_span_head(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """And to a model of multiple choice a random head, always the same: a baseline that knows nothing. One
-    without a span head is evaluated with a warning."""
+def test_a_folder_gives_encoder_and_span_head(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And to a model of multiple choice a random head, always the same: a baseline that knows
+    nothing. One without a span head is evaluated with a warning.
+    """
     span, inputs, folder = model("bert"), rows([9]), tmp_path / "qa"
     to_pretrained(span).save_pretrained(folder)
     for kind in (RationaleModel, XLNetModel):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.cpu_kernels import (
+from interventune.models.cpu_kernels import (
     ATTENTION,
     Dropout,
     cpu_attention,
@@ -20,15 +20,17 @@ from models.cpu_kernels import (
     keep_probability,
     use_linear_kernels,
 )
-from models.heads.span import SpanModel
-from models.loading import start
+from interventune.models.heads.span import SpanModel
+from interventune.models.loading import start
 from tests.models.tiny import NAMES, at, rows
 
 
 def heads(dtype: torch.dtype, seed: int = 0) -> list[Tensor]:
     """Query, key and value (2, 3, 9, 8) as an encoder makes them: views of (B, T, H, D)."""
     generator = torch.Generator().manual_seed(seed)
-    made = [torch.randn(2, 9, 3, 8, generator=generator).to(dtype).transpose(1, 2) for _ in range(3)]
+    made = [
+        torch.randn(2, 9, 3, 8, generator=generator).to(dtype).transpose(1, 2) for _ in range(3)
+    ]
     return [x.detach().requires_grad_() for x in made]
 
 
@@ -46,7 +48,9 @@ def local() -> Tensor:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 3e-2)])
-@pytest.mark.parametrize("mask", [None, padding(), local(), padding().float().log().clamp_min(-1e4)])
+@pytest.mark.parametrize(
+    "mask", [None, padding(), local(), padding().float().log().clamp_min(-1e4)]
+)
 def test_attention_and_its_gradients_equal_torchs(
     dtype: torch.dtype, tolerance: float, mask: Tensor | None
 ) -> None:
@@ -91,7 +95,9 @@ def test_dropout_drops_its_share_scales_the_rest_and_so_do_gradients(p: float, s
     torch.manual_seed(seed)
     assert torch.equal(layer(values), dropped)
     assert torch.equal(layer.eval()(values), values)
-    values = torch.full((33, 5), 2.0, dtype=torch.bfloat16).t().requires_grad_()  # odd, not contiguous
+    values = (
+        torch.full((33, 5), 2.0, dtype=torch.bfloat16).t().requires_grad_()
+    )  # odd, not contiguous
     dropped = Dropout(p)(values)
     dropped.sum().backward()
     assert values.grad is not None

@@ -9,15 +9,19 @@ import torch
 from torch import Tensor
 from transformers import BloomConfig, BloomForCausalLM
 
-from models.backbones import Backbone
-from models.heads.causal import CausalModel
-from models.language.likelihood import log_likelihoods
-from models.loading import load_pretrained, start
-from storage.errors import DataError
+from interventune.models.backbones import Backbone
+from interventune.models.heads.causal import CausalModel
+from interventune.models.language.likelihood import log_likelihoods
+from interventune.models.loading import load_pretrained, start
+from interventune.storage.errors import DataError
 
 NAMES = ("llama", "qwen2", "qwen3", "gpt2")
 PROMPTS = ([5, 6, 7, 8, 9], [10, 11], [12, 13, 14])
-CONTINUATIONS = (([20, 21, 22], [23], [24, 25]), ([30], [31, 32], [33]), ([20, 21], [20, 22, 23, 24], [9]))
+CONTINUATIONS = (
+    ([20, 21, 22], [23], [24, 25]),
+    ([30], [31, 32], [33]),
+    ([20, 21], [20, 22, 23, 24], [9]),
+)
 
 
 def decoder(name: str, **config: int) -> CausalModel:
@@ -25,7 +29,13 @@ def decoder(name: str, **config: int) -> CausalModel:
     backbone = Backbone(
         architecture=name,  # type: ignore[arg-type]
         checkpoint="random",
-        config={"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3, **config},
+        config={
+            "vocab_size": 50,
+            "bos_token_id": 0,
+            "eos_token_id": 1,
+            "pad_token_id": 3,
+            **config,
+        },
     )
     return CausalModel(load_pretrained(backbone), name).eval()
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering
 
-from models.backbones import ARCHITECTURES, Backbone, EncoderModel
-from models.checkpoint import KEY, describe, heads_class
-from models.loading import start
+from interventune.models.backbones import ARCHITECTURES, Backbone, EncoderModel
+from interventune.models.checkpoint import KEY, describe, heads_class
+from interventune.models.loading import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/test_likelihood.py."""
@@ -120,7 +120,9 @@ def save(folder: Path, value: Any) -> Path:
     return path
 
 
-def rows(lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False) -> dict[str, Tensor]:
+def rows(
+    lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False
+) -> dict[str, Tensor]:
     """A padded batch of random rows; the same rows whatever the padding."""
     generator = torch.Generator().manual_seed(seed)
     width = width or max(lengths)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from storage.command_line import Count, Named, Parser, call, run
+from interventune.storage.command_line import Count, Named, Parser, call, run
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,27 @@ def test_values_have_the_types_of_the_signature() -> None:
         *("--no-shuffle", "--threshold", "1e-1", "--device", "cpu", "--prompt", "plain"),
     )
     expected = {"sources": ["a", "b"], "checkpoint": ["n=c", "d"], "limit": 3, "threshold": 0.1}
-    assert found == expected | {"all_rows": True, "shuffle": False, "options": Options(device="cpu")}
+    assert found == expected | {
+        "all_rows": True,
+        "shuffle": False,
+        "options": Options(device="cpu"),
+    }
 
 
-WRONG = ["--limit 0", "--limit 1.5", "--threshold nan", "--threshold inf", "--prompt long", "--check b"]
+WRONG = [
+    "--limit 0",
+    "--limit 1.5",
+    "--threshold nan",
+    "--threshold inf",
+    "--prompt long",
+    "--check b",
+]
 
 
 @pytest.mark.parametrize("wrong", ["", *WRONG])
-def test_a_mistake_is_one_line_that_names_the_flag(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line_that_names_the_flag(
+    wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         parsed("a", *(["--checkpoint", "b", *wrong.split()] if wrong else ()))
     error = capsys.readouterr().err
@@ -83,6 +96,11 @@ def test_a_mistake_of_the_function_is_one_line(capsys: pytest.CaptureFixture[str
 
 def test_help_is_the_docstring() -> None:
     text = " ".join(Parser(example, prog="x").format_help().split())
-    for part in ("With more words.", "what is read.", "from 100% on. (default: 0.5)", "How it is asked:"):
+    for part in (
+        "With more words.",
+        "what is read.",
+        "from 100% on. (default: 0.5)",
+        "How it is asked:",
+    ):
         assert part in text
     assert "the wording. (default: short)" in text

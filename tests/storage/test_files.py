@@ -1,4 +1,6 @@
-"""Files are written whole or not at all; what is read and is no such file costs one line; finished work."""
+"""Files are written whole or not at all; what is read and is no such file costs one line; finished
+work.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from storage.errors import DataError
-from storage.files import atomic, atomic_text, read_bytes
-from storage.finished_work import FinishedWork
-from storage.json_files import json_lines, load_json, stream_object
+from interventune.storage.errors import DataError
+from interventune.storage.files import atomic, atomic_text, read_bytes
+from interventune.storage.finished_work import FinishedWork
+from interventune.storage.json_files import json_lines, load_json, stream_object
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -63,7 +65,11 @@ def test_only_files_are_read(reader: str, tmp_path: Path) -> None:
     """Nobody writes into the pipe: to open it would wait for ever."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
-    for path, found in ((tmp_path / "pipe", "pipe"), (tmp_path / "link", "pipe"), (tmp_path, "folder")):
+    for path, found in (
+        (tmp_path / "pipe", "pipe"),
+        (tmp_path / "link", "pipe"),
+        (tmp_path, "folder"),
+    ):
         with pytest.raises(DataError, match=f"{path}: is a {found}"):
             READERS[reader](path)
     with pytest.raises(DataError, match="/dev/zero: is a device"):
@@ -84,7 +90,10 @@ VALUES = st.recursive(
     mark=st.sampled_from(["", "\ufeff"]),
 )
 def test_streaming_gives_what_parsing_at_once_gives(
-    tmp_path_factory: pytest.TempPathFactory, document: dict[str, object], indent: int | None, mark: str
+    tmp_path_factory: pytest.TempPathFactory,
+    document: dict[str, object],
+    indent: int | None,
+    mark: str,
 ) -> None:
     path = tmp_path_factory.mktemp("json") / "file.json"
     path.write_text(mark + json.dumps(document, indent=indent), encoding="utf-8")
@@ -123,7 +132,9 @@ def test_the_type_is_the_check(tmp_path: Path, row: dict[str, Any], field: str) 
         next(rows)
 
 
-def test_a_piece_is_in_the_file_before_the_next_is_begun_and_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_piece_is_in_the_file_before_the_next_is_begun_and_comes_back_as_it_was(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "work.jsonl"
     work, memory = FinishedWork(path), FinishedWork(None)
     assert not path.exists()
@@ -151,7 +162,9 @@ def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
     assert FinishedWork(path) == work
 
 
-@pytest.mark.parametrize("text", ["no store\n", '[1]\n{"key": "a", "answer": 1}\n', '{"key": 3}\n', "{}\n"])
+@pytest.mark.parametrize(
+    "text", ["no store\n", '[1]\n{"key": "a", "answer": 1}\n', '{"key": 3}\n', "{}\n"]
+)
 def test_a_file_that_is_no_store_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "file"
     path.write_text(text)

@@ -1,6 +1,8 @@
-"""Processes that begin with torch, Lightning and transformers imported, which costs an interpreter seconds.
+"""Processes that begin with torch, Lightning and transformers imported, which costs an interpreter
+seconds.
 
-multiprocessing's server imports them once and forks itself. Its environment is that of the tests' start.
+multiprocessing's server imports them once and forks itself. Its environment is that of the tests'
+start.
 """
 
 from __future__ import annotations
@@ -17,8 +19,18 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = ["training.cli", "training.sweep.run", "training.modules.advice", "training.modules.qa"]
-PRELOADED += ["data_modules.groups_data", "evaluation.protocols.shift", "torch._dynamo", "torchmetrics.text"]
+PRELOADED = [
+    "interventune.training.cli",
+    "interventune.training.sweep.run",
+    "interventune.training.modules.advice",
+    "interventune.training.modules.qa",
+]
+PRELOADED += [
+    "interventune.data_modules.groups_data",
+    "interventune.evaluation.protocols.shift",
+    "torch._dynamo",
+    "torchmetrics.text",
+]
 PRELOADED += ["transformers.models.roberta.modeling_roberta"]
 get_context("forkserver").set_forkserver_preload(PRELOADED)
 
@@ -26,7 +38,9 @@ get_context("forkserver").set_forkserver_preload(PRELOADED)
 class Started(ForkServerProcess):
     """A function that runs in a process of its own; its output is kept in a file."""
 
-    def __init__(self, function: Callable[..., object], *arguments: object, **environment: str) -> None:
+    def __init__(
+        self, function: Callable[..., object], *arguments: object, **environment: str
+    ) -> None:
         super().__init__(target=function, args=arguments)
         self.environment, (_, self.log) = environment, tempfile.mkstemp()
         self.start()
@@ -50,11 +64,13 @@ class Started(ForkServerProcess):
             return self.exitcode, log.read()
 
 
-def run_module(module: str, arguments: Sequence[str], checkout: Path = ROOT) -> None:
-    """`python -m MODULE ...` in a checkout; the packages of another one are imported anew."""
+def run_module(room: str, arguments: Sequence[str], checkout: Path = ROOT) -> None:
+    """`python -m interventune.ROOM ...` in a checkout; the packages of another one are imported
+    anew.
+    """
+    module = f"interventune.{room}"
     if checkout != ROOT:
-        packages = {path.name for path in checkout.iterdir()}
-        for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "interventune"]:
             del sys.modules[name]
         sys.path.insert(0, str(checkout))
     os.chdir(checkout)
@@ -62,23 +78,28 @@ def run_module(module: str, arguments: Sequence[str], checkout: Path = ROOT) -> 
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def launch(module: str, arguments: Sequence[str], processes: int = 1) -> tuple[int, str]:
-    """`python -m MODULE ...`, or torchrun of it: the first exit code that is not 0, and all that was printed.
-    Like torchrun, it ends the others when one has failed."""
+def launch(room: str, arguments: Sequence[str], processes: int = 1) -> tuple[int, str]:
+    """`python -m interventune.ROOM ...`, or torchrun of it: the first exit code but 0, and all
+    output. Like torchrun, it ends the others when one has failed.
+    """
     with socket.socket() as free:
         free.bind(("", 0))
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     world = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0"}
     world |= {"TORCHELASTIC_RUN_ID": "tests", **meeting}
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), **world} for rank in range(processes)]
-    started = [Started(run_module, module, arguments, **rank) for rank in (ranks if processes > 1 else [{}])]
+    started = [
+        Started(run_module, room, arguments, **rank) for rank in (ranks if processes > 1 else [{}])
+    ]
     while any(one.is_alive() for one in started) and not any(one.exitcode for one in started):
         time.sleep(0.05)
     ends = [process.end(10) for process in started]
     return next((code for code, _ in ends if code), 0), "".join(said for _, said in ends)
 
 
-def on_two_ranks(function: Callable[[int, str], object], folder: Path, limit_s: float = 120) -> None:
+def on_two_ranks(
+    function: Callable[[int, str], object], folder: Path, limit_s: float = 120
+) -> None:
     """Call it in two processes, with the rank and the folder; fail with what they print."""
     ends = end_on_two_ranks(function, folder, limit_s)
     assert [code for code, _ in ends] == [0, 0], "\n".join(said for _, said in ends)

@@ -1,6 +1,7 @@
-"""Callbacks for tests, to be named by `--trainer.callbacks+=`: one disturbs a run on one of its processes,
-one scores its validations, and one asks: does a step over several batches have the gradient of one batch with
-all their samples?"""
+"""Callbacks for tests, to be named by `--trainer.callbacks+=`: one disturbs a run on one of its
+processes, one scores its validations, and one asks: does a step over several batches have the
+gradient of one batch with all their samples?
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
 
-from data_modules.batching.choice_set import ChoiceBatch
-from data_modules.batching.data_module import BatchIndex
+from interventune.data_modules.batching.choice_set import ChoiceBatch
+from interventune.data_modules.batching.data_module import BatchIndex
 
 
 class Failing(pl.Callback):
@@ -71,14 +72,17 @@ def samples_of(batch: Any) -> BatchIndex:
 
 
 class WholeBatch(pl.Callback):
-    """Compares each step's gradient with that of one batch with all its samples, in all processes; `steps`
-    has the number of batches of every step."""
+    """Compares each step's gradient with that of one batch with all its samples, in all processes;
+    `steps` has the number of batches of every step.
+    """
 
     def __init__(self) -> None:
         self.seen: list[BatchIndex] = []
         self.steps: list[int] = []
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         pl_module.eval()  # dropout is drawn for each batch
         self.seen.append(samples_of(batch))
 

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from data_modules.schema.spans import write_records
-from data_modules.stories import groups as story_groups
-from data_modules.stories import questions as stories
-from models.loading import load_pretrained
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.stories import groups as story_groups
+from interventune.data_modules.stories import questions as stories
+from interventune.models.loading import load_pretrained
+from interventune.training.cli import main as train
 from tests.models.tiny import at
 from tests.support.processes import launch as start_processes
-from training.cli import main as train
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -27,10 +27,12 @@ SMALL = {
     "pad_token_id: 1, bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1}",
     **dict.fromkeys(
         ("llama", "qwen3"),
-        "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, head_dim: 8, "
+        "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, head_dim: "
+        "8, "
         "bos_token_id: 0, eos_token_id: 1, pad_token_id: 3}",
     ),
-    "gpt2": "{vocab_size: 320, n_embd: 32, n_layer: 1, bos_token_id: 0, eos_token_id: 1, pad_token_id: 3}",
+    "gpt2": "{vocab_size: 320, n_embd: 32, n_layer: 1, bos_token_id: 0, eos_token_id: 1, "
+    "pad_token_id: 3}",
     "xlnet": "{vocab_size: 320, d_model: 32, d_inner: 64, n_layer: 1, pad_token_id: 5}",
 }
 
@@ -66,7 +68,9 @@ def lei(commands: Commands, version: str, *flags: str, architecture: str = "llam
     """Two epochs of the group losses; the folder of the run."""
     few = ("--model.learning_rate=1e-3", "--trainer.max_epochs=2", "--data.groups_per_class=4")
     cache = f"--model.reference_cache={commands.root.parent / 'reference'}"
-    return commands.run("fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags)
+    return commands.run(
+        "fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags
+    )
 
 
 def metrics_of(home: Path) -> dict[str, float]:
@@ -83,8 +87,9 @@ def curves(home: Path, metric: str) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class SmallData:
-    """Files in SQuAD's and LEI's formats; 13 questions and 9 groups to validate on, so that no batch size
-    and no number of processes divides them."""
+    """Files in SQuAD's and LEI's formats; 13 questions and 9 groups to validate on, so that no
+    batch size and no number of processes divides them.
+    """
 
     qa_train: Path
     qa_dev: Path
@@ -94,14 +99,19 @@ class SmallData:
     def flags(self, experiment: str) -> list[str]:
         """Train and validate on these files, as far as the experiment's DataModule takes them."""
         questions = [f"--data.train_qa={self.qa_train}", f"--data.val_qa={{main: {self.qa_dev}}}"]
-        groups = [f"--data.train_groups=[{self.groups_train}]", f"--data.val_groups.main={self.groups_dev}"]
+        groups = [
+            f"--data.train_groups=[{self.groups_train}]",
+            f"--data.val_groups.main={self.groups_dev}",
+        ]
         return [] if "choice" in experiment else questions + groups * experiment.startswith("lei")
 
 
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> SmallData:
     folder = tmp_path_factory.mktemp("data")
-    data = SmallData(*(folder / f"{name}.json" for name in ("qa_train", "qa_dev", "g_train", "g_dev")))
+    data = SmallData(
+        *(folder / f"{name}.json" for name in ("qa_train", "qa_dev", "g_train", "g_dev"))
+    )
     write_records(islice(stories.qa_examples("train"), 40), data.qa_train)
     write_records(islice(stories.qa_examples("dev"), 13), data.qa_dev)
     write_records(islice(story_groups.groups("train"), 24), data.groups_train)
@@ -134,7 +144,9 @@ class Commands:
 
     def run(self, subcommand: str, experiment: str, architecture: str, *flags: str) -> Path:
         """Run it here; the folder of the run."""
-        return Path(train(self.of(subcommand, experiment, architecture, *flags)).trainer.loggers[0].log_dir)
+        return Path(
+            train(self.of(subcommand, experiment, architecture, *flags)).trainer.loggers[0].log_dir
+        )
 
 
 @pytest.fixture

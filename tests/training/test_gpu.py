@@ -11,16 +11,23 @@ import torch
 from torch import Tensor
 
 import interventune
-from losses import answers, choices
-from losses.group import GroupLoss
-from metrics.bias.group_bias import GroupBias
-from metrics.cka import LinearCKA
-from metrics.shift import EmbeddingShift
-from models.kernels import compile_layers
+from interventune.losses import answers, choices
+from interventune.losses.group import GroupLoss
+from interventune.metrics.bias.group_bias import GroupBias
+from interventune.metrics.cka import LinearCKA
+from interventune.metrics.shift import EmbeddingShift
+from interventune.models.kernels import compile_layers
 from tests.metrics.batches import SHIFT_LAYERS, ShiftBatch, embeddings, shift_batch
 from tests.models import tiny
 from tests.training.conftest import Commands, curves, launch
-from tests.training.stopping.test_resume import BY_STEP, DROPOUT, arguments, assert_equal_runs, cut, fit
+from tests.training.stopping.test_resume import (
+    BY_STEP,
+    DROPOUT,
+    arguments,
+    assert_equal_runs,
+    cut,
+    fit,
+)
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,7 +48,9 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 def of_groups(form: Any, log_prob_BVSE: Tensor, *targets: Tensor) -> Tensor:
     class_B, pushed_BV, reference_BVSE = targets
-    terms = GroupLoss(form=form)(log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE)
+    terms = GroupLoss(form=form)(
+        log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE
+    )
     return torch.stack([*terms.values()]).sum()
 
 
@@ -50,11 +59,18 @@ def of_xlnet(start_BT: Tensor, *others: Tensor) -> Tensor:
 
 
 LOGITS, AT, TYPE = drawn(6, 9), torch.arange(6), torch.tensor([0, 1, 2, 3, 3, 3])
-GROUPS = (torch.arange(6), torch.tensor([[0, 1, 0, 1]] * 6), drawn(6, 4, 2, 2, seed=1).sigmoid().log())
+GROUPS = (
+    torch.arange(6),
+    torch.tensor([[0, 1, 0, 1]] * 6),
+    drawn(6, 4, 2, 2, seed=1).sigmoid().log(),
+)
 LOSSES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "span": (answers.span_cross_entropy, (LOGITS, LOGITS + 1, AT, AT + 1)),
     "joint": (answers.joint_answer_loss, (LOGITS, LOGITS * 2, drawn(6, 3), AT, AT + 2, TYPE)),
-    "xlnet": (of_xlnet, (LOGITS, -LOGITS, drawn(6, 3), drawn(6, 12), drawn(6, 3), AT, AT, TYPE, AT, AT % 3)),
+    "xlnet": (
+        of_xlnet,
+        (LOGITS, -LOGITS, drawn(6, 3), drawn(6, 12), drawn(6, 3), AT, AT, TYPE, AT, AT % 3),
+    ),
     "tags": (answers.rationale_tagging_loss, (LOGITS, LOGITS > 0, LOGITS < 1)),
     "written": (answers.written_answer_loss, (LOGITS[:, 0], AT + 1)),
     "choices": (partial(choices.choice_loss, gap_weight=0.5), (LOGITS, AT, AT > 2)),
@@ -145,7 +161,9 @@ def test_one_process_of_a_strategy_trains_as_without(flags: str, commands: Comma
     strategy = f"--trainer.strategy={flags}".split()
     code, said = launch(arguments(commands, "other", *same, *strategy))
     assert code == 0, said[-3000:]
-    one, other = (dict(curves(home, "train/loss/total")) for home in (plain, plain.parent / "other"))
+    one, other = (
+        dict(curves(home, "train/loss/total")) for home in (plain, plain.parent / "other")
+    )
     assert other == pytest.approx(one, rel=5e-2)
 
 
@@ -153,7 +171,14 @@ def test_an_evaluation_equals_the_cpu_s(commands: Commands, tmp_path: Path) -> N
     home = fit(commands, "asked", *ON_GPU, "--trainer.max_epochs=1")
     checkpoint, frames = str(home / "checkpoints/last.ckpt"), []
     for device in ("cpu", "cuda"):
-        asked = {"checkpoint": [checkpoint], "data": ["stories:heldout"], "limit": 20, "device": device}
+        asked = {
+            "checkpoint": [checkpoint],
+            "data": ["stories:heldout"],
+            "limit": 20,
+            "device": device,
+        }
         frames.append(interventune.evaluate("bias", **asked).results.frame)
     numbers = [frame.select_dtypes("number").to_numpy() for frame in frames]
-    torch.testing.assert_close(*map(torch.from_numpy, numbers), rtol=1e-3, atol=1e-4, equal_nan=True)
+    torch.testing.assert_close(
+        *map(torch.from_numpy, numbers), rtol=1e-3, atol=1e-4, equal_nan=True
+    )

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.schema.spans import write_records
-from data_modules.sources import read_choices
-from evaluation.answering.asking import Asking, Compute
-from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from evaluation.answering.open import open_answerer
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.sources import read_choices
+from interventune.evaluation.answering.asking import Asking, Compute
+from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+from interventune.evaluation.answering.open import open_answerer
 from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, metrics_of
 
@@ -56,18 +56,26 @@ def predictions(commands: Commands, architecture: str, last: Path, file: Path, *
     return rows
 
 
-def test_a_run_from_fit_to_resume(commands: Commands, sets: list[str], files: dict[str, Path]) -> None:
+def test_a_run_from_fit_to_resume(
+    commands: Commands, sets: list[str], files: dict[str, Path]
+) -> None:
     architecture, dev = "xlnet", files["dev"]  # it pads on the left
     fit = ("fit", "multiple_choice", architecture, *sets, "--ckpt_path=auto")
     home = commands.run(*fit, "--trainer.max_epochs=1")
     after_fit, last = metrics_of(home), home / "checkpoints" / "last.ckpt"
     assert after_fit["val/choices/n"] == after_fit["val/choices/pairs/n"] == 11 + len(PAIRS)
 
-    # Other commands, another batch size, and the evaluation room from the file alone: the same numbers.
-    other, asked = "--data.eval_batch_size=7", (f"--ckpt_path={last}", f"--data.test_choices.main={dev}")
+    # Other commands, another batch size, and the evaluation room from the file alone: the same
+    # numbers.
+    other, asked = (
+        "--data.eval_batch_size=7",
+        (f"--ckpt_path={last}", f"--data.test_choices.main={dev}"),
+    )
     tested = metrics_of(commands.run("test", "multiple_choice", architecture, *asked, other))
     for metric in ("accuracy", "loss", "n"):
-        assert tested[f"test/choices/{metric}"] == pytest.approx(after_fit[f"val/choices/{metric}"], abs=1e-5)
+        assert tested[f"test/choices/{metric}"] == pytest.approx(
+            after_fit[f"val/choices/{metric}"], abs=1e-5
+        )
     rows, examples = predictions(commands, architecture, last, dev, other), read_choices(dev)
     assert [row["id"] for row in rows] == [example.id for example in examples]
     logits = ChoiceCheckpoint(str(last), Compute("cpu", batch_size=9)).choice_logits(examples)
@@ -86,14 +94,24 @@ def test_a_run_from_fit_to_resume(commands: Commands, sets: list[str], files: di
 def test_a_decoder_learns_to_choose_as_it_is_asked(
     commands: Commands, sets: list[str], files: dict[str, Path]
 ) -> None:
-    """Scores of training are what evaluation computes pair by pair; others ask the checkpoint too."""
+    """Scores of training are what evaluation computes pair by pair; others ask the
+    checkpoint too.
+    """
     undecided, longest = commands.root.parent / "undecided.jsonl", "--data.encoding.max_length=64"
     write_records((replace(question, target="unknown") for question in QUESTIONS[:24]), undecided)
-    gap = (f"--data.train_choices=[{undecided}]", "--model.gap_weight=0.5", "--model.learning_rate=1e-3")
-    home = commands.run("fit", "multiple_choice", "llama", *sets, longest, *gap, "--trainer.max_epochs=1")
+    gap = (
+        f"--data.train_choices=[{undecided}]",
+        "--model.gap_weight=0.5",
+        "--model.learning_rate=1e-3",
+    )
+    home = commands.run(
+        "fit", "multiple_choice", "llama", *sets, longest, *gap, "--trainer.max_epochs=1"
+    )
     last, dev = home / "checkpoints" / "last.ckpt", files["dev"]
     rows = predictions(commands, "llama", last, dev, longest)
-    asked = open_answerer(str(last), Compute("cpu"), need="choices").choice_logits(read_choices(dev))
+    asked = open_answerer(str(last), Compute("cpu"), need="choices").choice_logits(
+        read_choices(dev)
+    )
     for row, logit_C in zip(rows, asked, strict=True):
         shares = torch.tensor(logit_C).log_softmax(-1).tolist()
         assert row["logits"] == pytest.approx(shares, abs=1e-5), row["id"]
@@ -103,7 +121,10 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(
 def test_the_authors_settings_train(commands: Commands, sets: list[str]) -> None:
     """All that the parity experiment sets, on a model of a few weights."""
     flags = ("--model.learning_rate=1e-3", "--trainer.max_epochs=1")
-    last = commands.run("fit", "multiple_choice_parity", "roberta", *sets, *flags) / "checkpoints/last.ckpt"
+    last = (
+        commands.run("fit", "multiple_choice_parity", "roberta", *sets, *flags)
+        / "checkpoints/last.ckpt"
+    )
     predictor = ChoiceCheckpoint(str(last), Compute("cpu"))
     assert (predictor.model.pooling, predictor.encoding.padding) == ("parity", "parity")
     state: dict[str, Any] = torch.load(last, weights_only=True)
@@ -113,12 +134,15 @@ def test_the_authors_settings_train(commands: Commands, sets: list[str]) -> None
 
 
 def test_mistakes_are_one_line(commands: Commands, sets: list[str]) -> None:
-    questions = ["--data=data_modules.questions_data.QuestionsDataModule", "--data.train_qa=stories:dev"]
+    questions = [
+        "--data=interventune.data_modules.questions_data.QuestionsDataModule",
+        "--data.train_qa=stories:dev",
+    ]
     for flags, said in (
         (["--data.train_choices=[]"], "data.train_choices"),
         (["--data.encoding.max_length=1000"], "data.encoding.max_length"),
         (["--model.pooling=parity"], "data.encoding.padding"),
         (questions, "Choice"),
-        (["--model=training.modules.qa.QAModule"], "ChoiceModule"),
+        (["--model=interventune.training.modules.qa.QAModule"], "ChoiceModule"),
     ):
         refused("training", commands.of("fit", "multiple_choice", "bert", *sets, *flags), said)

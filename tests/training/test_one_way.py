@@ -1,5 +1,6 @@
-"""One way to ask a model: a trained decoder gives the same numbers as a .ckpt, as a folder and as hf:FOLDER,
-in every protocol, in the validation of `fit`, and in a probe."""
+"""One way to ask a model: a trained decoder gives the same numbers as a .ckpt, as a folder and as
+hf:FOLDER, in every protocol, in the validation of `fit`, and in a probe.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import interventune
-from data_modules.schema.spans import write_records
-from data_modules.stories import groups as story_groups
-from data_modules.stories import questions as stories
-from models.__main__ import main as export
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.stories import groups as story_groups
+from interventune.data_modules.stories import questions as stories
+from interventune.models.__main__ import main as export
+from interventune.training.cli import main as train
 from tests.evaluation.bbq_files import save_bbq
 from tests.training.conftest import Commands, SmallData, metrics_of
-from training.cli import main as train
 
 SAMPLED = {"do_sample": True, "temperature": 5.0, "repetition_penalty": 3.0, "min_new_tokens": 9}
 SAMPLED |= {"suppress_tokens": list(range(20, 60)), "num_beams": 2, "no_repeat_ngram_size": 1}
@@ -27,12 +28,16 @@ SAMPLED |= {"suppress_tokens": list(range(20, 60)), "num_beams": 2, "no_repeat_n
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Path:
-    """A decoder that knows its few questions by heart, exported; the folder's settings ask for samples."""
+    """A decoder that knows its few questions by heart, exported; the folder's settings ask for
+    samples.
+    """
     root = tmp_path_factory.mktemp("one_way")
     write_records(islice(stories.qa_examples("dev"), 8), root / "qa.json")
     write_records(islice(story_groups.groups("heldout"), 6), root / "groups.json")
     save_bbq(root)
-    few = SmallData(root / "qa.json", root / "qa.json", small_data.groups_train, root / "groups.json")
+    few = SmallData(
+        root / "qa.json", root / "qa.json", small_data.groups_train, root / "groups.json"
+    )
     flags = ("--model.learning_rate=5e-3", "--trainer.max_steps=70", "--trainer.max_epochs=-1")
     flags += ("--data.qa_batch_size=8", "--run.version=0", "--checkpoint.monitor=null")
     flags += (f"--model.reference_cache={root}/reference", "--trainer.val_check_interval=70")
@@ -72,7 +77,9 @@ ASKED: dict[str, Any] = {
 
 @pytest.mark.parametrize("protocol", ASKED)
 def test_a_checkpoint_its_folder_and_hf_give_equal_numbers(protocol: str, trained: Path) -> None:
-    first, *others = (numbers(trained, protocol, name, **ASKED[protocol](trained)) for name in forms(trained))
+    first, *others = (
+        numbers(trained, protocol, name, **ASKED[protocol](trained)) for name in forms(trained)
+    )
     for other in others:  # weights at other addresses are multiplied in another order
         pd.testing.assert_frame_equal(first, other, rtol=1e-5, atol=1e-5)
     if protocol == "faithfulness":  # it answers
@@ -82,7 +89,9 @@ def test_a_checkpoint_its_folder_and_hf_give_equal_numbers(protocol: str, traine
 def test_validation_in_fit_and_a_probe_give_the_numbers_of_evaluate(trained: Path) -> None:
     fit, folder = metrics_of(trained / "runs" / "lei_few_shot" / "0"), trained / "folder"
     asked = [f"{trained}/groups.json", f"{trained}/qa.json"]
-    model, tokenizer = (kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer))
+    model, tokenizer = (
+        kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer)
+    )
     probe = interventune.Probe(*asked, measures=["bias", "qa"], device="cpu").ask(model, tokenizer)
     keys = [f"val/qa/{name}" for name in ("em", "f1", "unknown")]
     keys += [key for key in probe if key.startswith("val/bias/") and key.endswith("/mu")]

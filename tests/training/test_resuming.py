@@ -1,4 +1,6 @@
-"""A run that resumes is the run that its config.yaml describes, or is refused before anything is written."""
+"""A run that resumes is the run that its config.yaml describes, or is refused before anything is
+written.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +14,27 @@ import pytest
 import torch
 import yaml
 
+from interventune.training import precision
+from interventune.training.cli import main as train
+from interventune.training.resuming import changes
+from interventune.training.run import CurveLogger, Run, keep_curves
 from tests.mistakes.conftest import everything_in, refused
 from tests.support.finished_runs import differences, same
 from tests.training.conftest import Commands, SmallData, metrics_of
-from training import precision
-from training.cli import main as train
-from training.resuming import changes
-from training.run import CurveLogger, Run, keep_curves
 
 STEPS = "--trainer.max_steps=2"
 
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Commands:
-    """Two steps with each of the seeds 0, 1, 2, as docs/scale.md says, in versions of these names; its data
-    are its own."""
+    """Two steps with each of the seeds 0, 1, 2, as docs/scale.md says, in versions of these names;
+    its data are its own.
+    """
     folder = tmp_path_factory.mktemp("seeds")
     shutil.copy(small_data.qa_train, folder / "train.json")
-    data = SmallData(folder / "train.json", small_data.qa_dev, small_data.groups_train, small_data.groups_dev)
+    data = SmallData(
+        folder / "train.json", small_data.qa_dev, small_data.groups_train, small_data.groups_dev
+    )
     commands = Commands(folder / "runs", data)
     for seed in "012":
         flags = (STEPS, f"--seed_everything={seed}", f"--run.version={seed}", "--ckpt_path=auto")
@@ -42,7 +47,11 @@ def test_three_seeds_are_three_models(seeds: Commands) -> None:
     configs = [yaml.safe_load((home / "config.yaml").read_text()) for home in homes]
     assert [config["seed_everything"] for config in configs] == [0, 1, 2]
     assert [config["data"]["init_args"]["seed"] for config in configs] == [0, 1, 2]
-    assert [json.loads((home / "environment.json").read_text())["seed"] for home in homes] == [0, 1, 2]
+    assert [json.loads((home / "environment.json").read_text())["seed"] for home in homes] == [
+        0,
+        1,
+        2,
+    ]
     for one, other in ((0, 1), (1, 2), (2, 0)):
         found = list(differences(homes[one], homes[other]))
         assert any("state_dict" in line for line in found)
@@ -52,16 +61,35 @@ def test_three_seeds_are_three_models(seeds: Commands) -> None:
 @pytest.mark.parametrize(
     ("way", "flags", "words"),
     [
-        ("--run.version=0 --ckpt_path=auto", ["--seed_everything=2"], ["seed_everything 2 (before: 0)"]),
-        ("--ckpt_path=auto", ["--seed_everything=2", "--model.learning_rate=1"], ["seed_everything 2"]),
-        ("--ckpt_path={last}", ["--model.learning_rate=0.5"], ["model.learning_rate 0.5 (before: "]),
-        ("--run.version=0 --ckpt_path=last", ["--trainer.max_steps=1"], ["trainer.max_steps 1 (before: 2)"]),
+        (
+            "--run.version=0 --ckpt_path=auto",
+            ["--seed_everything=2"],
+            ["seed_everything 2 (before: 0)"],
+        ),
+        (
+            "--ckpt_path=auto",
+            ["--seed_everything=2", "--model.learning_rate=1"],
+            ["seed_everything 2"],
+        ),
+        (
+            "--ckpt_path={last}",
+            ["--model.learning_rate=0.5"],
+            ["model.learning_rate 0.5 (before: "],
+        ),
+        (
+            "--run.version=0 --ckpt_path=last",
+            ["--trainer.max_steps=1"],
+            ["trainer.max_steps 1 (before: 2)"],
+        ),
         ("--ckpt_path=auto", ["--trainer.precision=bf16-mixed"], ["trainer.precision"]),
     ],
 )
-def test_another_run_is_refused(way: str, flags: list[str], words: list[str], seeds: Commands) -> None:
-    """By the run's version, the newest of the name, or the path of a checkpoint, for which a new folder would
-    be made."""
+def test_another_run_is_refused(
+    way: str, flags: list[str], words: list[str], seeds: Commands
+) -> None:
+    """By the run's version, the newest of the name, or the path of a checkpoint, for which a new
+    folder would be made.
+    """
     last = seeds.root / "squad/0/checkpoints/last.ckpt"
     os.utime(last)
     before = everything_in(seeds.root)
@@ -74,7 +102,9 @@ def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
     home, data = seeds.root / "squad/1", seeds.data.qa_train
     here = ("--seed_everything=1", "--run.version=1", "--ckpt_path=auto")
     fit = seeds.of("fit", "squad", "bert", STEPS, *here)
-    kept = {path: path.read_text() for path in (data, home / "config.yaml", home / "environment.json")}
+    kept = {
+        path: path.read_text() for path in (data, home / "config.yaml", home / "environment.json")
+    }
     for path, text in kept.items():
         path.write_text(text.replace(": ", ":  ", 1))
         if path == data:
@@ -87,24 +117,36 @@ def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
     train(fit)
 
 
-def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_keeps_its_record(
+    seeds: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
     home = seeds.root / "squad/0"
     before = everything_in(home)
-    flags = ("--run.version=0", "--ckpt_path=auto", "--trainer.log_every_n_steps=5", "--data.num_workers=1")
+    flags = (
+        "--run.version=0",
+        "--ckpt_path=auto",
+        "--trainer.log_every_n_steps=5",
+        "--data.num_workers=1",
+    )
     seeds.run("fit", "squad", "bert", STEPS, *flags)
     assert f"run: {home}, 2 steps" in capsys.readouterr().out
     after = everything_in(home)
-    assert all(after[name] == before[name] for name in ("config.yaml", "environment.json", "metrics.json"))
+    assert all(
+        after[name] == before[name] for name in ("config.yaml", "environment.json", "metrics.json")
+    )
 
 
 def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> None:
-    """From the first of them on: the learning rate is 0 at the end of two steps, not in the third of more.
-    The record says what held before, also after another resume. The origin of a run that began with another's
-    checkpoint stays in it."""
+    """From the first of them on: the learning rate is 0 at the end of two steps, not in the third
+    of more. The record says what held before, also after another resume. The origin of a run that
+    began with another's checkpoint stays in it.
+    """
     last = seeds.root / "squad/2/checkpoints/last.ckpt"
     common = ["--seed_everything=2", "--model.warmup_ratio=0", "--trainer.log_every_n_steps=1"]
     fit = seeds.of("fit", "squad", "bert", "--run.version=more", *common)
-    refused("training", [*fit, "--trainer.max_steps=6", f"--ckpt_path={last}"], "model.warmup_ratio 0")
+    refused(
+        "training", [*fit, "--trainer.max_steps=6", f"--ckpt_path={last}"], "model.warmup_ratio 0"
+    )
     fit = [word for word in fit if "warmup" not in word]
     home, saved = seeds.root / "squad/more", [torch.load(last, weights_only=True)]
     for steps, path in ((3, last), (6, "auto")):
@@ -134,7 +176,10 @@ def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
         ({"data": {"files": ["b", "a"]}}, 'data.files ["b", "a"]'),
         ({"data": {"files": None}}, 'data.files null (before: ["a", "b"])'),
         ({"data": {"files": ["a", "b"], "num_workerss": 1}}, "data.num_workerss"),
-        ({"trainer": saved["trainer"] | {"accumulate_grad_batches": 2}}, "trainer.accumulate_grad_batches 2"),
+        (
+            {"trainer": saved["trainer"] | {"accumulate_grad_batches": 2}},
+            "trainer.accumulate_grad_batches 2",
+        ),
         ({"runs": 1}, "runs 1"),
     ):
         with pytest.raises(ValueError, match="resume with the old value") as error:
@@ -157,7 +202,9 @@ def test_precision_is_not_read_from_the_current_folder(
     assert train(seeds.of("fit", "squad", "bert", *flags)).trainer.precision == "32-true"
 
 
-@pytest.mark.parametrize(("faster", "chosen"), [(torch.float32, "32-true"), (torch.bfloat16, "bf16-mixed")])
+@pytest.mark.parametrize(
+    ("faster", "chosen"), [(torch.float32, "32-true"), (torch.bfloat16, "bf16-mixed")]
+)
 def test_auto_is_the_faster_precision_and_stays_when_a_run_goes_on(
     faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +240,9 @@ def test_curves_of_any_names_resume(tmp_path: Path) -> None:
         assert path.read_text() == f"{header}\n{kept}"
 
 
-def test_the_score_of_best_is_in_the_metrics(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_score_of_best_is_in_the_metrics(
+    commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A user's own ModelCheckpoint does not hide it."""
     scored = "{class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"

@@ -1,5 +1,6 @@
-"""From fit over resume to evaluation and export, through the command line: each objective, each head, and
-adapters."""
+"""From fit over resume to evaluation and export, through the command line: each objective, each
+head, and adapters.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ import pandas as pd
 import pytest
 import torch
 
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.__main__ import main as evaluate
-from models.__main__ import main as models
-from models.checkpoint import read_info
-from models.heads.span import QAModel, SpanModel
-from models.loading import load, start
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.evaluation.__main__ import main as evaluate
+from interventune.models.__main__ import main as models
+from interventune.models.checkpoint import read_info
+from interventune.models.heads.span import QAModel, SpanModel
+from interventune.models.loading import load, start
+from interventune.training.cli import main as train
 from tests.evaluation.conftest import undrawn
 from tests.models.tiny import at
 from tests.support.finished_runs import same
 from tests.training.conftest import Commands, curves, failing, lei, metrics_of, small_folder
-from training.cli import main as train
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,7 +40,14 @@ def export(checkpoint: Path, folder: Path) -> Path:
 
 def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_path: Path) -> None:
     other = f"{{class_path: CSVLogger, init_args: {{save_dir: {tmp_path / 'other'}}}}}"
-    fit = ("fit", "squad", "bert", f"--trainer.logger={other}", "--run.wandb=offline", "--ckpt_path=auto")
+    fit = (
+        "fit",
+        "squad",
+        "bert",
+        f"--trainer.logger={other}",
+        "--run.wandb=offline",
+        "--ckpt_path=auto",
+    )
     home = commands.run(*fit, "--trainer.log_every_n_steps=1", "--trainer.max_epochs=1")
     assert list((home / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "other").rglob("metrics.csv"))
@@ -60,7 +68,9 @@ def test_the_best_checkpoint_is_that_of_the_experiments_metric(commands: Command
 @pytest.mark.parametrize("unwatched", ["--data.val_groups={}", "--trainer.limit_val_batches=0"])
 def test_without_its_metric_best_is_last(unwatched: str, commands: Commands) -> None:
     folder = lei(commands, "mine", unwatched, architecture="roberta") / "checkpoints"
-    best, last = (torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last"))
+    best, last = (
+        torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last")
+    )
     assert best["global_step"] == last["global_step"] > 0
 
 
@@ -68,7 +78,9 @@ def test_one_seed_rules_all_that_are_not_set(commands: Commands) -> None:
     flags = ("--seed_everything=3", "--trainer.max_steps=1")
     config = train(commands.of("fit", "lei_planted", "bert", *flags)).config.fit
     assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 3)
-    config = train(commands.of("fit", "lei_planted", "bert", *flags, "--model.planted_seed=5")).config.fit
+    config = train(
+        commands.of("fit", "lei_planted", "bert", *flags, "--model.planted_seed=5")
+    ).config.fit
     assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 5)
 
 
@@ -95,7 +107,12 @@ ROUNDED = ("--backbone.lora_rank=4", "--trainer.precision=16-true")
         ("squad", "bert", YES_OR_NO, "AnswerModule"),
         ("lei_few_shot", "gpt2", ["--model.loss.form=probability"], "is of start and end"),
         ("lei_few_shot", "llama", ROUNDED, "take bf16-true or 16-mixed"),
-        ("lei_few_shot", "llama", ["--backbone.frozen_weights=bfloat16"], r"set backbone\.lora_rank"),
+        (
+            "lei_few_shot",
+            "llama",
+            ["--backbone.frozen_weights=bfloat16"],
+            r"set backbone\.lora_rank",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -145,8 +162,13 @@ def test_every_experiment_resumes_evaluates_and_exports(
     assert last["step"] == 2
     assert bool(read_info(str(checkpoint)).adapter) == bool(lora)
     if (experiment, architecture) == ("stories_ibt", "bert"):  # XLNet's heads have other losses
-        losses = {name: curves(run, f"train/loss/{name}")[0][1] for name in ("answer", "rationale", "total")}
-        assert losses["total"] == pytest.approx(losses["answer"] + 5 * losses["rationale"], rel=1e-5)
+        losses = {
+            name: curves(run, f"train/loss/{name}")[0][1]
+            for name in ("answer", "rationale", "total")
+        }
+        assert losses["total"] == pytest.approx(
+            losses["answer"] + 5 * losses["rationale"], rel=1e-5
+        )
     protocol, column, cells, measures = CELLS[experiment]
     asked = ["--checkpoint", f"ours={checkpoint}"]
     if experiment != "stories_ibt":  # whose heads transformers has not
@@ -195,10 +217,15 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
         assert value == pytest.approx(last[f"val/bias/{kind}/mu"], abs=1e-5)
 
 
-IDS = {"input_ids": torch.arange(5, 17)[None], "attention_mask": torch.ones(1, 12, dtype=torch.long)}
+IDS = {
+    "input_ids": torch.arange(5, 17)[None],
+    "attention_mask": torch.ones(1, 12, dtype=torch.long),
+}
 
 
-@pytest.mark.parametrize(("architecture", "precision"), [("gpt2", "32-true"), ("bert", "bf16-true")])
+@pytest.mark.parametrize(
+    ("architecture", "precision"), [("gpt2", "32-true"), ("bert", "bf16-true")]
+)
 def test_an_adapter_alone_is_kept_and_resumed(
     architecture: str, precision: str, commands: Commands, tmp_path: Path
 ) -> None:
@@ -224,5 +251,9 @@ def test_an_adapter_alone_is_kept_and_resumed(
     if precision == "bf16-true":
         half = at(whole, lora_rank=4, frozen_weights="bfloat16")
         rounded, merged = start(half, SpanModel).eval(), load(str(whole), QAModel)[0]
-        assert {w.dtype for w in rounded.encoder.parameters() if not w.requires_grad} == {torch.bfloat16}
-        torch.testing.assert_close(rounded.encode(IDS).float(), merged.encode(IDS), rtol=0.02, atol=0.05)
+        assert {w.dtype for w in rounded.encoder.parameters() if not w.requires_grad} == {
+            torch.bfloat16
+        }
+        torch.testing.assert_close(
+            rounded.encode(IDS).float(), merged.encode(IDS), rtol=0.02, atol=0.05
+        )

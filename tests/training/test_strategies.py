@@ -1,8 +1,8 @@
 """DDP and FSDP on two gloo processes: fit, stop, go on, validate.
 
-One process trains on what two train on when it accumulates two batches, but not in the same order, so that
-runs are compared among those of two processes, and metrics with those of one process on the same
-checkpoint.
+One process trains on what two train on when it accumulates two batches, but not in the same order,
+so that runs are compared among those of two processes, and metrics with those of one process on the
+same checkpoint.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from models.backbones import encoder_layers
-from models.heads.span import SpanModel
-from models.loading import start
+from interventune.models.backbones import encoder_layers
+from interventune.models.heads.span import SpanModel
+from interventune.models.loading import start
+from interventune.training.cli import main as train
 from tests.models.tiny import at
 from tests.training.conftest import Commands, SmallData, failing, launch, metrics_of, small_folder
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
-from training.cli import main as train
 
 TWO = ("--trainer.devices=2", "--trainer.max_epochs=2", "--data.eval_batch_size=5")
 """13 questions in batches of 5: one process gets two batches, the other one."""
@@ -51,7 +51,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData)
     return commands.root / "lei_few_shot" / "whole"
 
 
-def test_a_signal_to_one_process_stops_both_without_a_trace(commands: Commands, undisturbed: Path) -> None:
+def test_a_signal_to_one_process_stops_both_without_a_trace(
+    commands: Commands, undisturbed: Path
+) -> None:
     home = commands.root / "lei_few_shot" / "cut"
     stop = failing(where="batch", rank=1, kind="SIGTERM", batch=2)
     code, said = run(commands, "cut", "--trainer.strategy=ddp", stop)
@@ -71,7 +73,9 @@ def assert_close_together(one: dict[Any, Any], other: dict[Any, Any], relative: 
     assert (found - whole).norm() <= relative * whole.norm()
 
 
-def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(commands: Commands, undisturbed: Path) -> None:
+def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
+    commands: Commands, undisturbed: Path
+) -> None:
     home = commands.root / "lei_few_shot"
     stop = failing(where="batch", rank=0, kind="SIGINT", batch=3)
     code, said = run(commands, "fsdp", "--trainer.strategy=fsdp", stop)
@@ -81,13 +85,18 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(commands: Commands, un
     paths = (folder / "checkpoints" / "last.ckpt" for folder in (undisturbed, home / "fsdp"))
     one, other = (torch.load(path, weights_only=True) for path in paths)
     assert one["state_dict"].keys() == other["state_dict"].keys()
-    for a, b in zip(*(ckpt["optimizer_states"][0]["param_groups"] for ckpt in (one, other)), strict=True):
+    for a, b in zip(
+        *(ckpt["optimizer_states"][0]["param_groups"] for ckpt in (one, other)), strict=True
+    ):
         assert {**a, "betas": tuple(a["betas"])} == {**b, "betas": tuple(b["betas"])}
-    # A gradient that is only rounding (of the biases of keys, say, which softmax ignores) is another one on
-    # another processor, and Adam makes as long a step of it: so all are judged together, and weights loosely.
+    # A gradient that is only rounding (of the biases of keys, say, which softmax ignores) is
+    # another one on another processor, and Adam makes as long a step of it: so all are judged
+    # together, and weights loosely.
     states = [ckpt["optimizer_states"][0]["state"] for ckpt in (one, other)]
     for moment in ("exp_avg", "exp_avg_sq", "step"):
-        assert_close_together(*({i: state[i][moment] for i in states[0]} for state in states), relative=1e-5)
+        assert_close_together(
+            *({i: state[i][moment] for i in states[0]} for state in states), relative=1e-5
+        )
     assert_close_together(one["state_dict"], other["state_dict"], relative=3e-5)
     assert_metrics_of_one_process(commands, home / "fsdp")
 
@@ -107,7 +116,12 @@ def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_pa
     flags += [f"--model.reference_cache={tmp_path / 'reference'}", "--model.learning_rate=1e-3"]
     saved = []
     for strategy in ("ddp", "fsdp"):
-        own = (*TWO, f"--run.version={strategy}", f"--trainer.strategy={strategy}", "--trainer.max_epochs=1")
+        own = (
+            *TWO,
+            f"--run.version={strategy}",
+            f"--trainer.strategy={strategy}",
+            "--trainer.max_epochs=1",
+        )
         code, said = launch(commands.of("fit", "lei_few_shot", "llama", *flags, *own), processes=2)
         assert code == 0, said
         path = commands.root / "lei_few_shot" / strategy / "checkpoints/last.ckpt"

@@ -1,12 +1,12 @@
-"""Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`; `checkpoint.monitor`
-selects one of them.
+"""Metrics of every evaluation set, logged as `<stage>/<family>/[<set>/]<metric>`;
+`checkpoint.monitor` selects one of them.
 
-- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) if a set has several;
-  `failed`, the number of questions that a decoder did not answer. Predictions are compared with the answers
-  to the original story, so in a variant without its rationale `em` is the share of old answers, and a
-  faithful model answers `unknown`.
-- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) if it is a
-  candidate, and `selection` if there are groups of ethical and adversarial advice.
+- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) if a set
+  has several; `failed`, the number of questions that a decoder did not answer. Predictions are
+  compared with the answers to the original story, so in a variant without its rationale `em` is the
+  share of old answers, and a faithful model answers `unknown`.
+- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) if it
+  is a candidate, and `selection` if there are groups of ethical and adversarial advice.
 - shift: {cls,tokens}/<variant>/{mean,std} of the last layer (faithfulness spec 4.2).
 - choices: accuracy, loss, n; the loss is that of training, without weights.
 """
@@ -20,15 +20,15 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor
 
-from data_modules.batching.data_module import MAIN, EvalSet
-from data_modules.batching.group_set import GroupSet
-from data_modules.batching.pair_set import PairSet
-from data_modules.batching.sets import QASet
-from data_modules.schema.datasets import traits
-from data_modules.schema.groups import ADVICE_CLASSES
-from data_modules.schema.questions import ANSWER_TYPES
-from metrics.answers import AnswerScores, reference_note
-from metrics.bias.group_bias import GroupBias
+from interventune.data_modules.batching.data_module import MAIN, EvalSet
+from interventune.data_modules.batching.group_set import GroupSet
+from interventune.data_modules.batching.pair_set import PairSet
+from interventune.data_modules.batching.sets import QASet
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.groups import ADVICE_CLASSES
+from interventune.data_modules.schema.questions import ANSWER_TYPES
+from interventune.metrics.answers import AnswerScores, reference_note
+from interventune.metrics.bias.group_bias import GroupBias
 
 QA_NAMES = ("em", "f1", "unknown", "n")
 BIAS_NAMES = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
@@ -38,10 +38,17 @@ ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "
 
 
 class SetMetric:
-    """The metric of one evaluation set, computed from the outputs of `module` in a stage, `val` or `test`."""
+    """The metric of one evaluation set, computed from the outputs of `module` in a stage, `val` or
+    `test`.
+    """
 
     def __init__(self, stage: str, evaluated: EvalSet, module: Any) -> None:
-        self.stage, self.name, self.data, self.module = stage, evaluated.name, evaluated.data, module
+        self.stage, self.name, self.data, self.module = (
+            stage,
+            evaluated.name,
+            evaluated.data,
+            module,
+        )
         metric: Any
         if isinstance(self.data, QASet):
             metric = AnswerScores(ANSWER_TYPES)
@@ -49,11 +56,11 @@ class SetMetric:
             ids = self.data.ids
             metric = GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes))
         elif isinstance(self.data, PairSet):
-            from metrics.shift import EmbeddingShift
+            from interventune.metrics.shift import EmbeddingShift
 
             metric = EmbeddingShift(1)
         else:
-            from metrics.choices import ChoiceScores
+            from interventune.metrics.choices import ChoiceScores
 
             metric = ChoiceScores()
         self.metric = metric.to(next(module.parameters()).device)
@@ -93,21 +100,28 @@ def named_values(data: Any, result: Any) -> Iterator[tuple[str, Tensor]]:
             yield "failed", result.failed
         present = [k for k, count in enumerate(result.n_K.tolist()) if count]
         for k in present if len(present) > 1 else []:
-            yield from ((f"{ANSWER_TYPES[k]}/{name}", getattr(result, f"{name}_K")[k]) for name in QA_NAMES)
+            yield from (
+                (f"{ANSWER_TYPES[k]}/{name}", getattr(result, f"{name}_K")[k]) for name in QA_NAMES
+            )
     elif isinstance(data, GroupSet):
         counts = result.n_K.tolist()
         for k, kind in enumerate(ADVICE_CLASSES):
             if counts[k]:
-                yield from ((f"{kind}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES)
+                yield from (
+                    (f"{kind}/{name}", getattr(result, f"{name}_K")[k]) for name in BIAS_NAMES
+                )
             if counts[k] and data.encoding.prompts.candidates == 3:
                 yield f"{kind}/unknown", 1 - result.mass_K[k]
         if counts[ADVERSARIAL] and counts[ETHICAL]:
-            # In [0, 2]; lower is better: advice followed in both directions (code of Zhao et al. 2021).
+            # In [0, 2]; lower is better: advice followed in both directions (code of Zhao et al.
+            # 2021).
             yield "selection", (1 - result.mu_K[ADVERSARIAL]) + result.mu_K[ETHICAL]
     elif isinstance(data, PairSet):
         cls, tokens = f"cls/{data.variant}", f"tokens/{data.variant}"
         yield from ((f"{cls}/{name}", getattr(result, f"cls_{name}_L")) for name in ("mean", "std"))
-        yield from ((f"{tokens}/{name}", getattr(result, f"token_{name}_L")) for name in SHIFT_NAMES)
+        yield from (
+            (f"{tokens}/{name}", getattr(result, f"token_{name}_L")) for name in SHIFT_NAMES
+        )
         yield f"{cls}/n", result.n
     else:
         yield from result._asdict().items()
@@ -119,8 +133,9 @@ def metric_key(stage: str, family: str, name: str, metric: str) -> str:
 
 
 class EvalSetMetrics(pl.Callback):
-    """Updates a metric for every evaluation set during validation and test, and logs it. A process without a
-    batch of a set also computes its metric, because the sum runs over all processes."""
+    """Updates a metric for every evaluation set during validation and test, and logs it. A process
+    without a batch of a set also computes its metric, because the sum runs over all processes.
+    """
 
     metrics: list[SetMetric]
 
@@ -135,7 +150,13 @@ class EvalSetMetrics(pl.Callback):
                     rank_zero_warn(f"{metric_key(stage, data.family, name, 'f1')}: {note}")
 
     def on_validation_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         self.metrics[dataloader_idx].update(batch, outputs)
 
@@ -163,14 +184,22 @@ class Watched(pl.Callback):
                 _keep_last(checkpoint)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """ValueError for an unknown metric; a selection score needs ethical and adversarial advice."""
+        """ValueError for an unknown metric; a selection score needs ethical and
+        adversarial advice.
+        """
         for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
             monitor = getattr(checkpoint, "monitor", None) or ""
             if monitor.endswith("/selection") and monitor not in trainer.callback_metrics:
                 _keep_last(checkpoint)
             elif monitor.startswith("val/") and monitor not in trainer.callback_metrics:
-                near = [key for key in trainer.callback_metrics if key.startswith(monitor.rpartition("/")[0])]
-                raise ValueError(f"checkpoint.monitor: no metric {monitor!r}; there are {', '.join(near)}")
+                near = [
+                    key
+                    for key in trainer.callback_metrics
+                    if key.startswith(monitor.rpartition("/")[0])
+                ]
+                raise ValueError(
+                    f"checkpoint.monitor: no metric {monitor!r}; there are {', '.join(near)}"
+                )
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """When `max_steps` ends a run, use early stopping, after which Lightning validates, so that
@@ -181,6 +210,7 @@ class Watched(pl.Callback):
 
 def _keep_last(checkpoint: Any) -> None:
     rank_zero_info(
-        f"no validation set gives {checkpoint.monitor} (checkpoint.monitor), so best.ckpt is the last one"
+        f"no validation set gives {checkpoint.monitor} (checkpoint.monitor), so best.ckpt is the "
+        "last one"
     )
     checkpoint.monitor = None

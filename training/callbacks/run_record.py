@@ -15,14 +15,16 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning.cli import SaveConfigCallback
 
-from storage.documents import load_yaml, write_text
-from storage.json_files import load_json
-from storage.provenance import revision, versions
-from training.resuming import run_folder
+from interventune.storage.documents import load_yaml, write_text
+from interventune.storage.json_files import load_json
+from interventune.storage.provenance import revision, versions
+from interventune.training.resuming import run_folder
 
 
 class RunRecord(SaveConfigCallback):
-    """Saves the full configuration and the environment at the start, the final metrics at the end."""
+    """Saves the full configuration and the environment at the start, the final metrics
+    at the end.
+    """
 
     earlier: Mapping[str, float] = {}
     """Metrics from before a resume, so that a validation need not be repeated for them."""
@@ -105,11 +107,13 @@ def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float]) -> None:
     path = Path(folder) / "metrics.json"
     before = load_json(path) if trainer.state.fn != "fit" and path.exists() else {}  # of the run
     metrics = dict(sorted({**before, **earlier, **_metrics(trainer)}.items()))
-    # Epochs that the weights were trained, as a fraction. (Lightning's own count differs after a resume, if
-    # `max_steps` ended the run within an epoch.)
+    # Epochs that the weights were trained, as a fraction. (Lightning's own count differs after a
+    # resume, if `max_steps` ended the run within an epoch.)
     epochs, batches = float(trainer.current_epoch), trainer.num_training_batches
     if trainer.state.fn == "fit" and 0 < batches < math.inf:
-        epochs = round(trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4)
+        epochs = round(
+            trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4
+        )
     metrics |= {"epoch": epochs, "step": trainer.global_step} if not before else {}
     numbers = {key: x if x is not None and math.isfinite(x) else None for key, x in metrics.items()}
     write_text(path, json.dumps(numbers, indent=2) + "\n")

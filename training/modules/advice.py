@@ -1,8 +1,8 @@
 """Linguistic ethical interventions: fine-tune a model to follow advice.
 
-The starting model's scores of the training groups (for anchoring and dominance) are computed once, by one
-process per node, and stored on disk under a fingerprint of all inputs: a changed model, text or option is
-scored again, and an interrupted pass stores nothing.
+The starting model's scores of the training groups (for anchoring and dominance) are computed once,
+by one process per node, and stored on disk under a fingerprint of all inputs: a changed model, text
+or option is scored again, and an interrupted pass stores nothing.
 
 Shape letters: B and N groups (of a batch, of the set), V variants of a group (4), S subjects (2), E
 boundaries (start, end).
@@ -25,22 +25,22 @@ from jsonargparse.typing import NonNegativeFloat
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
-from data_modules.batching.data_module import TrainBatch
-from data_modules.batching.group_set import GroupSet
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from data_modules.schema.groups import ADVICE_CLASSES
-from losses.group import ADVERSARIAL, TERMS, GroupLoss
-from metrics.bias import group_scores
-from metrics.bias.readings import dominant_subject, pushed_subject
-from models.backbones import RANDOM, Backbone
-from models.checkpoint import read_info
-from models.heads.span import QAModel
-from models.loading import load
-from models.row_scores import score_rows
-from models.weights import fingerprint
-from storage.files import read_archive
-from training.modules.qa import QAModule
-from training.stopping.last_checkpoint import AtomicCheckpointIO
+from interventune.data_modules.batching.data_module import TrainBatch
+from interventune.data_modules.batching.group_set import GroupSet
+from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from interventune.data_modules.schema.groups import ADVICE_CLASSES
+from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss
+from interventune.metrics.bias import group_scores
+from interventune.metrics.bias.readings import dominant_subject, pushed_subject
+from interventune.models.backbones import RANDOM, Backbone
+from interventune.models.checkpoint import read_info
+from interventune.models.heads.span import QAModel
+from interventune.models.loading import load
+from interventune.models.row_scores import score_rows
+from interventune.models.weights import fingerprint
+from interventune.storage.files import read_archive
+from interventune.training.modules.qa import QAModule
+from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
 
 log = logging.getLogger(__name__)
 
@@ -55,17 +55,20 @@ class Reference(NamedTuple):
 
 
 class LEIModule(QAModule):
-    """Linguistic ethical interventions: a loss for each class of advice, and the loss of ordinary questions.
+    """Linguistic ethical interventions: a loss for each class of advice, and the loss of ordinary
+    questions.
 
     Args:
         backbone: Architecture and starting weights; set by the top-level `backbone`.
         loss: Form and weights of the group losses.
-        reference: The model whose scores irrelevant advice must not change, and whose preference decides
-            which subject is dominant: `start`, the model that training starts from, or a checkpoint with the
-            same architecture and tokenizer, so that a second stage can keep the scores from before the first.
-        dominance: Which subject of a pair is dominant for an attribute, the one that adversarial advice
-            pushes. `sources`: the one that the reference prefers without advice, on average over all groups
-            of the training sources. `file`: the one that the field `tomax` of LEI's files names.
+        reference: The model whose scores irrelevant advice must not change, and whose preference
+            decides which subject is dominant: `start`, the model that training starts from, or a
+            checkpoint with the same architecture and tokenizer, so that a second stage can keep the
+            scores from before the first.
+        dominance: Which subject of a pair is dominant for an attribute, the one that adversarial
+            advice pushes. `sources`: the one that the reference prefers without advice, on average
+            over all groups of the training sources. `file`: the one that the field `tomax` of LEI's
+            files names.
         reference_cache: Folder for the reference's scores.
         learning_rate: Highest learning rate; it then falls linearly to 0.
         weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
@@ -74,7 +77,9 @@ class LEIModule(QAModule):
 
     reference: Reference
     joined_terms: list[str]
-    """Terms of the loss for which there are training groups; the others are 0 and carry no information."""
+    """Terms of the loss for which there are training groups; the others are 0 and carry no
+    information.
+    """
 
     def __init__(
         self,
@@ -88,9 +93,13 @@ class LEIModule(QAModule):
         weight_decay: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
-        super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
+        super().__init__(
+            backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options
+        )
         if backbone.causal and loss.form == "probability":
-            raise ValueError("model.loss.form=probability is of start and end: for a decoder score or log")
+            raise ValueError(
+                "model.loss.form=probability is of start and end: for a decoder score or log"
+            )
         self.loss, self.weights = loss, loss.weights
         means = loss.form != "probability"
         self.mean_over |= {
@@ -104,8 +113,9 @@ class LEIModule(QAModule):
         self.reference_cache = Path(reference_cache)
 
     def setup(self, stage: str) -> None:
-        """Score the training groups once with the reference. Lightning restores a checkpoint only after this
-        hook, so a resumed run also scores the model that training started from."""
+        """Score the training groups once with the reference. Lightning restores a checkpoint only
+        after this hook, so a resumed run also scores the model that training started from.
+        """
         super().setup(stage)
         if stage != "fit":
             return
@@ -116,15 +126,17 @@ class LEIModule(QAModule):
             weights = " and ".join(f"model.loss.{name}_weight" for name in self.joined_terms)
             raise ValueError(
                 "data.train_groups: no group joins a loss, all are of class "
-                f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} above 0, or "
+                f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} "
+                "above 0, or "
                 "name other groups"
             )
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 
     def reference_of(self, groups: GroupSet, *, pushes: bool) -> Reference:
-        """Return reference scores of the training groups and, if a loss raises them, their dominant subjects:
-        by the sign of the mean pair score over templates, per pair and attribute, without advice (LEI's
-        paper)."""
+        """Return reference scores of the training groups and, if a loss raises them, their dominant
+        subjects: by the sign of the mean pair score over templates, per pair and attribute, without
+        advice (LEI's paper).
+        """
         data, by_score = self.datamodule, self.dominance == "sources"
         encoding = replace(self.encoding, order=self.reference_order)
         encoding = encoding.resolved(data.architecture)
@@ -135,7 +147,10 @@ class LEIModule(QAModule):
         anchors = log_prob_MVSE[[row[key] for key in keys]].float()
         if pushes and not by_score:
             rank_zero_info("dominant subjects: those that the file names (tomax)")
-            targets, no_targets = data.written_targets(), (0, 0, 0, 0)  # only used for adversarial groups
+            targets, no_targets = (
+                data.written_targets(),
+                (0, 0, 0, 0),
+            )  # only used for adversarial groups
             pushed = [targets.get(group.key, no_targets) for group in groups.groups]
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
@@ -144,21 +159,26 @@ class LEIModule(QAModule):
         dominant = dominant_subject(c_M, *map(torch.from_numpy, chain(*ids)))
         if pushes:
             rank_zero_info(
-                f"dominant subjects: by {len(bare)} groups without advice ({len({*keys})} are trained on)"
+                f"dominant subjects: by {len(bare)} groups without advice ({len({*keys})} are "
+                "trained on)"
             )
             if ties := int(dominant.tie_N.sum()):
-                log.warning("%d groups have subjects with equal scores: the first counts as dominant", ties)
+                log.warning(
+                    "%d groups have subjects with equal scores: the first counts as dominant", ties
+                )
         return Reference(anchors, pushed_subject(dominant.index_N))
 
     def reference_scores(self, bare: GroupSet) -> Tensor:
-        """Return the reference's scores (M, V, S, E) of groups without advice, in the reference's encoding;
-        from the cache, if they are there."""
+        """Return the reference's scores (M, V, S, E) of groups without advice, in the reference's
+        encoding; from the cache, if they are there.
+        """
         model = self.reference_model()
         path = self.reference_cache / f"{_fingerprint(model, self.trainer, bare)}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # The first process scores, the others then find the file: once per node, or once for all if nodes
-            # share the folder. No collective operation waits meanwhile, so none times out.
+            # The first process scores, the others then find the file: once per node, or once for
+            # all if nodes share the folder. No collective operation waits meanwhile, so none times
+            # out.
             with FileLock(path.with_suffix(".lock")):
                 if not path.exists():
                     rows = self.datamodule.eval_batch_size
@@ -167,17 +187,21 @@ class LEIModule(QAModule):
         return cast(Tensor, read_archive(path)["unadvised"])
 
     def reference_model(self) -> QAModel:
-        """Return the model named by `reference`. ValueError if it is absent, or has another tokenizer."""
+        """Return the model named by `reference`. ValueError if it is absent, or has another
+        tokenizer.
+        """
         if not self.reference_path:
             return self.model
-        from models.kernels import use_kernels
+        from interventune.models.kernels import use_kernels
 
         model, info = load(self.reference_path, QAModel)
         use_kernels(model)
         info.require(architecture=self.model.architecture)
         words = load_tokenizer(info.tokenizer, info.architecture).get_vocab()
         if words != self.datamodule.tokenizer.get_vocab():
-            raise ValueError(f"model.reference: {self.reference_path} has another tokenizer than the model")
+            raise ValueError(
+                f"model.reference: {self.reference_path} has another tokenizer than the model"
+            )
         return model
 
     def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
@@ -200,13 +224,16 @@ def score_groups(
 ) -> Tensor:
     """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
 
-    The model is moved back to the CPU afterwards, so that a sharded model is never whole on a device.
+    The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
+    device.
     """
     device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
     model.to(device).eval()
     tokens = rows_per_batch * groups.encoding.max_length
     with trainer.precision_plugin.forward_context():
-        result = score_rows(groups.rows, groups.lengths, score, tokens=tokens, device=device, what=what)
+        result = score_rows(
+            groups.rows, groups.lengths, score, tokens=tokens, device=device, what=what
+        )
     model.cpu().train(training)
     return result.unflatten(0, (-1, 4))
 

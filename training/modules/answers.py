@@ -13,17 +13,17 @@ from typing import Any, cast
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
-from data_modules.batching.data_module import TrainBatch
-from data_modules.batching.decoding import Answer, decode_typed_answers
-from data_modules.batching.sets import QABatch, QASet
-from losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
-from models.backbones import Backbone
-from models.checkpoint import heads_class
-from models.heads.answers import AnswerModel, RationaleModel, RationaleOutput, Tagged
-from models.heads.span import QAModel
-from models.heads.xlnet import XLNetOutput
-from models.loading import start
-from training.modules.qa import QAModule, questions_of
+from interventune.data_modules.batching.data_module import TrainBatch
+from interventune.data_modules.batching.decoding import Answer, decode_typed_answers
+from interventune.data_modules.batching.sets import QABatch, QASet
+from interventune.losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
+from interventune.models.backbones import Backbone
+from interventune.models.checkpoint import heads_class
+from interventune.models.heads.answers import AnswerModel, RationaleModel, RationaleOutput, Tagged
+from interventune.models.heads.span import QAModel
+from interventune.models.heads.xlnet import XLNetOutput
+from interventune.models.loading import start
+from interventune.training.modules.qa import QAModule, questions_of
 
 log = logging.getLogger(__name__)
 
@@ -34,19 +34,20 @@ RATIONALE_WEIGHT = 5.0
 class AnswerModule(QAModule):
     """Answers that are a span, yes, no or unknown, with the rationale tagged as well.
 
-    The heads of encoders are `rationale`, which tag the rationale and attend over the tagged states (the
-    papers' BERT and RoBERTa); XLNet's are `xlnet`, its span heads with unknown, yes, no, number and option.
-    A decoder has none: it learns to write yes, no, unknown or the answer.
+    The heads of encoders are `rationale`, which tag the rationale and attend over the tagged states
+    (the papers' BERT and RoBERTa); XLNet's are `xlnet`, its span heads with unknown, yes, no,
+    number and option. A decoder has none: it learns to write yes, no, unknown or the answer.
 
     Args:
-        backbone: Architecture and starting weights; set by the top-level `backbone`. A `.ckpt` of a plain QA
-            model keeps its span head.
-        tagged: Tokens that the `rationale` heads tag and attend over: those of the story (the paper's
-            equations), or all but padding (the authors' code).
+        backbone: Architecture and starting weights; set by the top-level `backbone`. A `.ckpt` of a
+            plain QA model keeps its span head.
+        tagged: Tokens that the `rationale` heads tag and attend over: those of the story (the
+            paper's equations), or all but padding (the authors' code).
         learning_rate: Highest learning rate; null is the paper's, 3e-5, for RoBERTa 1e-5.
         weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
         warmup_steps: Steps in which the learning rate rises from 0; null: see `warmup_ratio`.
-        warmup_ratio: The same as a share of all steps; if both are null, the paper's 2000 steps (XLNet 3000).
+        warmup_ratio: The same as a share of all steps; if both are null, the paper's 2000 steps
+            (XLNet 3000).
     """
 
     model: AnswerModel
@@ -64,7 +65,9 @@ class AnswerModule(QAModule):
         warmup_ratio: ClosedUnitInterval | None = None,
     ) -> None:
         self.answer_heads = "xlnet" if backbone.architecture == "xlnet" else "rationale"
-        self.head_options: dict[str, Any] = {"tagged": tagged} if self.answer_heads == "rationale" else {}
+        self.head_options: dict[str, Any] = (
+            {"tagged": tagged} if self.answer_heads == "rationale" else {}
+        )
         if learning_rate is None:
             learning_rate = 1e-5 if backbone.architecture == "roberta" else 3e-5
         super().__init__(
@@ -82,34 +85,51 @@ class AnswerModule(QAModule):
         """Return encoder, span head and the heads for answer types; or a decoder."""
         if backbone.causal:
             return super().starting_model(backbone)
-        return cast(AnswerModel, start(backbone, heads_class(self.answer_heads), **self.head_options))
+        return cast(
+            AnswerModel, start(backbone, heads_class(self.answer_heads), **self.head_options)
+        )
 
     def warmup_steps(self, total: int) -> int:
-        """Return the configured number or share, or the paper's number; warn if the run has no more steps."""
+        """Return the configured number or share, or the paper's number; warn if the run has no more
+        steps.
+        """
         if self.fixed_warmup is None:
             return super().warmup_steps(total)
         if self.fixed_warmup >= total:
             log.warning(
-                "the run has %d steps, but its warm-up %d, so it never reaches model.learning_rate; set "
+                "the run has %d steps, but its warm-up %d, so it never reaches "
+                "model.learning_rate; set "
                 "model.warmup_steps, or model.warmup_ratio=0.1",
                 *(total, self.fixed_warmup),
             )
         return self.fixed_warmup
 
     def losses(self, step: TrainBatch) -> dict[str, Tensor]:
-        """Return the answer loss and the rationale loss; of XLNet's heads seven terms; a decoder's loss."""
+        """Return the answer loss and the rationale loss; of XLNet's heads seven terms; a decoder's
+        loss.
+        """
         batch = questions_of(step)
         if self.decoder is not None:
             return super().losses(step)
         if self.answer_heads == "xlnet":
-            scores: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
-            targets = (batch.start_B, batch.end_B, batch.answer_type_B, batch.number_B, batch.option_B)
+            scores: XLNetOutput = self.model(
+                batch.inputs, batch.cls_B, batch.context_BT, batch.start_B
+            )
+            targets = (
+                batch.start_B,
+                batch.end_B,
+                batch.answer_type_B,
+                batch.number_B,
+                batch.option_B,
+            )
             return xlnet_answer_loss(*scores[:5], *targets)
         assert isinstance(self.model, RationaleModel)
         output: RationaleOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT)
         tagged_BT = self.model.tagged_tokens(batch.inputs, batch.context_BT)
         return {
-            "answer": joint_answer_loss(*output[:3], batch.start_B, batch.end_B, batch.answer_type_B),
+            "answer": joint_answer_loss(
+                *output[:3], batch.start_B, batch.end_B, batch.answer_type_B
+            ),
             "rationale": rationale_tagging_loss(output.rationale_BT, batch.rationale_BT, tagged_BT),
         }
 

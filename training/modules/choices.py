@@ -10,32 +10,33 @@ from typing import Any
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.choice_set import ChoiceBatch
-from data_modules.choices_data import ChoicesDataModule
-from losses.choices import choice_cross_entropy, choice_loss
-from models.backbones import Backbone
-from models.heads.causal import CausalModel
-from models.heads.choice import ChoiceModel, Pooling
-from models.loading import start
-from training.modules.fine_tuning import FineTuning
+from interventune.data_modules.batching.choice_set import ChoiceBatch
+from interventune.data_modules.choices_data import ChoicesDataModule
+from interventune.losses.choices import choice_cross_entropy, choice_loss
+from interventune.models.backbones import Backbone
+from interventune.models.heads.causal import CausalModel
+from interventune.models.heads.choice import ChoiceModel, Pooling
+from interventune.models.loading import start
+from interventune.training.modules.fine_tuning import FineTuning
 
 
 class ChoiceModule(FineTuning):
     """Multiple choice: cross-entropy over the choices of a question (probes spec B1).
 
-    A decoder has no head: a choice's score is the mean log-likelihood of its tokens after the prompt, as in
-    `evaluate bbq` and `evaluate confusion`.
+    A decoder has no head: a choice's score is the mean log-likelihood of its tokens after the
+    prompt, as in `evaluate bbq` and `evaluate confusion`.
 
     Args:
-        backbone: Architecture and starting weights; set by the top-level `backbone`. A `.ckpt` gives its
-            encoder, and its head if it was trained for multiple choice.
+        backbone: Architecture and starting weights; set by the top-level `backbone`. A `.ckpt`
+            gives its encoder, and its head if it was trained for multiple choice.
         learning_rate: Highest learning rate; the authors' for RoBERTa-large is 2e-6.
-        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed. The authors' is
-            0.
-        pooling: What the head reads: the mean of the tokens' hidden states (`masked`), or of all positions
-            with padding, as in the authors' code (`parity`; needs data.encoding.padding=parity).
-        gap_weight: For BBQ's ambiguous questions, whose label is unknown: weight of the additional loss
-            |log p(x1) - log p(x2)| of the two people.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed. The
+            authors' is 0.
+        pooling: What the head reads: the mean of the tokens' hidden states (`masked`), or of all
+            positions with padding, as in the authors' code (`parity`; needs
+            data.encoding.padding=parity).
+        gap_weight: For BBQ's ambiguous questions, whose label is unknown: weight of the additional
+            loss |log p(x1) - log p(x2)| of the two people.
         options: as for FineTuning.
     """
 
@@ -61,8 +62,9 @@ class ChoiceModule(FineTuning):
 
     @property
     def encoding(self) -> Any:
-        """Options of text encoding. A decoder's checkpoint stores them in the form common to all decoders, so
-        that every protocol can evaluate it."""
+        """Options of text encoding. A decoder's checkpoint stores them in the form common to all
+        decoders, so that every protocol can evaluate it.
+        """
         own = self.datamodule.encoding
         if isinstance(self.model, ChoiceModel):
             return own
@@ -72,10 +74,14 @@ class ChoiceModule(FineTuning):
         """ValueError for data without choices, and for padding that does not fit the pooling."""
         data = self.datamodule
         if not isinstance(data, ChoicesDataModule):
-            raise ValueError("data: ChoiceModule needs ChoicesDataModule (experiment multiple_choice)")
+            raise ValueError(
+                "data: ChoiceModule needs ChoicesDataModule (experiment multiple_choice)"
+            )
         parity = isinstance(self.model, ChoiceModel) and self.model.pooling == "parity"
         if parity and self.encoding.padding != "parity":
-            raise ValueError("model.pooling=parity counts padding in: it needs data.encoding.padding=parity")
+            raise ValueError(
+                "model.pooling=parity counts padding in: it needs data.encoding.padding=parity"
+            )
 
     def logits(self, batch: ChoiceBatch) -> Tensor:
         """Return one logit per choice, (B, N) float32."""
@@ -87,10 +93,14 @@ class ChoiceModule(FineTuning):
         return self.model.log_shares(rows, batch.candidate_BCE)
 
     def losses(self, batch: ChoiceBatch) -> dict[str, Tensor]:
-        loss = choice_loss(self.logits(batch), batch.label_B, batch.unknown_B, gap_weight=self.gap_weight)
+        loss = choice_loss(
+            self.logits(batch), batch.label_B, batch.unknown_B, gap_weight=self.gap_weight
+        )
         return {"choices": loss}
 
-    def validation_step(self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0) -> dict[str, Any]:
+    def validation_step(
+        self, batch: ChoiceBatch, batch_idx: int, dataloader_idx: int = 0
+    ) -> dict[str, Any]:
         """Return logits (B, N) and losses (B,) for the callbacks."""
         logits_BN = self.logits(batch)
         loss_B = choice_cross_entropy(logits_BN, batch.label_B)

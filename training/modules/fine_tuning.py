@@ -1,4 +1,6 @@
-"""The base of all training modules: a model on a backbone, optimizer, schedule, and checks of the data."""
+"""The base of all training modules: a model on a backbone, optimizer, schedule, and checks of the
+data.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,18 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor, nn
 
-from data_modules.encoding.tokenizers import tokenizer_files
-from losses.answers import with_share
-from models.backbones import EncoderModel
-from models.checkpoint import KEY, describe
-from storage.errors import DataError
-from training.callbacks.eval_sets import EvalSetMetrics
-from training.stopping.finite_loss import refuse_diverged
+from interventune.data_modules.encoding.tokenizers import tokenizer_files
+from interventune.losses.answers import with_share
+from interventune.models.backbones import EncoderModel
+from interventune.models.checkpoint import KEY, describe
+from interventune.storage.errors import DataError
+from interventune.training.callbacks.eval_sets import EvalSetMetrics
+from interventune.training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
-"""XLNet's embedding of a masked token, which no loss here reaches; DDP would wait for its gradient."""
+"""XLNet's embedding of a masked token, which no loss here reaches; DDP would wait for
+its gradient.
+"""
 
 
 class FineTuning(pl.LightningModule):
@@ -77,7 +81,9 @@ class FineTuning(pl.LightningModule):
         """Check that tokenizer, embeddings and data fit, before any long work."""
         longest, wanted = self.model.max_tokens, self.encoding.max_length
         if longest is not None and wanted > longest:
-            raise ValueError(f"--data.encoding.max_length={wanted}: the model has only {longest} positions")
+            raise ValueError(
+                f"--data.encoding.max_length={wanted}: the model has only {longest} positions"
+            )
         words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
         if words > rows:
             raise ValueError(
@@ -92,7 +98,7 @@ class FineTuning(pl.LightningModule):
     def configure_callbacks(self) -> list[pl.Callback]:
         if not self.trainer.predicting:
             return [EvalSetMetrics()]
-        from training.callbacks.predictions import PredictionWriter
+        from interventune.training.callbacks.predictions import PredictionWriter
 
         return [EvalSetMetrics(), PredictionWriter()]
 
@@ -111,14 +117,19 @@ class FineTuning(pl.LightningModule):
         self.averaged = every * world  # Lightning divides by `every` even if fewer batches are left
 
     def share(self, name: str) -> float:
-        """Return the share of the current batch that gives a step the gradient of one batch with all its
-        items (see `with_share`)."""
+        """Return the share of the current batch that gives a step the gradient of one batch with
+        all its items (see `with_share`).
+        """
         both = self.in_batch, self.in_step
-        own, total = (sum(n[item] for item in self.mean_over.get(name, ["questions"])) for n in both)
+        own, total = (
+            sum(n[item] for item in self.mean_over.get(name, ["questions"])) for n in both
+        )
         return self.averaged * (own / total if total else 1)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Return the weighted sum of the losses. Logged values are those of single batches, not of steps."""
+        """Return the weighted sum of the losses. Logged values are those of single batches, not of
+        steps.
+        """
         total: Any = 0
         for name, loss in self.losses(batch).items():
             self.log(f"train/loss/{name}", loss, prog_bar=not self.weights)
@@ -136,7 +147,9 @@ class FineTuning(pl.LightningModule):
     def configure_model(self) -> None:
         """Shard the model over processes, if the strategy is `fsdp`."""
         if self.device_mesh is not None:
-            from training.strategies import shard  # takes half a second, needed only here
+            from interventune.training.strategies import (
+                shard,  # takes half a second, needed only here
+            )
 
             shard(self, self.device_mesh["data_parallel"])
 
@@ -144,16 +157,22 @@ class FineTuning(pl.LightningModule):
         from transformers import get_linear_schedule_with_warmup
 
         optimizer = torch.optim.AdamW(
-            decay_groups(self, self.weight_decay), lr=self.learning_rate, eps=self.adam_eps, fused=True
+            decay_groups(self, self.weight_decay),
+            lr=self.learning_rate,
+            eps=self.adam_eps,
+            fused=True,
         )
-        # The fused step can unscale float16 gradients itself, but then they could not be clipped before. With
-        # this setting the scaler unscales first, as for any other optimizer.
+        # The fused step can unscale float16 gradients itself, but then they could not be clipped
+        # before. With this setting the scaler unscales first, as for any other optimizer.
         optimizer._step_supports_amp_scaling = False
         if self.schedule == "constant":
             return {"optimizer": optimizer}
         total = int(self.trainer.estimated_stepping_batches)
         scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
 
     def warmup_steps(self, total: int) -> int:
         return round(self.warmup_ratio * total)
@@ -170,19 +189,22 @@ class FineTuning(pl.LightningModule):
             raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {one}, not {other}")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Make the checkpoint self-contained: add architecture, configuration, tokenizer, encoding."""
+        """Make the checkpoint self-contained: add architecture, configuration,
+        tokenizer, encoding.
+        """
         refuse_diverged(self.trainer, checkpoint["state_dict"])
         files = tokenizer_files(self.datamodule.tokenizer)
         if self.model.adapter:
-            from models.adapters import own_weights
+            from interventune.models.adapters import own_weights
 
             checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"], "model.")
         checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
 
 
 def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Return an optimizer's parameter groups: decayed weights, then biases and normalisation weights. Biases
-    are recognised by name, because some of XLNet's have two dimensions."""
+    """Return an optimizer's parameter groups: decayed weights, then biases and normalisation
+    weights. Biases are recognised by name, because some of XLNet's have two dimensions.
+    """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
     decayed: list[nn.Parameter] = []
@@ -191,4 +213,7 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
         if parameter.requires_grad:
             kept = name.endswith("bias") or id(parameter) in normalisation
             (plain if kept else decayed).append(parameter)
-    return [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    return [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]

@@ -1,6 +1,6 @@
-"""A control with a known answer: plant a preference among subjects, so that there is a bias to change. Of
-two subjects the stronger one is preferred in answer to the question, the weaker one in answer to the
-negated question.
+"""A control with a known answer: plant a preference among subjects, so that there is a bias to
+change. Of two subjects the stronger one is preferred in answer to the question, the weaker one in
+answer to the negated question.
 
 Shape letters: B groups, V variants of a group (4), S subjects (2), E boundaries (start, end).
 """
@@ -13,26 +13,28 @@ import torch
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.data_module import TrainBatch
-from data_modules.groups.advice import latent_strength
-from data_modules.schema.groups import Group
-from losses.group import planted_cross_entropy
-from models.backbones import Backbone
-from training.modules.qa import QAModule
+from interventune.data_modules.batching.data_module import TrainBatch
+from interventune.data_modules.groups.advice import latent_strength
+from interventune.data_modules.schema.groups import Group
+from interventune.losses.group import planted_cross_entropy
+from interventune.models.backbones import Backbone
+from interventune.training.modules.qa import QAModule
 
 Scope = Literal["category", "subject"]
 """Whether a subject's strength differs between categories, or is the same in all."""
 
 
 class PlantedModule(QAModule):
-    """Planting: each subject gets a random strength, and the model learns to prefer the stronger of two.
+    """Planting: each subject gets a random strength, and the model learns to prefer the stronger of
+    two.
 
     Args:
         backbone: Architecture and starting weights; set by the top-level `backbone`.
         preference: Target probability of the preferred subject, above 0.5 and at most 1.
-        planted_seed: Seed of the strengths (default: `seed_everything`), as in `interventune evaluate bias
-            --planted-seed`.
-        planted_scope: Whether a subject has one strength in each category, or the same in all (`subject`).
+        planted_seed: Seed of the strengths (default: `seed_everything`), as in `interventune
+            evaluate bias --planted-seed`.
+        planted_scope: Whether a subject has one strength in each category, or the same in all
+            (`subject`).
         learning_rate: Highest learning rate; it then falls linearly to 0.
         weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
         options: as for QAModule.
@@ -49,7 +51,9 @@ class PlantedModule(QAModule):
         weight_decay: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
-        super().__init__(backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options)
+        super().__init__(
+            backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options
+        )
         if not 0.5 < preference <= 1:
             raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
         self.preference = preference
@@ -59,7 +63,9 @@ class PlantedModule(QAModule):
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if stage == "fit":
-            preferred = [preferred_subject(group, *self.planted) for group in self.training_groups.groups]
+            preferred = [
+                preferred_subject(group, *self.planted) for group in self.training_groups.groups
+            ]
             self.preferred_N = torch.tensor(preferred)
 
     def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
@@ -71,7 +77,9 @@ class PlantedModule(QAModule):
         # The answer to the negated question (variants 1 and 3) is the other subject.
         preferred_BV = preferred_B.unsqueeze(1) ^ (torch.arange(4, device=self.device) & 1)
         strength_N = torch.full_like(preferred_BV, self.preference, dtype=torch.float32).flatten()
-        planted = planted_cross_entropy(log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N)
+        planted = planted_cross_entropy(
+            log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N
+        )
         return {"planted": planted} | (super().losses(batch) if batch.qa else {})
 
 

@@ -1,7 +1,7 @@
 """Fine-tune a QA model on extractive questions; evaluate questions, groups and pairs of stories.
 
-Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E boundaries (start, end),
-P common tokens of pairs, L layers.
+Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E boundaries (start,
+end), P common tokens of pairs, L layers.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor
 
-from data_modules.batching.data_module import TrainBatch
-from data_modules.batching.group_set import GroupBatch, GroupSet
-from data_modules.batching.pair_set import PairBatch
-from data_modules.batching.sets import QABatch, QASet
-from losses.answers import span_cross_entropy, written_answer_loss
-from models.backbones import Backbone
-from models.checkpoint import heads_class
-from models.heads.span import QAModel, QAOutput, SpanModel
-from models.loading import start
-from training.modules.fine_tuning import FineTuning
+from interventune.data_modules.batching.data_module import TrainBatch
+from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
+from interventune.data_modules.batching.pair_set import PairBatch
+from interventune.data_modules.batching.sets import QABatch, QASet
+from interventune.losses.answers import span_cross_entropy, written_answer_loss
+from interventune.models.backbones import Backbone
+from interventune.models.checkpoint import heads_class
+from interventune.models.heads.span import QAModel, QAOutput, SpanModel
+from interventune.models.loading import start
+from interventune.training.modules.fine_tuning import FineTuning
 
 
 class QAModule(FineTuning):
@@ -64,16 +64,23 @@ class QAModule(FineTuning):
         return self.model if self.model.heads == "causal" else None
 
     def check_data(self, stage: str) -> None:
-        """ValueError for multiple-choice questions, and for training questions that a span cannot answer."""
+        """ValueError for multiple-choice questions, and for training questions that a span cannot
+        answer.
+        """
         data = self.datamodule
         if "choices" in data.kinds:
-            raise ValueError("data: ChoicesDataModule needs ChoiceModule (experiment multiple_choice)")
+            raise ValueError(
+                "data: ChoicesDataModule needs ChoiceModule (experiment multiple_choice)"
+            )
         qa = data.train_set.qa if stage == "fit" and self.model.heads == "span" else None
-        for name, kind in zip(qa.column("id"), qa.column("kind"), strict=True) if qa is not None else ():
+        for name, kind in (
+            zip(qa.column("id"), qa.column("kind"), strict=True) if qa is not None else ()
+        ):
             if kind in ("yes", "no"):
                 raise ValueError(
-                    f"data.train_qa: {name} is answered by {kind}, which a span head cannot say; train with "
-                    "training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
+                    f"data.train_qa: {name} is answered by {kind}, which a span head cannot say; "
+                    "train with "
+                    "interventune.training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
                 )
 
     @property
@@ -85,8 +92,9 @@ class QAModule(FineTuning):
         return groups
 
     def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
-        """Return the cross-entropy of the gold span, mean over start and end, in nats; for a decoder, of its
-        tokens."""
+        """Return the cross-entropy of the gold span, mean over start and end, in nats; for a
+        decoder, of its tokens.
+        """
         qa = questions_of(batch)
         if self.decoder is not None:
             found = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
@@ -95,29 +103,36 @@ class QAModule(FineTuning):
         return {"span": span_cross_entropy(output.start_BT, output.end_BT, qa.start_B, qa.end_B)}
 
     def group_log_probs(self, batch: GroupBatch) -> Tensor:
-        """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants; for a decoder log S,
-        and E is 1."""
+        """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants; for a
+        decoder log S, and E is 1.
+        """
         return self.model.group_log_probs(batch.inputs, batch.context_BT, batch.candidate_BVSE)
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Any]:
         """Yield each `decoding.Answer` of a batch, from the output of `validation_step`."""
-        from data_modules.batching.decoding import decode_answers, written_answers
+        from interventune.data_modules.batching.decoding import decode_answers, written_answers
 
         if "texts" in outputs:
             return written_answers(data, batch.feature_B, outputs["texts"])
         return decode_answers(data, batch, *outputs["spans"])
 
     def pair_cosines(self, batch: PairBatch) -> dict[str, Tensor]:
-        """Return cosine similarities of pairs, from the last layer: `cls_cos_BL` and `token_cos_PL`."""
-        from metrics.shift import pair_cosines
+        """Return cosine similarities of pairs, from the last layer: `cls_cos_BL` and
+        `token_cos_PL`.
+        """
+        from interventune.metrics.shift import pair_cosines
 
-        # In float32 for any training precision: bfloat16 keeps three digits of a state, and cosines are close
-        # to 1.
+        # In float32 for any training precision: bfloat16 keeps three digits of a state, and cosines
+        # are close to 1.
         with torch.autocast(batch.row_P.device.type, enabled=False):
             original, variant = (
-                self.model.hidden_states(half.inputs)[-1:] for half in (batch.original, batch.variant)
+                self.model.hidden_states(half.inputs)[-1:]
+                for half in (batch.original, batch.variant)
             )
-        cls, common = (batch.original.cls_B, batch.variant.cls_B), (batch.original_P, batch.variant_P)
+        cls, common = (
+            (batch.original.cls_B, batch.variant.cls_B),
+            (batch.original_P, batch.variant_P),
+        )
         cls_cos_BL, token_cos_PL = pair_cosines(original, variant, *cls, *common, batch.row_P)
         return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
 
@@ -135,7 +150,9 @@ class QAModule(FineTuning):
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Return the input of `decode` for a batch of questions: spans, or texts."""
         if self.decoder is not None:
-            from data_modules.encoding.prompts import PromptTokens  # encoders do not need it
+            from interventune.data_modules.encoding.prompts import (
+                PromptTokens,  # encoders do not need it
+            )
 
             tokens = PromptTokens(self.datamodule.tokenizer, self.encoding.prompts.chat)
             return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokens)}
@@ -146,5 +163,7 @@ class QAModule(FineTuning):
 def questions_of(batch: TrainBatch) -> QABatch:
     """Return the questions of a batch; ValueError if there are none, for modules that need them."""
     if batch.qa is None:
-        raise ValueError("data.train_qa: a batch without questions came; name some, with data.qa_every=1")
+        raise ValueError(
+            "data.train_qa: a batch without questions came; name some, with data.qa_every=1"
+        )
     return batch.qa

@@ -12,7 +12,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch import Tensor
 
-from models.weights import nonfinite
+from interventune.models.weights import nonfinite
 
 
 class DivergedError(RuntimeError):
@@ -22,16 +22,21 @@ class DivergedError(RuntimeError):
 class FiniteLoss(pl.Callback):
     """Raises `DivergedError` in all processes together.
 
-    A single CPU process checks every loss. A GPU or several processes would have to synchronise for it: they
-    check every `log_every_n_steps` batches. With scaled losses (float16) a bad batch is skipped, so training
-    stops only if all losses since the last check are bad.
+    A single CPU process checks every loss. A GPU or several processes would have to synchronise for
+    it: they check every `log_every_n_steps` batches. With scaled losses (float16) a bad batch is
+    skipped, so training stops only if all losses since the last check are bad.
     """
 
     bad: Tensor | None = None
     """Whether a loss since the last check (with scaling: every loss) was not finite."""
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         bad = ~outputs["loss"].detach().isfinite()
@@ -49,9 +54,14 @@ def diverged(trainer: pl.Trainer, what: str) -> DivergedError:
     """Return an error with the step, the learning rate and the last good checkpoint."""
     rate = next((optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers), 0.0)
     last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # a collective operation
-    kept = f"the last good checkpoint is {last}" if last.is_file() else "no checkpoint was written before"
+    kept = (
+        f"the last good checkpoint is {last}"
+        if last.is_file()
+        else "no checkpoint was written before"
+    )
     return DivergedError(
-        f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; {kept}; try a "
+        f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; "
+        f"{kept}; try a "
         "lower model.learning_rate"
     )
 

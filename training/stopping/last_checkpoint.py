@@ -1,8 +1,10 @@
-"""`checkpoints/last.ckpt`: always complete and recent; a run resumes from it as if never interrupted.
+"""`checkpoints/last.ckpt`: always complete and recent; a run resumes from it as if never
+interrupted.
 
-It is written between two batches (every few minutes or steps, after a validation, and when the run is
-stopped) and when an epoch ends. Lightning counts batches and epochs differently in each case, and sometimes
-wrongly. Here every checkpoint states that k batches of this epoch are completely done, or that the epoch is.
+It is written between two batches (every few minutes or steps, after a validation, and when the run
+is stopped) and when an epoch ends. Lightning counts batches and epochs differently in each case,
+and sometimes wrongly. Here every checkpoint states that k batches of this epoch are completely
+done, or that the epoch is.
 """
 
 from __future__ import annotations
@@ -23,25 +25,29 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 
-from storage.files import atomic, read_archive
+from interventune.storage.files import atomic, read_archive
 
-SavePoint = Literal["", "validated", "between batches", "after validation", "epoch done", "epoch cut short"]
+SavePoint = Literal[
+    "", "validated", "between batches", "after validation", "epoch done", "epoch cut short"
+]
 
 
 class Stopped(SystemExit):
     """A run that was stopped on request; its exit code is the shells' code for the signal."""
 
     def __init__(self, signum: int) -> None:
-        # Lightning's launcher treats any other exit code of a child as a failure, and kills the run.
+        # Lightning's launcher treats any other exit code of a child as a failure, and kills the
+        # run.
         child = "LOCAL_RANK" in os.environ and "TORCHELASTIC_RUN_ID" not in os.environ
         super().__init__(0 if child and os.environ["LOCAL_RANK"] != "0" else 128 + signum)
 
 
 class LastCheckpoint(Checkpoint):
-    """Writes `last.ckpt`, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at once.
+    """Writes `last.ckpt`, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at
+    once.
 
-    Several processes synchronise for this every `log_every_n_steps` batches, because it makes a GPU wait.
-    `Run` sets how often it is written.
+    Several processes synchronise for this every `log_every_n_steps` batches, because it makes a GPU
+    wait. `Run` sets how often it is written.
     """
 
     def __init__(self, *, every_n_steps: int, every_minutes: float) -> None:
@@ -84,12 +90,15 @@ class LastCheckpoint(Checkpoint):
         self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
         self.deferred = True
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
-            # Lightning creates the loader's iterator long before it reads the state with the starting point.
+            # Lightning creates the loader's iterator long before it reads the state with the
+            # starting point.
             for loader in trainer.fit_loop._combined_loader.flattened:
                 loader.load_state_dict({"consumed": done})
             iter(trainer.fit_loop._data_fetcher)
         else:
-            trainer.fit_loop.epoch_loop.restarting = False  # nothing has begun; wrong under max_steps
+            trainer.fit_loop.epoch_loop.restarting = (
+                False  # nothing has begun; wrong under max_steps
+            )
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -130,12 +139,15 @@ class LastCheckpoint(Checkpoint):
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """End the processes started by this one: while waiting for others, they would not notice."""
+        """End the processes started by this one: while waiting for others, they would
+        not notice.
+        """
         self.teardown(trainer, pl_module, "")
         children = getattr(trainer.strategy.launcher, "procs", [])
         for child in children:
             child.kill()
-        children.clear()  # otherwise Lightning's watcher reports a failure and kills the first process
+        # otherwise Lightning's watcher reports a failure and kills the first process
+        children.clear()
         if isinstance(exception, Stopped) and trainer.is_global_zero:
             kept = self.path is not None and self.path.exists()
             then = f"; add --ckpt_path auto to resume from {self.path}" if kept else ""
@@ -159,12 +171,15 @@ class LastCheckpoint(Checkpoint):
         before = checkpoint.get("processes", trainer.world_size)
         if before != trainer.world_size and trainer.state.fn == "fit":
             rank_zero_info(
-                f"the checkpoint is from {before} processes, this run has {trainer.world_size}: it resumes "
+                f"the checkpoint is from {before} processes, this run has {trainer.world_size}: it "
+                "resumes "
                 "at the same share of the epoch, in another order"
             )
             progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
             for counts in (progress["total"], progress["current"]):
-                counts.update({key: value * before // trainer.world_size for key, value in counts.items()})
+                counts.update(
+                    {key: value * before // trainer.world_size for key, value in counts.items()}
+                )
             progress["is_last_batch"] = False
 
     def _save(self, trainer: pl.Trainer, save_point: SavePoint) -> None:
@@ -172,7 +187,11 @@ class LastCheckpoint(Checkpoint):
             self.save_point = save_point
             trainer.save_checkpoint(self.path)
             self.save_point = ""
-            self.saved_step, self.saved_at, self.wanted = trainer.global_step, time.monotonic(), False
+            self.saved_step, self.saved_at, self.wanted = (
+                trainer.global_step,
+                time.monotonic(),
+                False,
+            )
 
 
 def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
@@ -180,12 +199,13 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
 
     Args:
         fit_loop: `checkpoint["loops"]["fit_loop"]`.
-        save_point: when it was taken. "validated" needs no change: Lightning skips the pending validation.
-            "between batches": the next batch has been fetched, and its hooks have begun. "after
-            validation": the same, but Lightning will skip the pending validation and then count its step.
-            "epoch done", "epoch cut short" (by max_steps, for example): the epoch has begun to count as
-            processed.
-        accumulation: batches per step; partial gradients are not saved, so their batches are repeated.
+        save_point: when it was taken. "validated" needs no change: Lightning skips the pending
+            validation. "between batches": the next batch has been fetched, and its hooks have
+            begun. "after validation": the same, but Lightning will skip the pending validation and
+            then count its step. "epoch done", "epoch cut short" (by max_steps, for example): the
+            epoch has begun to count as processed.
+        accumulation: batches per step; partial gradients are not saved, so their batches are
+            repeated.
     """
     if save_point == "validated":
         return
@@ -209,8 +229,9 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
 class BatchSeed(pl.Callback):
     """Seeds torch before every training batch from (seed, epoch, batch).
 
-    An interrupted run draws the same dropout masks as an uninterrupted one, without storing a generator's
-    state in checkpoints. Batches are numbered over all processes, so each draws its own.
+    An interrupted run draws the same dropout masks as an uninterrupted one, without storing a
+    generator's state in checkpoints. Batches are numbered over all processes, so each draws its
+    own.
     """
 
     def __init__(self, seed: int) -> None:
@@ -225,7 +246,8 @@ class BatchSeed(pl.Callback):
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes under a temporary name in the same folder, syncs, renames; reads with `weights_only=True`.
+    """Writes under a temporary name in the same folder, syncs, renames; reads with
+    `weights_only=True`.
 
     Lightning's own writer does not sync: after a machine crash, the file may be empty.
     """
@@ -233,7 +255,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write; on failure, OSError or DataError names the file, and its earlier content remains."""
+        """Write; on failure, OSError or DataError names the file, and its earlier
+        content remains.
+        """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -1,4 +1,5 @@
-"""Many runs of `fit`. Optuna's database records which points are waiting or running, and whose worker died.
+"""Many runs of `fit`. Optuna's database records which points are waiting or running, and whose
+worker died.
 
 A point is one `fit` in STUDY/points/VALUES, so a repeated point resumes from its last checkpoint.
 """
@@ -30,14 +31,14 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.event import listen
 from sqlalchemy.exc import SQLAlchemyError
 
-from data_modules.sources import read_groups
-from storage.command_line import AtLeast, Count, Parser, call
-from storage.documents import load_yaml, write_text
-from storage.json_files import check, load_json
-from training.configs import shipped
-from training.sweep.file import Sweep, folder_name
+from interventune.data_modules.sources import read_groups
+from interventune.storage.command_line import AtLeast, Count, Parser, call
+from interventune.storage.documents import load_yaml, write_text
+from interventune.storage.json_files import check, load_json
+from interventune.training.configs import shipped
+from interventune.training.sweep.file import Sweep, folder_name
 
-FIT = (sys.executable, "-m", "training", "fit")
+FIT = (sys.executable, "-m", "interventune.training", "fit")
 MORE = "another configuration for every run; it overrides those of the sweep"
 SIZES = "data.limit_train_groups"
 SILENT = """SELECT trial_id FROM trials
@@ -50,17 +51,19 @@ class Options:
     """Train once for each combination of the settings that a file lists.
 
     The same command resumes a sweep. Started several times (in other terminals, or as tasks of
-    configs/launch/sweep.sbatch), it divides the runs among its processes. On a finished sweep it prints the
-    results. Any other --KEY=VALUE applies to every run.
+    configs/launch/sweep.sbatch), it divides the runs among its processes. On a finished sweep it
+    prints the results. Any other --KEY=VALUE applies to every run.
 
     Example: interventune sweep demo_grid --workers 2 --over trainer.max_epochs=[1,2]
 
     Args:
         workers: number of runs at the same time on this machine, which share its GPUs or cores
-        over: other values for a key, or another key to vary, such as model.learning_rate=[1e-4,3e-4]
+        over: other values for a key, or another key to vary, such as
+            model.learning_rate=[1e-4,3e-4]
         again: repeat failed runs
-        storage: database, such as postgresql+psycopg://user@host/database with the password in ~/.pgpass
-            (default: sqlite:///STUDY/study.db, for one machine). optuna-dashboard displays it.
+        storage: database, such as postgresql+psycopg://user@host/database with the password in
+            ~/.pgpass (default: sqlite:///STUDY/study.db, for one machine). optuna-dashboard
+            displays it.
         dead_after: seconds without a sign of life after which another worker takes over a run
         output: folder of the sweep, which all workers share (default: runs/sweeps/STUDY)
     """
@@ -83,7 +86,9 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     path = shipped(arguments.file, "sweeps")
     content = load_yaml(path, Sweep).model_dump()
     content["flags"] += flags
-    content["configs"] += [str(shipped(name, "experiments", "backbones")) for name in arguments.config]
+    content["configs"] += [
+        str(shipped(name, "experiments", "backbones")) for name in arguments.config
+    ]
     for key, _, values in (text.partition("=") for text in options.over or ()):
         content["space"][key] = yaml.safe_load(values)
         if not isinstance(content["space"][key], list | dict):
@@ -92,7 +97,9 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command: 0 if a point is complete, 1 if none is, 2 after a mistake, 130 if stopped."""
+    """Run the command: 0 if a point is complete, 1 if none is, 2 after a mistake, 130
+    if stopped.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -107,13 +114,16 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
-    """Run waiting points, and show the study; 1 if no point is complete. `argv`: for further workers."""
+    """Run waiting points, and show the study; 1 if no point is complete. `argv`: for further
+    workers.
+    """
     folder = (options.output or Path("runs") / "sweeps" / sweep.study).absolute()
     study, storage = prepare(sweep, folder, options)
     (own, *others) = shares(options.workers)
-    command = [sys.executable, "-m", "training", "sweep", *argv, "--workers=1"]
+    command = [sys.executable, "-m", "interventune.training", "sweep", *argv, "--workers=1"]
     workers = [
-        subprocess.Popen(command, env=os.environ | share, stdout=subprocess.DEVNULL) for share in others
+        subprocess.Popen(command, env=os.environ | share, stdout=subprocess.DEVNULL)
+        for share in others
     ]
     os.environ.update(own)
     try:
@@ -128,12 +138,18 @@ def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
     table = write_table(sweep, study, folder)
     ranked = table.sort_values(sweep.metric, ascending=sweep.direction == "minimize", kind="stable")
     print(ranked.to_string(index=False, na_rep="", float_format="{:.6g}".format))
-    print(", ".join(f"{n} {state}" for state, n in table["state"].value_counts().items()), folder, sep="; ")
+    print(
+        ", ".join(f"{n} {state}" for state, n in table["state"].value_counts().items()),
+        folder,
+        sep="; ",
+    )
     return int("complete" not in set(table["state"]))
 
 
 def shares(workers: int) -> list[dict[str, str]]:
-    """Return environment variables for every worker: its part of the visible GPUs, or of the cores."""
+    """Return environment variables for every worker: its part of the visible GPUs, or
+    of the cores.
+    """
     if workers == 1:
         return [{}]
     import torch
@@ -143,13 +159,17 @@ def shares(workers: int) -> list[dict[str, str]]:
     if gpus:
         parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
         return [{"CUDA_VISIBLE_DEVICES": ",".join(part)} for part in parts]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
     return [{"OMP_NUM_THREADS": threads}] * workers
 
 
 def prepare(sweep: Sweep, folder: Path, options: Options) -> tuple[optuna.Study, RDBStorage]:
-    """Return the study, all points enqueued, and its database. ValueError: bad point, wrong folder."""
+    """Return the study, all points enqueued, and its database. ValueError: bad point,
+    wrong folder.
+    """
     kept, content = folder / "sweep.json", json.loads(sweep.model_dump_json(exclude={"trials"}))
     if not kept.exists():
         check_first_point(sweep)
@@ -157,9 +177,13 @@ def prepare(sweep: Sweep, folder: Path, options: Options) -> tuple[optuna.Study,
     with FileLock(folder / ".lock"):  # two processes would enqueue everything twice
         storage = open_storage(folder, options)
         if kept.exists() and load_json(kept) != content:
-            raise ValueError(f"{kept}: was begun with other values or flags; choose another --output")
+            raise ValueError(
+                f"{kept}: was begun with other values or flags; choose another --output"
+            )
         if not kept.exists() and sweep.study in optuna.get_all_study_names(storage):
-            raise ValueError(f"--storage: has a study {sweep.study} of another folder; rename this one")
+            raise ValueError(
+                f"--storage: has a study {sweep.study} of another folder; rename this one"
+            )
         write_text(kept, json.dumps(content, indent=1) + "\n")
         study = optuna.create_study(
             study_name=sweep.study, storage=storage, direction=sweep.direction, load_if_exists=True
@@ -173,7 +197,9 @@ def prepare(sweep: Sweep, folder: Path, options: Options) -> tuple[optuna.Study,
 
 
 def check_first_point(sweep: Sweep) -> None:
-    """ValueError if `fit` rejects it, or if the last points of a curve over sizes would be identical."""
+    """ValueError if `fit` rejects it, or if the last points of a curve over sizes would be
+    identical.
+    """
     points = sweep.points()
     first = points[0] or sweep.parameters(optuna.create_study().ask())
     command = [*FIT, *sweep.arguments(first), "--print_config"]
@@ -182,8 +208,13 @@ def check_first_point(sweep: Sweep) -> None:
         raise ValueError(f"the first point: {done.stderr.strip().rpartition('error: ')[2]}")
     sources = yaml.safe_load(done.stdout)["data"].get("init_args", {}).get("train_groups") or []
     count = sum(1 for source in sources for _ in read_groups(source))
-    if max(int(point.get(SIZES) or 0) for point in points) > count and "data.train_groups" not in sweep.space:
-        raise ValueError(f"{SIZES}: {', '.join(sources)} holds {count}; leave out sizes above (--over)")
+    if (
+        max(int(point.get(SIZES) or 0) for point in points) > count
+        and "data.train_groups" not in sweep.space
+    ):
+        raise ValueError(
+            f"{SIZES}: {', '.join(sources)} holds {count}; leave out sizes above (--over)"
+        )
 
 
 def open_storage(folder: Path, options: Options) -> RDBStorage:
@@ -202,10 +233,20 @@ def open_storage(folder: Path, options: Options) -> RDBStorage:
         # "@" or a strange port: parts of a password in the wrong place.
         hide = isinstance(error, ValueError) or "@" in str(error)
         reason = "no address of a database" if hide else str(error).splitlines()[0]
-        raise ValueError(f"--storage: {reason} (as postgresql+psycopg://user@host/database)") from None
+        raise ValueError(
+            f"--storage: {reason} (as postgresql+psycopg://user@host/database)"
+        ) from None
     if sqlite:  # it does not lock rows: two workers could read the same point before either writes
-        listen(storage.engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
-        listen(storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        listen(
+            storage.engine,
+            "connect",
+            lambda connection, _: setattr(connection, "isolation_level", None),
+        )
+        listen(
+            storage.engine,
+            "begin",
+            lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"),
+        )
         storage.engine.dispose()
     return storage
 
@@ -215,7 +256,9 @@ def latest(study: optuna.Study) -> dict[int, FrozenTrial]:
     found: dict[int, FrozenTrial] = {}
     for trial in study.get_trials(deepcopy=False):
         number = trial.user_attrs.get("point")
-        if number is not None and (number not in found or found[number].state != TrialState.COMPLETE):
+        if number is not None and (
+            number not in found or found[number].state != TrialState.COMPLETE
+        ):
             found[number] = trial
     return dict(sorted(found.items()))
 
@@ -225,7 +268,10 @@ def write_table(sweep: Sweep, study: optuna.Study, folder: Path) -> pd.DataFrame
     rows = []
     for trial in latest(study).values():
         row = {"point": folder_name(trial.params), "state": trial.state.name.lower()}
-        row |= {sweep.metric: trial.value, "seconds": trial.duration and trial.duration.total_seconds()}
+        row |= {
+            sweep.metric: trial.value,
+            "seconds": trial.duration and trial.duration.total_seconds(),
+        }
         rows.append(row | {"reason": trial.user_attrs.get("reason")} | trial.params)
     table = pd.DataFrame(rows).astype({sweep.metric: float})
     write_text(folder / "study.csv", table.to_csv(index=False))
@@ -236,7 +282,9 @@ def work(sweep: Sweep, study: optuna.Study, storage: RDBStorage, folder: Path) -
     """Take points until none is waiting or running."""
 
     def run(trial: Trial) -> float:
-        if "point" not in trial.user_attrs:  # another worker was faster, and Optuna has created a new trial
+        if (
+            "point" not in trial.user_attrs
+        ):  # another worker was faster, and Optuna has created a new trial
             raise optuna.TrialPruned
         number = trial.user_attrs["point"]
         study.sampler = optuna.samplers.TPESampler(seed=number, constant_liar=True)
@@ -259,7 +307,9 @@ def work(sweep: Sweep, study: optuna.Study, storage: RDBStorage, folder: Path) -
             with suppress(ValueError):  # this worker was silent too long, and another got its point
                 study.optimize(run, n_trials=1, catch=(Exception,))
         else:
-            with storage.engine.connect() as connection:  # their workers died before the first sign of life
+            with (
+                storage.engine.connect() as connection
+            ):  # their workers died before the first sign of life
                 silent = connection.scalars(sqlalchemy.text(SILENT)).all()
             for trial_id in silent:
                 storage.record_heartbeat(trial_id)
@@ -268,13 +318,21 @@ def work(sweep: Sweep, study: optuna.Study, storage: RDBStorage, folder: Path) -
 
 
 def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> float:
-    """Start or resume a `fit` unless it has finished; return its metric. RuntimeError, ValueError: none."""
+    """Start or resume a `fit` unless it has finished; return its metric. RuntimeError, ValueError:
+    none.
+    """
     run, log = folder / "run", folder / "log.txt"
     run.mkdir(parents=True, exist_ok=True)
-    with FileLock(run / ".lock"):  # `fit`'s lock: the process of a killed worker may still be running
+    with FileLock(
+        run / ".lock"
+    ):  # `fit`'s lock: the process of a killed worker may still be running
         ended = (run / "metrics.json").exists()
     if not ended:
-        place = [f"--run.root={folder.parent}", f"--run.name={folder.name}", f"--run.version={run.name}"]
+        place = [
+            f"--run.root={folder.parent}",
+            f"--run.name={folder.name}",
+            f"--run.version={run.name}",
+        ]
         command = [*FIT, *sweep.arguments(parameters), *place, "--ckpt_path=auto"]
         with open(log, "ab") as file:  # own session: Ctrl-C reaches only the worker
             output: Any = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
@@ -287,7 +345,9 @@ def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> floa
             fit.wait()
             raise
         finally:
-            with suppress(ProcessLookupError):  # processes of a multi-GPU run that outlived the first
+            with suppress(
+                ProcessLookupError
+            ):  # processes of a multi-GPU run that outlived the first
                 os.killpg(fit.pid, signal.SIGKILL)
         if code:
             lines = log.read_text(errors="replace").strip().splitlines()
@@ -303,5 +363,7 @@ def run_point(sweep: Sweep, folder: Path, parameters: Mapping[str, Any]) -> floa
 
 
 def own_environment() -> dict[str, str]:
-    """Return the environment without the variables that would make `fit` a process of the surrounding job."""
+    """Return the environment without the variables that would make `fit` a process of the
+    surrounding job.
+    """
     return {name: value for name, value in os.environ.items() if not OTHER_JOB.fullmatch(name)}

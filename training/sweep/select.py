@@ -16,14 +16,14 @@ import pandas as pd
 import yaml
 from scipy.stats import t as student_t
 
-from data_modules.schema.groups import ADVICE_CLASSES
-from storage.command_line import Count, Parser, call, guarded
-from storage.documents import write_text
-from storage.finished_work import work_key
-from storage.json_files import load_json
-from training.sweep.run import own_environment
+from interventune.data_modules.schema.groups import ADVICE_CLASSES
+from interventune.storage.command_line import Count, Parser, call, guarded
+from interventune.storage.documents import write_text
+from interventune.storage.finished_work import work_key
+from interventune.storage.json_files import load_json
+from interventune.training.sweep.run import own_environment
 
-TEST = (sys.executable, "-m", "training", "test")
+TEST = (sys.executable, "-m", "interventune.training", "test")
 WHOLE = {
     "--data.test_qa": "--data.limit_val_qa=0",
     "--data.test_groups": "--data.limit_val_groups=0",
@@ -39,11 +39,13 @@ class Options:
     """Test the best models of a sweep: mean, standard deviation and 95 % interval over the K best.
 
     Name the test sets as --data.test_qa.NAME=SOURCE, --data.test_groups.NAME=SOURCE or
-    --data.test_choices.NAME=SOURCE. These and all other --KEY=VALUE flags go to `interventune train test`.
-    Finished tests are not repeated. The results are models.csv and selection.csv in STUDY/selection. Zhao et
-    al. (2021, appendix B.3) report their models this way; --by gives their Figure 5.
+    --data.test_choices.NAME=SOURCE. These and all other --KEY=VALUE flags go to `interventune train
+    test`. Finished tests are not repeated. The results are models.csv and selection.csv in
+    STUDY/selection. Zhao et al. (2021, appendix B.3) report their models this way; --by gives their
+    Figure 5.
 
-    Example: interventune select --study runs/sweeps/lei_grid --top 5 --data.test_groups.religion=dev.json
+    Example: interventune select --study runs/sweeps/lei_grid --top 5 \\
+        --data.test_groups.religion=dev.json
 
     Args:
         study: folder of a sweep
@@ -71,7 +73,9 @@ def select(options: Options, flags: Sequence[str]) -> None:
     table = pd.read_csv(study / "study.csv", keep_default_na=False, na_values=[""])
     sweep = load_json(study / "sweep.json")
     if by and options.by not in sweep["space"]:
-        raise ValueError(f"--by {options.by}: is not swept; the keys are {', '.join(sweep['space'])}")
+        raise ValueError(
+            f"--by {options.by}: is not swept; the keys are {', '.join(sweep['space'])}"
+        )
     metric, ascending = sweep["metric"], [True] * len(by) + [sweep["direction"] == "minimize"]
     table = table[table["state"] == "complete"].drop_duplicates("point")
     if table.empty:
@@ -81,7 +85,9 @@ def select(options: Options, flags: Sequence[str]) -> None:
     for model in chosen.to_dict("records"):
         print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
         folder = study / "points" / model["point"] / "run" / "checkpoints"
-        results = results_of(folder / ("best.ckpt" if sweep["keep"] == "best" else "last.ckpt"), flags)
+        results = results_of(
+            folder / ("best.ckpt" if sweep["keep"] == "best" else "last.ckpt"), flags
+        )
         for (test_set, key), value in results.items():
             row = {"test_set": test_set, "metric": key, "value": value}
             row["n"] = results.get((test_set, f"{key.rpartition('/')[0]}/n"))
@@ -90,15 +96,24 @@ def select(options: Options, flags: Sequence[str]) -> None:
     for name, rows in (("models", chosen), ("selection", summary)):
         write_text(study / "selection" / f"{name}.csv", rows.to_csv(index=False))
     shown = summary[summary["metric"].isin(SHOWN)]
-    print(shown.drop(columns="values").to_string(index=False, na_rep="", float_format="{:.4f}".format))
-    print(f"low, high: 95 % interval of the mean over models (Student's t). All: {study / 'selection'}")
+    print(
+        shown.drop(columns="values").to_string(index=False, na_rep="", float_format="{:.4f}".format)
+    )
+    print(
+        "low, high: 95 % interval of the mean over models (Student's t). All: "
+        f"{study / 'selection'}"
+    )
 
 
 def results_of(weights: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
-    """Return a model's results, by set and metric; computed once. ValueError: no set named, or failure."""
+    """Return a model's results, by set and metric; computed once. ValueError: no set named, or
+    failure.
+    """
     whole = [limit for sets, limit in WHOLE.items() if any(flag.startswith(sets) for flag in flags)]
     if not whole:
-        raise ValueError("name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE")
+        raise ValueError(
+            "name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE"
+        )
     run, files = weights.parent.parent, [str(weights), *(flag.partition("=")[2] for flag in flags)]
     ages = [os.stat(path).st_mtime_ns for path in files if os.path.isfile(path)]
     folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
@@ -106,8 +121,18 @@ def results_of(weights: Path, flags: Sequence[str]) -> dict[tuple[str, str], flo
         shutil.rmtree(folder, ignore_errors=True)  # from an interrupted test
         place = [f"--run.root={run.parent}", "--run.name=tests", f"--run.version={folder.name}"]
         quiet = ["--run.wandb=off", "--trainer.enable_progress_bar=false"]
-        arguments = ["-c", str(run / "config.yaml"), f"--ckpt_path={weights}", *place, *quiet, *whole, *flags]
-        done = subprocess.run([*TEST, *arguments], env=own_environment(), capture_output=True, text=True)
+        arguments = [
+            "-c",
+            str(run / "config.yaml"),
+            f"--ckpt_path={weights}",
+            *place,
+            *quiet,
+            *whole,
+            *flags,
+        ]
+        done = subprocess.run(
+            [*TEST, *arguments], env=own_environment(), capture_output=True, text=True
+        )
         if done.returncode:
             raise ValueError(f"{weights}: not tested: {done.stderr.strip().rpartition(chr(10))[2]}")
     data = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["data"]
@@ -123,10 +148,15 @@ def results_of(weights: Path, flags: Sequence[str]) -> dict[tuple[str, str], flo
 
 
 def summarise(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each cell,
-    clipped to [0, 1] for a share; no interval for a single model."""
+    """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each
+    cell, clipped to [0, 1] for a share; no interval for a single model.
+    """
     cells = found.groupby(keys, sort=False, dropna=False)
-    table = cells["value"].agg(["mean", "std", "count", "min", "max"]).rename(columns={"count": "models"})
+    table = (
+        cells["value"]
+        .agg(["mean", "std", "count", "min", "max"])
+        .rename(columns={"count": "models"})
+    )
     table["n"] = cells["n"].mean().astype("Int64")
     half = student_t.ppf(0.975, table["models"] - 1) * table["std"] / table["models"] ** 0.5
     loss = table.index.get_level_values("metric").str.contains("loss")

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import torch
 
-from data_modules.groups.advice import spread, with_unadvised
-from data_modules.schema.groups import Group
-from data_modules.sources import read_groups
-from evaluation.answering.asking import Asking
-from evaluation.answering.interface import Answerer
-from evaluation.answering.open import ask_each
-from evaluation.protocols.bias.groups import group_row, share_right, with_scores
+from interventune.data_modules.groups.advice import spread, with_unadvised
+from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.sources import read_groups
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.interface import Answerer
+from interventune.evaluation.answering.open import ask_each
+from interventune.evaluation.protocols.bias.groups import group_row, share_right, with_scores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
 def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Group]], DataFrame]:
-    """Read groups by data set, with their questions without advice, at most `limit` of a class (0: all); and
-    the table of all."""
+    """Read groups by data set, with their questions without advice, at most `limit` of a class (0:
+    all); and the table of all.
+    """
     sets = {}
     for name, source in sources.items():
         found = list(read_groups(source))
@@ -35,26 +36,36 @@ def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Gr
 def ask_all(
     named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
 ) -> tuple[DataFrame, dict[str, Any]]:
-    """Return all groups with each checkpoint's scores and answers, and `about` of the checkpoints."""
+    """Return all groups with each checkpoint's scores and answers, and `about` of the
+    checkpoints.
+    """
 
     def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
-        scores = [answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}") for name in sets]
+        scores = [
+            answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}")
+            for name in sets
+        ]
         scored = with_scores(frame, torch.cat(scores))
         if answerer.offers_unknown:
             scored["unknown"] = 1 - scored["mass"]
-        return with_answers(scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}")
+        return with_answers(
+            scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}"
+        )
 
     found, about = ask_each(ask, named, asking, need="subjects")
     return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about
 
 
-def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str) -> DataFrame:
-    """Return the groups; those whose contexts decide have the `answers` to their question in both orders and
-    their `accuracy`, or the reason of a `failure`."""
+def with_answers(
+    frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str
+) -> DataFrame:
+    """Return the groups; those whose contexts decide have the `answers` to their question in both
+    orders and their `accuracy`, or the reason of a `failure`.
+    """
     golds = {i: gold for i, group in enumerate(groups) if (gold := group.gold) is not None}
     if not golds:
         return frame
-    from data_modules.groups.sets import gold_examples
+    from interventune.data_modules.groups.sets import gold_examples
 
     found = sorted(answerer.answers(list(gold_examples(groups)), what))
     columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}

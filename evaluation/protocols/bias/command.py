@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.asking import Asking, named_sources
-from evaluation.frame import Protocol
-from evaluation.report import Evaluation
-from evaluation.results import Results
-from evaluation.shown.failures import failure_note
-from evaluation.shown.figures import Bars
-from evaluation.shown.headlines import Said, short
-from evaluation.shown.views import View, cells_of
-from storage.command_line import AtLeast, Named
+from interventune.evaluation.answering.asking import Asking, named_sources
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.failures import failure_note
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said, short
+from interventune.evaluation.shown.views import View, cells_of
+from interventune.storage.command_line import AtLeast, Named
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -24,26 +24,41 @@ EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
 BY_CHANCE = {f"{name}_chance": f"{name} by chance" for name in ("mu", "eta", "theta")}
 NORMALISED = {"mu_normalised": "mu (normalised)"}
-WHEN = {"ethical": "under ethical advice", "adversarial": "under adversarial", "none": "without advice"}
+WHEN = {
+    "ethical": "under ethical advice",
+    "adversarial": "under adversarial",
+    "none": "without advice",
+}
 
 NOTE = (
-    "`class` is the class of the advice; in `none` the same questions are asked without advice. mu: strength "
-    "of the preference for one subject, the mean over subjects of the largest |gamma(x, attribute)|; 0 is "
-    "fair, few groups inflate it. eta: 1 if preferences always go one way. theta: mu over pairs. mean |C|: "
+    "`class` is the class of the advice; in `none` the same questions are asked without advice. "
+    "mu: strength "
+    "of the preference for one subject, the mean over subjects of the largest |gamma(x, "
+    "attribute)|; 0 is "
+    "fair, few groups inflate it. eta: 1 if preferences always go one way. theta: mu over pairs. "
+    "mean |C|: "
     "mean preference in a group. delta, eps: errors of position and negation, 0 is best. mass: "
-    "S(x1) + S(x2); near 0 the model answers something else, and mu means little (UnQover section 4; LEI)."
+    "S(x1) + S(x2); near 0 the model answers something else, and mu means little (UnQover section "
+    "4; LEI)."
 )
 CHANCE_NOTE = (
-    "By chance: what a model without preference gets on the same groups, if the two subjects of random "
+    "By chance: what a model without preference gets on the same groups, if the two subjects of "
+    "random "
     "groups swap: the mean and, in brackets, where 95 % of such models are."
 )
 EFFECTS_NOTE = (
-    "carry: mean |C| under advice about the subjects' domain / mean |C| of the same questions without. kept: "
-    "the same for irrelevant advice and advice about another domain, near 1 where it is ignored. scope gap: "
+    "carry: mean |C| under advice about the subjects' domain / mean |C| of the same questions "
+    "without. kept: "
+    "the same for irrelevant advice and advice about another domain, near 1 where it is ignored. "
+    "scope gap: "
     "kept - carry of ethical advice, near 1 where it is followed in its domain only."
 )
-ACCURACY_NOTE = "accuracy: the share of the two orders whose answer names the right subject (LEI, Figure 6)."
-NORMALISED_NOTE = "Scores of language models and of span models have different scales: compare these and eta."
+ACCURACY_NOTE = (
+    "accuracy: the share of the two orders whose answer names the right subject (LEI, Figure 6)."
+)
+NORMALISED_NOTE = (
+    "Scores of language models and of span models have different scales: compare these and eta."
+)
 
 
 def said(measure: str, words: str, advice: str) -> Said:
@@ -68,23 +83,40 @@ BIAS = Protocol(
         View("Share of unknown (the prompt offers it)", CELL, {"unknown": "unknown"}),
         View("Preference left under advice", CELL, EFFECTS, caption=EFFECTS_NOTE),
         View("Preference left, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
-        View("Preference left, by domain of advice", (*CELL, "domain", "advice_domain"), EFFECTS, most=30),
-        View("Contexts that give the answer", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE),
-        View("Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}),
+        View(
+            "Preference left, by domain of advice",
+            (*CELL, "domain", "advice_domain"),
+            EFFECTS,
+            most=30,
+        ),
+        View(
+            "Contexts that give the answer", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE
+        ),
+        View(
+            "Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}
+        ),
         View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
         View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
         View("Normalised scores", CELL, NORMALISED, caption=NORMALISED_NOTE),
     ],
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
     headline=[
-        said("scope_gap", "extra preference left by ethical advice on other domains (scope gap)", "ethical"),
+        said(
+            "scope_gap",
+            "extra preference left by ethical advice on other domains (scope gap)",
+            "ethical",
+        ),
         said("kept", "share of preference left by such advice (kept)", "mismatched_ethical"),
-        *(said("mu", f"preference for one subject (mu) {when}", advice) for advice, when in WHEN.items()),
+        *(
+            said("mu", f"preference for one subject (mu) {when}", advice)
+            for advice, when in WHEN.items()
+        ),
         Said("accuracy", "right answers where the context gives one"),
         said("mean_abs_c", "preference in a group without advice (mean |C|)", "none"),
         said("delta", "position error without advice (delta)", "none"),
     ],
-    good="mu falls under ethical advice, rises under adversarial, and stays as it was without advice",
+    good="mu falls under ethical advice, rises under adversarial, and stays as it was without "
+    "advice",
     notes=[NOTE],
     failures="groups whose context decides",
     console=3,
@@ -101,35 +133,39 @@ def evaluate(
     planted_seed: int | None = None,
     asking: Asking,
 ) -> Evaluation:
-    """Measure which of two people a model prefers, by class of advice (UnQover's and LEI's measures).
+    """Measure which of two people a model prefers, by class of advice (UnQover's and LEI's
+    measures).
 
-    Example: interventune evaluate bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json --output DIR
+    Example: interventune evaluate bias --checkpoint before=A.ckpt after=B.ckpt --data dev.json \\
+        --output DIR
 
     Args:
-        checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a local language model (hf:PATH). Each is
-            compared with the first. Tables use NAME.
-        predictions: instead of --checkpoint: files with the start and end probabilities for each person, in
-            UnQover's source format or in LEI's with start-end-score.
-        data: with --checkpoint: groups in LEI's or UnQover's format, or stories:SPLIT. (A group is one
-            question in four variants: both orders of the people, each with the question and its negation.)
-            Each file is evaluated on its own, with its advice and without. If its contexts give the answer
-            (LEI's specified set), accuracy is measured as well.
-        limit: with --checkpoint: use at most N groups of each class of advice per file, evenly spread, and
-            the same questions without advice; 0: all.
-        clusters: lists of people with their clusters, with lines such as `[subj] female | Mary`; adds gamma
-            and eta of one cluster against the others, overall and by attribute (UnQover's gender table).
-            Default: the clusters in the ids of UnQover's predictions.
+        checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a local language model (hf:PATH).
+            Each is compared with the first. Tables use NAME.
+        predictions: instead of --checkpoint: files with the start and end probabilities for each
+            person, in UnQover's source format or in LEI's with start-end-score.
+        data: with --checkpoint: groups in LEI's or UnQover's format, or stories:SPLIT. (A group is
+            one question in four variants: both orders of the people, each with the question and its
+            negation.) Each file is evaluated on its own, with its advice and without. If its
+            contexts give the answer (LEI's specified set), accuracy is measured as well.
+        limit: with --checkpoint: use at most N groups of each class of advice per file, evenly
+            spread, and the same questions without advice; 0: all.
+        clusters: lists of people with their clusters, with lines such as `[subj] female | Mary`;
+            adds gamma and eta of one cluster against the others, overall and by attribute
+            (UnQover's gender table). Default: the clusters in the ids of UnQover's predictions.
         planted_seed: also correlate gamma with the strengths that lei_planted draws from this seed.
         asking: model options.
     """
     if bool(checkpoint) == bool(predictions):
         raise ValueError("add --checkpoint or --predictions: one of them, not both")
     if bool(checkpoint) != bool(data) or (limit and not checkpoint):
-        raise ValueError("--checkpoint needs --data (groups); --predictions takes no --data and no --limit")
+        raise ValueError(
+            "--checkpoint needs --data (groups); --predictions takes no --data and no --limit"
+        )
     import pandas as pd
 
-    from data_modules.schema.groups import ADVICE_CLASSES
-    from evaluation.protocols.bias import groups, measures
+    from interventune.data_modules.schema.groups import ADVICE_CLASSES
+    from interventune.evaluation.protocols.bias import groups, measures
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
     about = dict[str, Any]()
@@ -137,11 +173,11 @@ def evaluate(
         read = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
         frame = pd.concat(read, names=["checkpoint"]).reset_index("checkpoint")
     else:
-        from evaluation.protocols.bias import asked
+        from interventune.evaluation.protocols.bias import asked
 
         sets, frame = asked.read_sets(named_sources(data or [], "--data"), limit)
     if known := bool(clusters) or planted_seed is not None or frame["clusters"].notna().any():
-        from evaluation.protocols.bias import subjects
+        from interventune.evaluation.protocols.bias import subjects
     if clusters:
         frame = subjects.with_clusters(frame, clusters)
     if checkpoint:
@@ -160,7 +196,7 @@ def evaluate(
             if planted_seed is not None:
                 subjects.add_planted(results, parts, place, planted_seed)
         if (rows["class"] != "none").any():
-            from evaluation.protocols.bias.effects import add_effects
+            from interventune.evaluation.protocols.bias.effects import add_effects
 
             add_effects(results, frames, {"data": str(name)})
     report = BIAS.report(results, examples, list(named), about)
@@ -170,10 +206,13 @@ def evaluate(
 
 
 def warnings(frame: DataFrame, checkpoint: str) -> str:
-    """Return sentences on where mu is not above chance, and where the two subjects' S(x1) + S(x2) is below a
-    half; "" for nowhere."""
+    """Return sentences on where mu is not above chance, and where the two subjects' S(x1) + S(x2)
+    is below a half; "" for nowhere.
+    """
     cells = cells_of(frame, {"checkpoint": checkpoint, "against": "", "subject": "", "cluster": ""})
-    cells = cells.assign(place=(cells["data"] + " " + cells["class"]).str.strip()).set_index("place")
+    cells = cells.assign(place=(cells["data"] + " " + cells["class"]).str.strip()).set_index(
+        "place"
+    )
     mu, chance, mass = (cells[cells["measure"] == name] for name in ("mu", "mu_chance", "mass"))
     said = {
         "mu is not above that of a model without preference": [

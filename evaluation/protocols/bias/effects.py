@@ -1,11 +1,12 @@
-"""Effects of advice: on bias, for the same questions; and the remaining share of |C|, over all and by domain.
+"""Effects of advice: on bias, for the same questions; and the remaining share of |C|, over all and
+by domain.
 
-    carry     = |C| under advice about the subjects' domain / |C| of the same questions without advice
-    kept      = |C| under advice about another domain, or none / |C| of the same questions without advice
-    scope gap = kept (mismatched ethical advice) - carry (ethical advice)
+    carry     = |C| under advice about the subjects' domain / |C| of the same questions without
+    advice kept      = |C| under advice about another domain, or none / |C| of the same questions
+    without advice scope gap = kept (mismatched ethical advice) - carry (ethical advice)
 
-|C| is its mean over groups. A unit has the groups of both sides of a ratio. Source: this project (LEI tests
-whether irrelevant advice is ignored; these ratios measure how far it is not).
+|C| is its mean over groups. A unit has the groups of both sides of a ratio. Source: this project
+(LEI tests whether irrelevant advice is ignored; these ratios measure how far it is not).
 
 Shape letters: N groups, R sets of rows, C columns of sums, K ratios.
 """
@@ -18,22 +19,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from evaluation.protocols.bias.measures import GROUPS, Found, Frames, Place, add_maxima, compared
-from evaluation.results import Results
-from evaluation.shown.views import cells_of
-from evaluation.statistics import Floats, Statistic, estimate
+from interventune.evaluation.protocols.bias.measures import (
+    GROUPS,
+    Found,
+    Frames,
+    Place,
+    add_maxima,
+    compared,
+)
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.views import cells_of
+from interventune.evaluation.statistics import Floats, Statistic, estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 MATCHED = ("ethical", "adversarial")
-"""Classes of advice about the subjects' domain: the remaining share is `carry`; for the others, `kept`."""
+"""Classes of advice about the subjects' domain: the remaining share is `carry`; for the others,
+`kept`.
+"""
 LEAST = 1e-6
 """Below this value, |C| without advice is rounding error, and a ratio to it has no meaning."""
 COMPARED = ("mean_abs_c", "mass", "delta", "eps")
 """Measures compared with the same questions without advice, besides mu."""
 SUMS = ("advised", "advised_c", "without", "without_c")
-"""For a ratio: groups with the advice, their |C|, groups of the same questions without it, their |C|."""
+"""For a ratio: groups with the advice, their |C|, groups of the same questions without it, their
+|C|.
+"""
 
 
 def add_effects(results: Results, frames: Frames, place: Place) -> None:
@@ -75,7 +87,9 @@ def advised(rows: DataFrame, place: Place) -> Found:
 
 
 def domain_places(rows: DataFrame) -> Iterator[Place]:
-    """Yield domains of subjects and of advice: all; each of subjects; each with every other of advice."""
+    """Yield domains of subjects and of advice: all; each of subjects; each with every other of
+    advice.
+    """
     yield {}
     for domain, part in rows[rows["domain"] != ""].groupby("domain"):
         yield {"domain": str(domain)}
@@ -84,20 +98,29 @@ def domain_places(rows: DataFrame) -> Iterator[Place]:
 
 
 def ratio_rows(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
-    """Return the groups that count in ratios, by the places of those with advice, with SUMS columns."""
+    """Return the groups that count in ratios, by the places of those with advice, with SUMS
+    columns.
+    """
     columns, counted_N = dict[str, Floats](), np.zeros(len(rows), dtype=bool)
     for k, place in enumerate(places):
         found = cells_of(rows, place)
         advised_N = rows.index.isin(found.index)
         without_N = ((rows["class"] == "none") & rows["asked"].isin(found["asked"])).to_numpy()
-        values = (advised_N, advised_N * rows["mean_abs_c"], without_N, without_N * rows["mean_abs_c"])
+        values = (
+            advised_N,
+            advised_N * rows["mean_abs_c"],
+            without_N,
+            without_N * rows["mean_abs_c"],
+        )
         columns |= zip((f"{name}_{k}" for name in SUMS), values, strict=True)
         counted_N |= advised_N | without_N
     return rows[["unit", "units"]].assign(**columns)[counted_N]
 
 
 def ratios(sums_RC: Floats) -> Floats:
-    """Mean |C| with advice over mean |C| without; for two such ratios, the first minus the second."""
+    """Mean |C| with advice over mean |C| without; for two such ratios, the first minus
+    the second.
+    """
     sums_RK4 = sums_RC[:, 1:].reshape(len(sums_RC), -1, 4)
     advised_RK, advised_c_RK, without_RK, without_c_RK = np.moveaxis(sums_RK4, 2, 0)
     below_RK = without_c_RK / without_RK
@@ -106,5 +129,7 @@ def ratios(sums_RC: Floats) -> Floats:
 
 
 def fewest(sum_C: Floats) -> float:
-    """Groups with advice in the smaller ratio; 0 if none of their questions occurs without advice."""
+    """Groups with advice in the smaller ratio; 0 if none of their questions occurs
+    without advice.
+    """
     return min(advised if without else 0.0 for advised, _, without, _ in sum_C[1:].reshape(-1, 4))

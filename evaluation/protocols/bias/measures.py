@@ -1,5 +1,5 @@
-"""Bias of a class of advice and of its subjects, and its change since the first checkpoint: rows of the long
-table.
+"""Bias of a class of advice and of its subjects, and its change since the first checkpoint: rows of
+the long table.
 
 Shape letters: N groups.
 """
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from evaluation.frame import Protocol
-from evaluation.results import ALWAYS, Results
-from evaluation.statistics import Statistic, mean
-from metrics.bias.intervals import ClassGroups, maxima
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.results import ALWAYS, Results
+from interventune.evaluation.statistics import Statistic, mean
+from interventune.metrics.bias.intervals import ClassGroups, maxima
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,7 +37,9 @@ GROUPS = Protocol(
     by=(*CELL, "category", "attribute", "subject", "cluster"),
     cells=[CELL],
     measures={
-        **{name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")},
+        **{
+            name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")
+        },
         "mass": mean("mass", "mass"),
         "accuracy": "accuracy",
         "unknown": "unknown",
@@ -52,9 +54,10 @@ SUBJECTS = replace(
 
 
 def prepared(groups: DataFrame) -> DataFrame:
-    """Add what measures need: `mean_abs_c`; what was `asked`, the key without the advice; and the `unit` of
-    intervals with its plural. This is the attribute, which widens intervals more than the template or the
-    pair, unless there is only one."""
+    """Add what measures need: `mean_abs_c`; what was `asked`, the key without the advice; and the
+    `unit` of intervals with its plural. This is the attribute, which widens intervals more than the
+    template or the pair, unless there is only one.
+    """
     asked = groups["key"].str.rpartition("|")[0]
     unit, units = groups["category"] + "|" + groups["attribute"], "attributes"
     if unit.nunique() < 2:
@@ -70,7 +73,9 @@ def add_bias(results: Results, frames: Frames, place: Place) -> None:
 
 
 def add_rows(results: Results, protocol: Protocol, frames: Frames) -> None:
-    """Add the numbers of a protocol of groups, or of their subjects, to a table with its dimensions."""
+    """Add the numbers of a protocol of groups, or of their subjects, to a table with its
+    dimensions.
+    """
     rows = pd.concat(frames.values())
     if len(rows):
         protocol = replace(protocol, by=results.by[len(ALWAYS) :], units=rows["units"].iloc[0])
@@ -78,10 +83,17 @@ def add_rows(results: Results, protocol: Protocol, frames: Frames) -> None:
 
 
 def add_subjects(results: Results, frames: Frames, kind: str = "subject") -> None:
-    """Add gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and of each."""
-    sides = {name: pd.concat([of_subject(rows, kind, i) for i in (0, 1)]) for name, rows in frames.items()}
+    """Add gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and of
+    each.
+    """
+    sides = {
+        name: pd.concat([of_subject(rows, kind, i) for i in (0, 1)])
+        for name, rows in frames.items()
+    }
     add_rows(results, replace(SUBJECTS, cells=[(*CELL, kind)]), sides)
-    sides = {name: rows.assign(unit=rows["asked"], units="questions") for name, rows in sides.items()}
+    sides = {
+        name: rows.assign(unit=rows["asked"], units="questions") for name, rows in sides.items()
+    }
     add_rows(results, replace(SUBJECTS, cells=[(*CELL, kind, "category", "attribute")]), sides)
 
 
@@ -94,7 +106,9 @@ def of_subject(groups: DataFrame, kind: str, i: int) -> DataFrame:
 
 
 def compared(frames: Frames, place: Place) -> Found:
-    """Yield each checkpoint's groups; then, for the change of each later one, those shared with the first."""
+    """Yield each checkpoint's groups; then, for the change of each later one, those shared with the
+    first.
+    """
     (first, before), *others = frames.items()
     for name, rows in frames.items():
         if len(rows):
@@ -102,19 +116,25 @@ def compared(frames: Frames, place: Place) -> Found:
     for name, after in others:
         keys = before.index.intersection(after.index, sort=False)
         if len(keys):
-            yield {**place, "checkpoint": name, "against": first}, [before.loc[keys], after.loc[keys]]
+            yield (
+                {**place, "checkpoint": name, "against": first},
+                [before.loc[keys], after.loc[keys]],
+            )
 
 
 def add_maxima(results: Results, found: Found, names: Sequence[str]) -> None:
-    """Add some of MAXIMA or their changes and, as NAME_chance, the value of a model without preference: its
-    mean, from 0 to the 95 % point."""
+    """Add some of MAXIMA or their changes and, as NAME_chance, the value of a model without
+    preference: its mean, from 0 to the 95 % point.
+    """
     for at, sides in found:
         numbers = maxima(names, *map(numbered, sides))
         counts = {"n": len(sides[0]), "units": sides[0]["asked"].nunique(), "unit": "questions"}
         for name, ((value, *ends), (by_chance, *most)) in numbers.items():
             results.add(name, value, interval=(ends[0], ends[1]), **counts, **at)
             if len(sides) == 1:
-                results.add(f"{name}_chance", by_chance, interval=(most[0], most[1]), **counts, **at)
+                results.add(
+                    f"{name}_chance", by_chance, interval=(most[0], most[1]), **counts, **at
+                )
 
 
 def numbered(rows: DataFrame) -> ClassGroups:

@@ -8,22 +8,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from data_modules.groups.advice import latent_strength
-from data_modules.groups.unqover import read_clusters
-from evaluation.protocols.bias.measures import Frames, Place, add_subjects, compared, of_subject
-from evaluation.results import Results
-from evaluation.shown.views import Table, View, make_table
-from metrics.bias.readings import planted_correlation
-from metrics.intervals import interval, jackknife_error
+from interventune.data_modules.groups.advice import latent_strength
+from interventune.data_modules.groups.unqover import read_clusters
+from interventune.evaluation.protocols.bias.measures import (
+    Frames,
+    Place,
+    add_subjects,
+    compared,
+    of_subject,
+)
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.views import Table, View, make_table
+from interventune.metrics.bias.readings import planted_correlation
+from interventune.metrics.intervals import interval, jackknife_error
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
 def with_clusters(groups: DataFrame, files: Sequence[str]) -> DataFrame:
-    """Add the `clusters` of the groups' subjects, from lists; ValueError if no group compares two."""
+    """Add the `clusters` of the groups' subjects, from lists; ValueError if no group
+    compares two.
+    """
     cluster_of = read_clusters(files)
-    groups = groups.assign(clusters=[tuple(map(cluster_of.get, pair)) for pair in groups["subjects"]])
+    groups = groups.assign(
+        clusters=[tuple(map(cluster_of.get, pair)) for pair in groups["subjects"]]
+    )
     if between_clusters(groups).empty:
         raise ValueError("--clusters: no group compares subjects of two of these clusters")
     return groups
@@ -36,16 +46,19 @@ def between_clusters(groups: DataFrame) -> DataFrame:
 
 
 def add_clusters(results: Results, frames: Frames) -> None:
-    """Add gamma and eta of one class by cluster, which replaces subjects in groups that compare two: gamma(F,
-    a) is the mean of C(F, M) over all female-male pairs, as in UnQover's gender tables (section 4.3, LEI spec
-    2.3)."""
+    """Add gamma and eta of one class by cluster, which replaces subjects in groups that compare
+    two: gamma(F, a) is the mean of C(F, M) over all female-male pairs, as in UnQover's gender
+    tables (section 4.3, LEI spec 2.3).
+    """
     clusters = {name: between_clusters(rows) for name, rows in frames.items()}
     add_subjects(results, clusters, "cluster")
 
 
 def add_planted(results: Results, frames: Frames, place: Place, seed: int) -> None:
-    """Add Spearman's rho of one class between gamma(subject, category) and the subject's planted rank within
-    the category, and its change. All (subject, category) cells are pooled; n counts them."""
+    """Add Spearman's rho of one class between gamma(subject, category) and the subject's planted
+    rank within the category, and its change. All (subject, category) cells are pooled; n counts
+    them.
+    """
     for at, sides in compared(frames, place):
         units = [*sides[0].groupby("unit").indices.values()]
         value, *others = (
@@ -55,9 +68,18 @@ def add_planted(results: Results, frames: Frames, place: Place, seed: int) -> No
             for left_out in ([], *units)
         )
         about = value, jackknife_error(value, np.array(others)), len(units)
-        ends, (_, n) = interval(*about, None if len(sides) > 1 else (-1, 1)), planted_rho(sides[0], seed)
+        ends, (_, n) = (
+            interval(*about, None if len(sides) > 1 else (-1, 1)),
+            planted_rho(sides[0], seed),
+        )
         results.add(
-            "spearman", value, n=n, units=len(units), unit=sides[0]["units"].iloc[0], interval=ends, **at
+            "spearman",
+            value,
+            n=n,
+            units=len(units),
+            unit=sides[0]["units"].iloc[0],
+            interval=ends,
+            **at,
         )
 
 
@@ -71,11 +93,17 @@ def planted_rho(rows: DataFrame, seed: int) -> tuple[float, int]:
 
 
 def cluster_table(frame: DataFrame) -> Table:
-    """Return the attributes most assigned to each cluster, at most ten a class (UnQover's gender table)."""
+    """Return the attributes most assigned to each cluster, at most ten a class (UnQover's gender
+    table).
+    """
     by = ["data", "class", "cluster", "category", "attribute"]
-    gamma = frame[(frame["measure"] == "gamma") & (frame["cluster"] != "") & (frame["attribute"] != "")]
+    gamma = frame[
+        (frame["measure"] == "gamma") & (frame["cluster"] != "") & (frame["attribute"] != "")
+    ]
     gamma = gamma.sort_values(["cluster", "value"], ascending=[True, False], kind="stable")
     places = gamma[(gamma["value"] > 0) & (gamma["n"] > 1)].drop_duplicates(by)
     first = places.groupby(["data", "class", "cluster"], sort=False).head(10)
-    view = View("Attributes of a cluster", tuple(by), {"gamma": "gamma"}, caption="Others: results.csv.")
+    view = View(
+        "Attributes of a cluster", tuple(by), {"gamma": "gamma"}, caption="Others: results.csv."
+    )
     return make_table(view, first[by].merge(gamma))

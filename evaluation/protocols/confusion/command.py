@@ -1,6 +1,8 @@
-"""A multiple-choice model's beliefs before it reads the question, and its accuracy among many choices.
+"""A multiple-choice model's beliefs before it reads the question, and its accuracy among many
+choices.
 
-Probes spec B3 to B5; data_modules/tasks/confusion_probes.py, data_modules/questions/multiple_choice.py.
+Probes spec B3 to B5; data_modules/tasks/confusion_probes.py,
+data_modules/questions/multiple_choice.py.
 """
 
 from __future__ import annotations
@@ -10,29 +12,35 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from evaluation.answering.asking import named_sources
-from evaluation.answering.interface import Answerer, Choosing, kind_of
-from evaluation.protocols.confusion.trials import Probing, fixed_trials, paralysis_trials
-from evaluation.report import Evaluation
-from storage.command_line import Named
+from interventune.evaluation.answering.asking import named_sources
+from interventune.evaluation.answering.interface import Answerer, Choosing, kind_of
+from interventune.evaluation.protocols.confusion.trials import (
+    Probing,
+    fixed_trials,
+    paralysis_trials,
+)
+from interventune.evaluation.report import Evaluation
+from interventune.storage.command_line import Named
 
 
 def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> Evaluation:
-    """Measure how a model chooses without the question, without the right choice, and among many choices.
+    """Measure how a model chooses without the question, without the right choice, and among many
+    choices.
 
-    Example: interventune evaluate confusion --checkpoint A.ckpt --input piqa.jsonl --output report
+    Example: interventune evaluate confusion --checkpoint A.ckpt --input piqa.jsonl \\
+        --output report
 
     Args:
-        checkpoint: a .ckpt of experiment multiple_choice or of a decoder, a Hugging Face folder or Hub name
-            (an encoder gets a random head), a language model (hf:PATH), or an endpoint that gives
-            log-probabilities (openai:MODEL[@URL], with --choice-prompt letters).
+        checkpoint: a .ckpt of experiment multiple_choice or of a decoder, a Hugging Face folder or
+            Hub name (an encoder gets a random head), a language model (hf:PATH), or an endpoint
+            that gives log-probabilities (openai:MODEL[@URL], with --choice-prompt letters).
         probing: data and probes.
         asking: model options.
     """
-    from data_modules.sources import read_choices
-    from evaluation.answering.open import ABILITIES, open_answerer
-    from evaluation.protocols.confusion.measures import add_numbers, answer_rows
-    from evaluation.protocols.confusion.views import CONFUSION
+    from interventune.data_modules.sources import read_choices
+    from interventune.evaluation.answering.open import ABILITIES, open_answerer
+    from interventune.evaluation.protocols.confusion.measures import add_numbers, answer_rows
+    from interventune.evaluation.protocols.confusion.views import CONFUSION
 
     named = named_sources(checkpoint, "--checkpoint")
     heuristic = "heuristic" in probing.samplings
@@ -54,7 +62,10 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
 
     count = len(questions[0].choices)
     chance = 1 / count
-    note = f"{len(questions)} questions with {count} choices: guessing is right in {chance:.3f} of them."
+    note = (
+        f"{len(questions)} questions with {count} choices: "
+        f"guessing is right in {chance:.3f} of them."
+    )
     protocol = replace(CONFUSION, notes=[note])
     more = partial(add_numbers, chance=chance)
     return protocol.run(rows, named, asking, need="choices", more=more)

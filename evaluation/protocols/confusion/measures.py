@@ -1,5 +1,5 @@
-"""The numbers of the confusion probes (probes spec B4, B5): a row for every answer, and numbers that are not
-means of rows.
+"""The numbers of the confusion probes (probes spec B4, B5): a row for every answer, and numbers
+that are not means of rows.
 
 Shape letters: N questions, P targets of a trial, C choices.
 """
@@ -13,16 +13,18 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from data_modules.schema.questions import ChoiceQuestion
-from evaluation.answering.interface import Answerer
-from evaluation.protocols.confusion.trials import Trial
-from evaluation.results import Results, Row
-from evaluation.statistics import estimate, share
-from metrics import confusion as of
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.evaluation.answering.interface import Answerer
+from interventune.evaluation.protocols.confusion.trials import Trial
+from interventune.evaluation.results import Results, Row
+from interventune.evaluation.statistics import estimate, share
+from interventune.metrics import confusion as of
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")
-"""Probes without a right answer, or without the means to find it: their labelled slot is pseudo-correct."""
+"""Probes without a right answer, or without the means to find it: their labelled slot is
+pseudo-correct.
+"""
 
 
 def answer_rows(
@@ -69,16 +71,29 @@ def answer_rows(
             numbers["paralysis"] = numbers["confidence_before"] - own_P  # Definition 2
         place = {"probe": trial.probe, "sampling": trial.sampling, "n_choices": trial.n_choices}
         for p, question in enumerate(trial.questions):
-            asked = {"prompt": question.prompt, "choices": list(question.choices), "label": question.label}
-            found = {"pick": int(confidence_PC[p].argmax()), "confidences": confidence_PC[p].tolist()}
-            found |= {name: float(value_P[p]) for name, value_P in numbers.items() if np.isfinite(value_P[p])}
+            asked = {
+                "prompt": question.prompt,
+                "choices": list(question.choices),
+                "label": question.label,
+            }
+            found = {
+                "pick": int(confidence_PC[p].argmax()),
+                "confidences": confidence_PC[p].tolist(),
+            }
+            found |= {
+                name: float(value_P[p])
+                for name, value_P in numbers.items()
+                if np.isfinite(value_P[p])
+            }
             ids = {"trial": trial.number, "index": int(at[p]), "id": question.id}
             yield {**place, **ids, **asked, "donors": list(question.donors), **found}
 
 
 def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np.ndarray]:
-    """MaxProb on a random half of the questions, as in the paper's Table 2; NaN for the half that sets tau.
-    Confidences are rounded to twelve decimals, so that the order of choices does not matter."""
+    """MaxProb on a random half of the questions, as in the paper's Table 2; NaN for the half that
+    sets tau. Confidences are rounded to twelve decimals, so that the order of choices does not
+    matter.
+    """
     before_P, after_P = before_PC.max(1).round(12), after_PC.max(1).round(12)
     train, test = of.halves(len(before_P), 0)
     tau, right_original, right_changed = of.maxprob(before_P, after_P, train, test)
@@ -94,8 +109,9 @@ def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np
 
 
 def add_numbers(results: Results, rows: Sequence[Row], chance: float) -> None:
-    """Add the numbers that are not means of rows: hits@k, standard errors of means over trials, and p of t
-    tests over questions (of the confidence against chance; of paralysis against none)."""
+    """Add the numbers that are not means of rows: hits@k, standard errors of means over trials, and
+    p of t tests over questions (of the confidence against chance; of paralysis against none).
+    """
     accuracy, by = np.nan, ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
         cell: dict[str, Any] = dict(zip(by, key, strict=True))
@@ -104,7 +120,9 @@ def add_numbers(results: Results, rows: Sequence[Row], chance: float) -> None:
             accuracy = group["accuracy"].mean()
         elif cell["probe"] == "choice_paralysis":
             add_hits(results, cell, group, accuracy)
-            results.add("p", of.t_against(by_question["paralysis"].mean(), 0), n=len(by_question), **cell)
+            results.add(
+                "p", of.t_against(by_question["paralysis"].mean(), 0), n=len(by_question), **cell
+            )
         else:
             p = of.t_against(by_question["confidence"].mean(), chance)
             results.add("p", p, n=len(by_question), **cell)
@@ -114,8 +132,9 @@ def add_numbers(results: Results, rows: Sequence[Row], chance: float) -> None:
 
 
 def add_hits(results: Results, cell: dict[str, Any], group: pd.DataFrame, accuracy: float) -> None:
-    """Add hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all questions
-    with their own choices (the paper's Figure 6)."""
+    """Add hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all
+    questions with their own choices (the paper's Figure 6).
+    """
     counts = range(1, int(cell["n_choices"]) + 1)
     for k in counts:
         hits = group.assign(hits=(group["rank"] < k).astype(float), unit=group["index"])

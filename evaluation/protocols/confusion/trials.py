@@ -12,8 +12,8 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.tasks.confusion_probes import (
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.tasks.confusion_probes import (
     Probe,
     choice_paralysis,
     draw_instances,
@@ -21,8 +21,8 @@ from data_modules.tasks.confusion_probes import (
     no_right_answer,
     wrong_question,
 )
-from storage.command_line import AtLeast, Count
-from storage.errors import DataError
+from interventune.storage.command_line import AtLeast, Count
+from interventune.storage.errors import DataError
 
 Sampling = Literal["random", "heuristic"]
 DRAWN = 50
@@ -34,19 +34,19 @@ class Probing:
     """Data and probes
 
     Args:
-        input: multiple-choice questions: a file of a benchmark or of rows (FILE+LABELS if the labels are in
-            another file), hub:NAME:SPLIT, or stories:choices_dev.
+        input: multiple-choice questions: a file of a benchmark or of rows (FILE+LABELS if the
+            labels are in another file), hub:NAME:SPLIT, or stories:choices_dev.
         limit: use only the first N questions; 0: all.
         probes: which probes (default: all).
         trials: trials of each probe that draws random texts.
         seed: seed of the first trial; each later one adds 1.
         choices: choice paralysis: numbers of choices (default: 5 10 15).
-        sampling: choice paralysis: take wrong choices from random questions, or (heuristic) from those with
-            the most similar prompts (default: both).
-        encoder: heuristic sampling: the model whose sentence embeddings measure similarity: a .ckpt of
-            multiple_choice, a Hugging Face folder or a Hub name (default: the evaluated model).
-        instances: draw N questions in each trial, for all probes, as the paper does with UnifiedQA (default:
-            all questions; for choice paralysis 50).
+        sampling: choice paralysis: take wrong choices from random questions, or (heuristic) from
+            those with the most similar prompts (default: both).
+        encoder: heuristic sampling: the model whose sentence embeddings measure similarity: a .ckpt
+            of multiple_choice, a Hugging Face folder or a Hub name (default: the evaluated model).
+        instances: draw N questions in each trial, for all probes, as the paper does with UnifiedQA
+            (default: all questions; for choice paralysis 50).
     """
 
     input: Annotated[str, "SOURCE"]
@@ -89,13 +89,15 @@ class Trial(NamedTuple):
 
 
 def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[Trial]:
-    """Return the originals, then every trial that depends on no model. DataError: questions have different
-    numbers of choices, or there are too few to take texts from."""
+    """Return the originals, then every trial that depends on no model. DataError: questions have
+    different numbers of choices, or there are too few to take texts from.
+    """
     for question in questions:
         if len(question.choices) != len(questions[0].choices):
             raise DataError(
                 f"{probing.input}: question {question.id} has {len(question.choices)} choices, "
-                f"{questions[0].id} has {len(questions[0].choices)}; probe questions of one kind at a time"
+                f"{questions[0].id} has {len(questions[0].choices)}; probe questions of one kind "
+                "at a time"
             )
     trials = []
     for t, (seed, drawn) in enumerate(probing.drawn(questions)):
@@ -106,9 +108,13 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
             if probing.asks("no_question"):
                 trials.append(Trial("no_question", t, targets, no_question(originals)))
         if probing.asks("wrong_question"):
-            trials.append(Trial("wrong_question", t, targets, wrong_question(questions, seed, targets)))
+            trials.append(
+                Trial("wrong_question", t, targets, wrong_question(questions, seed, targets))
+            )
         if probing.asks("no_right_answer"):
-            trials.append(Trial("no_right_answer", t, targets, no_right_answer(questions, seed, targets)))
+            trials.append(
+                Trial("no_right_answer", t, targets, no_right_answer(questions, seed, targets))
+            )
     if "random" in probing.samplings:
         trials += paralysis_trials(questions, probing)
     return trials
@@ -119,8 +125,9 @@ def paralysis_trials(
     probing: Probing,
     embed: Callable[[list[str]], np.ndarray] | None = None,
 ) -> list[Trial]:
-    """Return the trials of choice paralysis: with random sampling or, given the embeddings (N, D) of prompts,
-    with heuristic sampling."""
+    """Return the trials of choice paralysis: with random sampling or, given the embeddings (N, D)
+    of prompts, with heuristic sampling.
+    """
     vectors_ND = None if embed is None else embed([question.prompt for question in questions])
     sampling: Sampling = "random" if vectors_ND is None else "heuristic"
     trials = []

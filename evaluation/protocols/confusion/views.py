@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import get_args
 
-from evaluation.frame import Protocol
-from evaluation.protocols.confusion.measures import BIASED, CELL
-from evaluation.protocols.confusion.trials import Sampling
-from evaluation.shown.figures import Bars, Lines
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import mean, share
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocols.confusion.measures import BIASED, CELL
+from interventune.evaluation.protocols.confusion.trials import Sampling
+from interventune.evaluation.shown.figures import Bars, Lines
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import mean, share
 
 GAPS = {
     "confidence_difference": "no question – wrong question",
@@ -53,8 +53,10 @@ CONFUSION = Protocol(
                 "p": "p",
             },
             where={"probe": BIASED},
-            caption="Before: with the original question. Pseudo-accuracy and confidence after: of the place "
-            "of the right choice. Without prior bias they are 1 / number of choices, which p tests.",
+            caption="Before: with the original question. Pseudo-accuracy and confidence after: of "
+            "the place "
+            "of the right choice. Without prior bias they are 1 / number of choices, which p "
+            "tests.",
         ),
         View(
             "Wrong question (the paper's Table 1)",
@@ -79,8 +81,10 @@ CONFUSION = Protocol(
                 "p": "p",
             },
             where={"probe": "choice_paralysis"},
-            caption="Before: the drawn questions with their own choices. k to match: the smallest k whose "
-            "hits@k reaches the accuracy on all questions. Paralysis: loss of confidence in the right "
+            caption="Before: the drawn questions with their own choices. k to match: the smallest "
+            "k whose "
+            "hits@k reaches the accuracy on all questions. Paralysis: loss of confidence in the "
+            "right "
             "choice.",
         ),
         View(
@@ -88,8 +92,10 @@ CONFUSION = Protocol(
             ("probe",),
             {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
             where={"probe": BIASED},
-            caption="A question counts as unchanged if its highest confidence is above tau, the mean of a "
-            "random half. Changed only: share of changed questions recognised; mixed: with originals.",
+            caption="A question counts as unchanged if its highest confidence is above tau, the "
+            "mean of a "
+            "random half. Changed only: share of changed questions recognised; mixed: with "
+            "originals.",
         ),
         View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
     ],

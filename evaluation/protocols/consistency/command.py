@@ -1,5 +1,5 @@
-"""Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by specifications, by
-their opposites, by nonsense, and by an empty specification.
+"""Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by
+specifications, by their opposites, by nonsense, and by an empty specification.
 
 Probes spec A. Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
 """
@@ -10,17 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from evaluation.answering.asking import Compute, named_sources
-from evaluation.protocols.consistency.specifications import OWN, Method, parts_of, read_specifications
-from evaluation.report import Evaluation
-from evaluation.results import Results, Row
-from storage.command_line import AtLeast, Count, Named
-from storage.errors import DataError
+from interventune.evaluation.answering.asking import Compute, named_sources
+from interventune.evaluation.protocols.consistency.specifications import (
+    OWN,
+    Method,
+    parts_of,
+    read_specifications,
+)
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.results import Results, Row
+from interventune.storage.command_line import AtLeast, Count, Named
+from interventune.storage.errors import DataError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from evaluation.protocols.consistency.writing import Writer
+    from interventune.evaluation.protocols.consistency.writing import Writer
 
 
 def write(
@@ -44,26 +49,30 @@ def write(
         --adversarial adversarial.jsonl --neutral neutral.jsonl --output written
 
     Args:
-        checkpoint: hf:FOLDER_OR_HUB_NAME, a decoder's .ckpt, or openai:MODEL[@URL] (instructive only).
-        method: self: suppress words that a description of bias makes more likely (local models only);
-            instructive: put an instruction before the prompt. Each model uses every method it supports.
+        checkpoint: hf:FOLDER_OR_HUB_NAME, a decoder's .ckpt, or openai:MODEL[@URL] (instructive
+            only).
+        method: self: suppress words that a description of bias makes more likely (local models
+            only); instructive: put an instruction before the prompt. Each model uses every method
+            it supports.
         adversarial: prompts that provoke toxic text, as JSON Lines.
         neutral: harmless prompts in the same format.
         specifications: descriptions and instructions as a JSON file; `own`: the built-in ones.
-        decay: self: strength, lambda (default: 50); several give a grid, as in the paper's Tables 8 to 11.
+        decay: self: strength, lambda (default: 50); several give a grid, as in the paper's Tables 8
+            to 11.
         new_tokens: length of each continuation in tokens.
         beams: beam width of local models; 1 is greedy.
         nonsense_groups: groups of random specifications, a control, if --specifications has none.
         limit: use only the first N prompts of each file; 0: all.
         perplexity: self: also measure the perplexity of this text, with and without debiasing.
-        compute: model options (with --method self, --dtype auto is float32: lambda amplifies rounding).
+        compute: model options (with --method self, --dtype auto is float32: lambda amplifies
+            rounding).
     """
-    from data_modules.tasks.toxicity_prompts import read_prompts
-    from evaluation.protocols.consistency.views import PERPLEXITY, WRITING
-    from evaluation.protocols.consistency.writing import Writer
-    from evaluation.statistics import estimate
-    from models.language.self_debiasing import DECAY
-    from storage.documents import read_text
+    from interventune.data_modules.tasks.toxicity_prompts import read_prompts
+    from interventune.evaluation.protocols.consistency.views import PERPLEXITY, WRITING
+    from interventune.evaluation.protocols.consistency.writing import Writer
+    from interventune.evaluation.statistics import estimate
+    from interventune.models.language.self_debiasing import DECAY
+    from interventune.storage.documents import read_text
 
     if perplexity and "self" not in method:
         raise ValueError("--perplexity is of self-debiasing; add --method self, or leave it out")
@@ -72,7 +81,9 @@ def write(
         "neutral": read_prompts(neutral, limit=limit),
     }
     if {prompt.challenging for prompt in prompts["adversarial"]} == {False}:
-        raise DataError(f"--adversarial {adversarial}: no prompt is challenging; are the two files swapped?")
+        raise DataError(
+            f"--adversarial {adversarial}: no prompt is challenging; are the two files swapped?"
+        )
     parts = {}
     for name in method:
         texts = read_specifications(OWN if specifications == "own" else specifications, name)
@@ -100,7 +111,11 @@ def write(
     def add_perplexities(results: Results, _: Sequence[Row]) -> None:
         names = {path: name for name, path in named.items()}
         for (path, system, variant), frame in chunks.items():
-            place: dict[str, Any] = {"checkpoint": names[path], "method": system, "variant": variant}
+            place: dict[str, Any] = {
+                "checkpoint": names[path],
+                "method": system,
+                "variant": variant,
+            }
             results.add("perplexity", **estimate(PERPLEXITY, frame)._asdict(), **place)
 
     return WRITING.run(
@@ -119,25 +134,27 @@ def evaluate(
     device: str = "auto",
     batch_size: Count = 32,
 ) -> Evaluation:
-    """Test whether debiasing does what its specification says, and whether anything else does the same.
+    """Test whether debiasing does what its specification says, and whether anything else does the
+    same.
 
     Example: interventune evaluate consistency --continuations written --output judged
 
     Args:
-        continuations: folders of reports of consistency-write or consistency, or JSON Lines with domain,
-            specification, group, prompt, text and optionally scores, from any method of debiasing.
-        scorer: text classifier, as hf:PATH[@REVISION] (default: the scores in the rows; if there are none,
-            hf:unitary/unbiased-toxic-roberta at a fixed revision).
+        continuations: folders of reports of consistency-write or consistency, or JSON Lines with
+            domain, specification, group, prompt, text and optionally scores, from any method of
+            debiasing.
+        scorer: text classifier, as hf:PATH[@REVISION] (default: the scores in the rows; if there
+            are none, hf:unitary/unbiased-toxic-roberta at a fixed revision).
         margin: smallest difference of rates that counts, in percentage points.
         device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
         batch_size: texts per batch.
     """
     from tqdm import tqdm
 
-    from evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
-    from evaluation.protocols.consistency.measures import add_verdicts, flags
-    from evaluation.protocols.consistency.rows import read_rows
-    from evaluation.protocols.consistency.views import judging, verdict_sentence
+    from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
+    from interventune.evaluation.protocols.consistency.measures import add_verdicts, flags
+    from interventune.evaluation.protocols.consistency.rows import read_rows
+    from interventune.evaluation.protocols.consistency.views import judging, verdict_sentence
 
     rows_of = read_rows(named_sources(continuations, "--continuations"))
     written = [row for rows in rows_of.values() for row in rows if "continuation" in row]
@@ -145,15 +162,21 @@ def evaluate(
     if scorer or not any("scores" in row for row in written):
         judge = Scorer(scorer or DEFAULT, device=device, batch_size=batch_size)
         about["scorer_identity"] = judge.identity
-        texts = sorted({row["continuation"] for row in written}, key=lambda text: (-len(text), text))
+        texts = sorted(
+            {row["continuation"] for row in written}, key=lambda text: (-len(text), text)
+        )
         bar = tqdm(judge.score(texts), "scoring", len(texts), unit="text", disable=None)
         scores_of = dict(zip(texts, bar, strict=True))
         for row in written:
             row |= {"scored_by": judge.name, "scores": scores_of[row["continuation"]]}
-    attributes = [name for name in ATTRIBUTES if all(name in row.get("scores", ()) for row in written)]
+    attributes = [
+        name for name in ATTRIBUTES if all(name in row.get("scores", ()) for row in written)
+    ]
     if not attributes:
         known = ", ".join(ATTRIBUTES)
-        raise DataError(f"--continuations: no attribute ({known}) is in all rows' 'scores'; name a --scorer")
+        raise DataError(
+            f"--continuations: no attribute ({known}) is in all rows' 'scores'; name a --scorer"
+        )
     for row in written:
         row |= flags(row["scores"], attributes)
     evaluation = judging(attributes, rows_of).run(

@@ -1,5 +1,5 @@
-"""The numbers of debiasing consistency that are not means of rows: relative changes, tests, differences
-between specifications, and verdicts.
+"""The numbers of debiasing consistency that are not means of rows: relative changes, tests,
+differences between specifications, and verdicts.
 
 A system is a model with a method of debiasing.
 """
@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evaluation.results import Results, Row
-from metrics.consistency import (
+from interventune.evaluation.results import Results, Row
+from interventune.metrics.consistency import (
     ALPHA,
     DOMAINS,
     READINGS,
@@ -43,7 +43,9 @@ def flags(scores: Mapping[str, float], attributes: Sequence[str]) -> dict[str, f
     return {**flagged, "average": sum(flagged.values()) / len(attributes)}
 
 
-def add_verdicts(results: Results, rows: Sequence[Row], attributes: Sequence[str], margin: float) -> None:
+def add_verdicts(
+    results: Results, rows: Sequence[Row], attributes: Sequence[str], margin: float
+) -> None:
     """Add comparisons and verdicts to the rates of each system.
 
     Args:
@@ -60,7 +62,9 @@ def add_verdicts(results: Results, rows: Sequence[Row], attributes: Sequence[str
         rates: dict[Domain, DomainRates] = {}
         for domain in DOMAINS:
             part = system[system["domain"] == domain]
-            rates[domain] = add_domain(results, part, attributes, margin, {**place, "domain": domain})
+            rates[domain] = add_domain(
+                results, part, attributes, margin, {**place, "domain": domain}
+            )
         prompts = len(system[["domain", "prompt"]].drop_duplicates())
         for reading in READINGS:
             for test, passed in verdict(rates, reading)._asdict().items():
@@ -69,12 +73,16 @@ def add_verdicts(results: Results, rows: Sequence[Row], attributes: Sequence[str
 
 
 def add_domain(
-    results: Results, rows: DataFrame, attributes: Sequence[str], margin: float, place: dict[str, Any]
+    results: Results,
+    rows: DataFrame,
+    attributes: Sequence[str],
+    margin: float,
+    place: dict[str, Any],
 ) -> DomainRates:
     """Do so for one domain of a system; return the input of the paper's readings.
 
-    A prompt's share of flagged continuations is a mean over groups of nonsense. Tests compare the scores of
-    one group, as means of several would vary less than the default's.
+    A prompt's share of flagged continuations is a mean over groups of nonsense. Tests compare the
+    scores of one group, as means of several would vary less than the default's.
     """
     rate = rows.groupby("variant")["average"].mean()
     by_prompt = rows.groupby(["prompt", "variant"])
@@ -83,7 +91,9 @@ def add_domain(
     for variant in VARIANTS[1:]:
         cell = {**place, "variant": variant, "n": int((rows["variant"] == variant).sum())}
         results.add("change", relative_change(rate["default"], rate[variant]), **cell)
-        p_A = t_tests(*(score.xs(name, level="variant").to_numpy() for name in (variant, "default")))
+        p_A = t_tests(
+            *(score.xs(name, level="variant").to_numpy() for name in (variant, "default"))
+        )
         starred[variant] = bool((p_A < ALPHA).any())
         for name, p in zip(attributes, p_A, strict=True):
             results.add(f"p_{name}", p, **cell)

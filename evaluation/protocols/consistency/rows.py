@@ -1,12 +1,13 @@
 """Continuations as JSON Lines, from any method of debiasing and any source.
 
-    {"domain": "adversarial", "specification": "original", "prompt": "The man turned and", "text": " left."}
+    {"domain": "adversarial", "specification": "original", "prompt": "The man", "text": " left."}
     {"domain": "neutral", "specification": "nonsense", "group": 0, "prompt": "...", "text": "...",
      "scores": {"toxicity": 0.1, ...}}
 
-`checkpoint` and `method` distinguish systems in one file, `group` groups of nonsense, `line` prompts with the
-same words. The examples.jsonl of `consistency-write` and of `consistency`, or their folders, are also such
-files (there a specification is called `variant`, and a text `continuation`).
+`checkpoint` and `method` distinguish systems in one file, `group` groups of nonsense, `line`
+prompts with the same words. The examples.jsonl of `consistency-write` and of `consistency`, or
+their folders, are also such files (there a specification is called `variant`, and a text
+`continuation`).
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
 
-from data_modules.sources import labelled_rows
-from metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
-from storage.errors import DataError
-from storage.json_files import check
+from interventune.data_modules.sources import labelled_rows
+from interventune.metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import check
 
 
 class _Row(TypedDict):
     domain: Domain
     prompt: str
     variant: Annotated[Variant, Field(validation_alias=AliasChoices("specification", "variant"))]
-    continuation: NotRequired[Annotated[str, Field(validation_alias=AliasChoices("text", "continuation"))]]
+    continuation: NotRequired[
+        Annotated[str, Field(validation_alias=AliasChoices("text", "continuation"))]
+    ]
     failure: NotRequired[str]
     group: NotRequired[int | str | None]
     line: NotRequired[int]
@@ -46,7 +49,8 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
         named: path of each, by the checkpoint of rows that name none.
 
     Raises:
-        DataError: a row is malformed, or repeats another one; or a system lacks a specification in a domain.
+        DataError: a row is malformed, or repeats another one; or a system lacks a specification in
+            a domain.
     """
     rows: dict[str, list[dict[str, Any]]] = {}
     where_of: dict[tuple[Any, ...], str] = {}
@@ -56,13 +60,16 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
         for where, read in labelled_rows(str(file)):
             row = check(read, _Row, where)
             if "continuation" not in row and "failure" not in row:
-                raise DataError(f"{where}: the field 'text' is missing: the continuation, without its prompt")
+                raise DataError(
+                    f"{where}: the field 'text' is missing: the continuation, without its prompt"
+                )
             system = (row.get("checkpoint", name), row.get("method", "given"))
             group = "" if row.get("group") is None else str(row["group"])
             key = (*system, row["domain"], row["variant"], group, row.get("line"), row["prompt"])
             if where_of.setdefault(key, where) != where:
                 raise DataError(
-                    f"{where}: continues the same prompt as {where_of[key]}; give rows a 'group', 'line', "
+                    f"{where}: continues the same prompt as {where_of[key]}; give rows a 'group', "
+                    "'line', "
                     "'checkpoint' or 'method' of their own"
                 )
             found = {"checkpoint": system[0], "method": system[1], **row, "group": group}
@@ -73,7 +80,8 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     for (checkpoint, method), cells in cells_of.items():
         if missing := [cell for cell in product(DOMAINS, VARIANTS) if cell not in cells]:
             raise DataError(
-                f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of {missing[0][0]} "
+                f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of "
+                f"{missing[0][0]} "
                 f"prompts with the specification {missing[0][1]!r}"
             )
     methods = list(dict.fromkeys(method for _, method in cells_of))

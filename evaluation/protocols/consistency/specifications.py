@@ -1,12 +1,13 @@
 """The text put before a prompt for debiasing, and for its controls (probes spec A4).
 
-Self-debiasing gets several descriptions of bad text, one prefix each; instructive debiasing one instruction.
-`original` is against bias, `opposite` for it, `nonsense` is random characters in the same form, and `blank`
-is empty. The wordings in own.json are this project's; another file of that form replaces them.
+Self-debiasing gets several descriptions of bad text, one prefix each; instructive debiasing one
+instruction. `original` is against bias, `opposite` for it, `nonsense` is random characters in the
+same form, and `blank` is empty. The wordings in own.json are this project's; another file of that
+form replaces them.
 
-`separator` is put between a filled template and the prompt; the two are joined before tokenisation. `blank`,
-optional, is put before the prompt unchanged (instructive: with the separator). `nonsense`, optional, lists
-the random texts, replacing the seeds: a list for each group.
+`separator` is put between a filled template and the prompt; the two are joined before tokenisation.
+`blank`, optional, is put before the prompt unchanged (instructive: with the separator). `nonsense`,
+optional, lists the random texts, replacing the seeds: a list for each group.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from storage.errors import DataError
-from storage.json_files import load_json
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import load_json
 
 if TYPE_CHECKING:
-    from metrics.consistency import Variant
+    from interventune.metrics.consistency import Variant
 
 Method = Literal["self", "instructive"]
 
@@ -54,16 +55,17 @@ class Specifications:
 
 
 def nonsense_group(seed: int, count: int) -> tuple[str, ...]:
-    """Make `count` pieces, 15 to 45 characters long, of one string of 512 random characters, a sixth of
-    them spaces; a seed gives the same everywhere. The paper describes the procedure; alphabet and lengths
-    are this project's.
+    """Make `count` pieces, 15 to 45 characters long, of one string of 512 random characters, a
+    sixth of them spaces; a seed gives the same everywhere. The paper describes the procedure;
+    alphabet and lengths are this project's.
 
     >>> nonsense_group(0, 2)
     ('w2 a jt 1 90s  8d atn  j904yi0a', 'cq ;qla8 sw   ek27;;dzo7 yqchyqho6g3')
     """
     chance = random.Random(f"nonsense {seed}")
     master = "".join(
-        " " if chance.random() < 1 / 6 else ALPHABET[chance.randrange(len(ALPHABET))] for _ in range(512)
+        " " if chance.random() < 1 / 6 else ALPHABET[chance.randrange(len(ALPHABET))]
+        for _ in range(512)
     )
     pieces = []
     for _ in range(count):
@@ -83,8 +85,9 @@ class Part(NamedTuple):
 
 
 def parts_of(method: Method, specifications: Specifications, groups: int) -> list[Part]:
-    """Return all parts: default, original, opposite, every group of nonsense, blank. Nonsense is as given, or
-    `groups` groups from the seeds 0, 1, ..."""
+    """Return all parts: default, original, opposite, every group of nonsense, blank. Nonsense is as
+    given, or `groups` groups from the seeds 0, 1, ...
+    """
     count, filled = len(specifications.original), specifications.filled
     nonsense = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
     blank = specifications.blank or " "

@@ -7,19 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.frame import Protocol
-from evaluation.protocols.consistency.measures import EVIDENCE
-from evaluation.results import Results, Row
-from evaluation.shown.figures import Bars
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Statistic
-from metrics.consistency import DOMAINS, THRESHOLD
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocols.consistency.measures import EVIDENCE
+from interventune.evaluation.results import Results, Row
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Statistic
+from interventune.metrics.consistency import DOMAINS, THRESHOLD
 
 TESTS = ("effect", "polarity", "importance", "transferability")
 AVERAGE = {"average": "average rate"}
 NOTE = (
-    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average is the mean "
+    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average is "
+    "the mean "
     "over attributes. The tests and how the readings decide: docs/consistency.md."
 )
 
@@ -34,7 +35,9 @@ WRITING = Protocol(
     by=("method", "domain", "variant"),
     cells=[("method", "domain")],
     measures={},
-    views=[View("Perplexity of a text, n: chunks", ("method", "variant"), {"perplexity": "perplexity"})],
+    views=[
+        View("Perplexity of a text, n: chunks", ("method", "variant"), {"perplexity": "perplexity"})
+    ],
     headline=[
         Said("perplexity", "perplexity without debiasing", variant="default", domain=""),
         Said("perplexity", "with debiasing", variant="original", domain=""),
@@ -57,7 +60,8 @@ JUDGING = Protocol(
             ("checkpoint", "method", "reading", "domain"),
             {test: test for test in TESTS},
             across="measure",
-            caption="1: pass, 0: fail, –: not decidable (evidence), or not part of the reading (the paper "
+            caption="1: pass, 0: fail, –: not decidable (evidence), or not part of the reading "
+            "(the paper "
             "tests polarity and importance on adversarial prompts).",
         ),
         View(
@@ -83,8 +87,10 @@ JUDGING = Protocol(
 
 
 def judging(attributes: Sequence[str], rows_of: Mapping[str, Sequence[Row]]) -> Protocol:
-    """Return the protocol for scores of some attributes, in the order of tables, and rows by checkpoint. Its
-    figure compares checkpoints with one method, else the methods of the first checkpoint."""
+    """Return the protocol for scores of some attributes, in the order of tables, and rows by
+    checkpoint. Its figure compares checkpoints with one method, else the methods of the first
+    checkpoint.
+    """
     headings = {name: name.replace("_", " ") for name in attributes}
     place = ("checkpoint", "method", "domain", "variant")
     rates = View("Rates by attribute", place, headings, across="measure", interval=False)
@@ -110,6 +116,8 @@ def verdict_sentence(results: Results, margin: float) -> str:
     parts = []
     for system, tests in evidence.groupby(["checkpoint", "method"], sort=False):
         words = tests["value"].map({0.0: "fail", 1.0: "pass"}).fillna("not decidable")
-        verdicts = ", ".join(f"{test} {word}" for test, word in zip(tests["measure"], words, strict=True))
+        verdicts = ", ".join(
+            f"{test} {word}" for test, word in zip(tests["measure"], words, strict=True)
+        )
         parts.append(f"{' '.join(system)}: {verdicts}")
     return f"Tests on {DOMAINS[0]} prompts, with a margin of {margin:g} points: {'; '.join(parts)}."

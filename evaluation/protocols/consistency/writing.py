@@ -1,8 +1,8 @@
-"""A model that continues prompts after specifications, with or without self-debiasing, and the perplexity of
-a text (probes spec A2, A3, A8).
+"""A model that continues prompts after specifications, with or without self-debiasing, and the
+perplexity of a text (probes spec A2, A3, A8).
 
-A local causal model writes exactly the requested number of tokens; an endpoint decides itself, and supports
-only what needs no logits.
+A local causal model writes exactly the requested number of tokens; an endpoint decides itself, and
+supports only what needs no logits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from data_modules.tasks.toxicity_prompts import ToxicityPrompt
-from evaluation.answering.asking import Compute
-from evaluation.answering.kept import kept
-from evaluation.answering.language_model import open_text_model
-from evaluation.protocols.consistency.specifications import Part
-from models.language.local_model import LocalTextModel
-from models.language.perplexity import RESERVED, chunk_loss
-from models.language.text_models import TextFailure
+from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.kept import kept
+from interventune.evaluation.answering.language_model import open_text_model
+from interventune.evaluation.protocols.consistency.specifications import Part
+from interventune.models.language.local_model import LocalTextModel
+from interventune.models.language.perplexity import RESERVED, chunk_loss
+from interventune.models.language.text_models import TextFailure
 
 WINDOW = 2048 - RESERVED
 """Maximum number of tokens in a chunk."""
@@ -35,7 +35,8 @@ class Writer:
         beams: of a local model; 1 is greedy.
         compute: how it runs.
 
-    `local` is the model if it gives logits, None for an endpoint; `identity` is all that texts depend on.
+    `local` is the model if it gives logits, None for an endpoint; `identity` is all that texts
+    depend on.
 
     Raises:
         ValueError: there is no such model, or it does not continue prompts.
@@ -50,33 +51,51 @@ class Writer:
         self.identity = {**self.model.identity, "beams": beams}
 
     def rows(
-        self, parts: Sequence[Part], prompts: Mapping[str, Sequence[ToxicityPrompt]], decay: float | None
+        self,
+        parts: Sequence[Part],
+        prompts: Mapping[str, Sequence[ToxicityPrompt]],
+        decay: float | None,
     ) -> Iterator[dict[str, Any]]:
         """Yield a row for each prompt and part, with `continuation` or `failure`.
 
         Args:
             parts: the texts before prompts.
             prompts: by domain.
-            decay: strength of self-debiasing, lambda, with a part's texts as prefixes; None puts them
-                before the prompt as an instruction.
+            decay: strength of self-debiasing, lambda, with a part's texts as prefixes; None puts
+                them before the prompt as an instruction.
 
         Raises:
             ValueError: a prompt does not fit the model.
         """
         name = "instructive" if decay is None else f"self {decay:g}"
         listed = [(domain, i, x) for domain, some in prompts.items() for i, x in enumerate(some, 1)]
-        self.check(text + x.text for part in parts for text in ("", *part.texts) for *_, x in listed)
+        self.check(
+            text + x.text for part in parts for text in ("", *part.texts) for *_, x in listed
+        )
         for part in parts:
             before = "".join(part.texts) if decay is None else ""
             how: dict[str, Any] = {}
             if decay is not None and part.texts:
                 how = {"prefixes": list(dict.fromkeys(part.texts)), "decay": decay}
             asked = [before + prompt.text for *_, prompt in listed]
-            new = sorted(set(asked), key=lambda text: (-len(text), text))  # similar lengths together
-            bar = tqdm(self.write(new, **how), f"{name}, {part.variant}", len(new), unit="text", disable=None)
+            new = sorted(
+                set(asked), key=lambda text: (-len(text), text)
+            )  # similar lengths together
+            bar = tqdm(
+                self.write(new, **how),
+                f"{name}, {part.variant}",
+                len(new),
+                unit="text",
+                disable=None,
+            )
             text_of = dict(zip(new, bar, strict=True))
             for (domain, line, prompt), text in zip(listed, map(text_of.get, asked), strict=True):
-                row = {"method": name, "domain": domain, "variant": part.variant, "group": part.group}
+                row = {
+                    "method": name,
+                    "domain": domain,
+                    "variant": part.variant,
+                    "group": part.group,
+                }
                 row |= {"line": line, "prompt": prompt.text}
                 if isinstance(text, TextFailure):
                     yield row | {"failure": text.reason}
@@ -84,8 +103,9 @@ class Writer:
                     yield row | {"continuation": text}
 
     def check(self, texts: Iterable[str]) -> None:
-        """ValueError for a text without tokens, or one that leaves no room for new tokens in a local model's
-        context: reported before hours are spent on others."""
+        """ValueError for a text without tokens, or one that leaves no room for new tokens in a
+        local model's context: reported before hours are spent on others.
+        """
         if self.local is None:
             return
         listed = list(dict.fromkeys(texts))
@@ -93,7 +113,8 @@ class Writer:
         for text, ids in zip(listed, self.local.tokens.ids(listed), strict=True):
             if not ids or (limit is not None and len(ids) + new > limit):
                 raise ValueError(
-                    f"{self.path} reads {limit} tokens, {new} of them new; a prompt with what stands in "
+                    f"{self.path} reads {limit} tokens, {new} of them new; a prompt with what "
+                    "stands in "
                     f"front of it has {len(ids)}: {text[:60]!r}"
                 )
 
@@ -110,8 +131,8 @@ class Writer:
             yield "" if empty else answer
 
     def losses(self, text: str, part: Part, decay: float) -> pd.DataFrame:
-        """Return a row for each chunk of a text (`unit`): how many tokens count (`targets`), and the sum of
-        their losses, `default` and debiased by a part's prefixes (the part's variant).
+        """Return a row for each chunk of a text (`unit`): how many tokens count (`targets`), and
+        the sum of their losses, `default` and debiased by a part's prefixes (the part's variant).
 
         Raises:
             ValueError: the text has fewer than two tokens, or does not fit the model's context.
@@ -119,11 +140,15 @@ class Writer:
         assert self.local is not None
         (ids,) = self.local.tokens.ids([text])
         limit = (
-            WINDOW if self.local.limit is None else self.local.limit - RESERVED - len(self.local.tokens.lead)
+            WINDOW
+            if self.local.limit is None
+            else self.local.limit - RESERVED - len(self.local.tokens.lead)
         )
         window = min(WINDOW, limit)
         if len(ids) < 2 or window < 2:
-            raise ValueError(f"--perplexity: {len(ids)} tokens in chunks of {window}; both need at least 2")
+            raise ValueError(
+                f"--perplexity: {len(ids)} tokens in chunks of {window}; both need at least 2"
+            )
         pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
         found = self.chunk_losses(pieces, prefixes=self.local.tokens.ids(part.texts), decay=decay)
         bar = tqdm(found, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)
@@ -139,5 +164,10 @@ class Writer:
         assert local is not None
         for ids in pieces:
             yield chunk_loss(
-                local.model, ids, prefixes, pad=local.tokens.pad, lead=local.tokens.lead, decay=decay
+                local.model,
+                ids,
+                prefixes,
+                pad=local.tokens.pad,
+                lead=local.tokens.lead,
+                decay=decay,
             )

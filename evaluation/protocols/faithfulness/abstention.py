@@ -1,5 +1,5 @@
-"""Answers counted for abstention: in pairs of an original and its variant without the evidence, and for data
-that contain unanswerable questions.
+"""Answers counted for abstention: in pairs of an original and its variant without the evidence, and
+for data that contain unanswerable questions.
 
 Shape letters: N rows, R sets of rows, C columns of sums.
 """
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.schema.questions import DELETED
-from evaluation.frame import Protocol
-from evaluation.results import Results, Row
-from evaluation.shown.figures import Lines
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Statistic, mean
-from metrics.abstention import COLUMNS, columns, measures
+from interventune.data_modules.schema.questions import DELETED
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.results import Results, Row
+from interventune.evaluation.shown.figures import Lines
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Statistic, mean
+from interventune.metrics.abstention import COLUMNS, columns, measures
 
 COVERAGES = range(100, 0, -10)
 """Percentages of a cell's rows that are answered as the threshold of unknown varies."""
@@ -63,23 +63,34 @@ ABSTENTION = Protocol(
     },
     failures="",
 )
-SAID = Said("abstention_f1", "F1 of unknown", variant={"os", *(f"os+{variant}" for variant in DELETED)})
+SAID = Said(
+    "abstention_f1", "F1 of unknown", variant={"os", *(f"os+{variant}" for variant in DELETED)}
+)
 VIEW = View(
     "Abstention",
     ("variant",),
     HEADINGS,
     where={"variant": SAID.at["variant"]},
     percent=(),
-    caption="In os+ts_r each question that has the variant counts twice: with its original story, where it "
-    "has an answer, and without the evidence, where unknown is right. os: data with unanswerable questions. "
-    "Recall: share of unknown where it is right; precision: share of right unknowns; over abstention: "
-    "unknown among answerable questions; answered F1: the same for answering, right or wrong; grounded F1: "
-    "their mean; reliability: (right - wrong) / all, where unknown counts 0, so at most the share of "
-    "answerable questions. exact, HasAns, NoAns: SQuAD 2's official scores; F1 over all is that of os. "
+    caption="In os+ts_r each question that has the variant counts twice: with its original story, "
+    "where it "
+    "has an answer, and without the evidence, where unknown is right. os: data with unanswerable "
+    "questions. "
+    "Recall: share of unknown where it is right; precision: share of right unknowns; over "
+    "abstention: "
+    "unknown among answerable questions; answered F1: the same for answering, right or wrong; "
+    "grounded F1: "
+    "their mean; reliability: (right - wrong) / all, where unknown counts 0, so at most the share "
+    "of "
+    "answerable questions. exact, HasAns, NoAns: SQuAD 2's official scores; F1 over all is that of "
+    "os. "
     "never unknown: right wherever there is an answer.",
 )
 FIGURE = Lines(
-    "coverage", CURVE, panels="variant", x_label="questions answered (%), likeliest unknown left out"
+    "coverage",
+    CURVE,
+    panels="variant",
+    x_label="questions answered (%), likeliest unknown left out",
 )
 
 
@@ -89,18 +100,26 @@ def add_abstention(results: Results, rows: Sequence[Row]) -> None:
     answered = {(row["variant"], row["id"]): row for row in rows if "unanswerable" in row}
     trivial = [
         {key: value for key, value in row.items() if key != "unknown_score"}
-        | {"checkpoint": name, "unknown": said, **dict.fromkeys(("em", "f1"), said == row["unanswerable"])}
+        | {
+            "checkpoint": name,
+            "unknown": said,
+            **dict.fromkeys(("em", "f1"), said == row["unanswerable"]),
+        }
         for name, said in TRIVIAL.items()
         for row in answered.values()
     ]
-    for part, names in ((rows, list(dict.fromkeys(row["checkpoint"] for row in rows))), (trivial, [""])):
+    for part, names in (
+        (rows, list(dict.fromkeys(row["checkpoint"] for row in rows))),
+        (trivial, [""]),
+    ):
         if counted := list(counted_rows(part)):
             results.extend(ABSTENTION.results(counted, names))
 
 
 def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield a row of ABSTENTION for each answer in each of its cells: with the model's own decision and, if
-    all answers of a cell have a score of unknown, at each coverage."""
+    """Yield a row of ABSTENTION for each answer in each of its cells: with the model's own decision
+    and, if all answers of a cell have a score of unknown, at each coverage.
+    """
     parts: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if "failure" not in row:
@@ -123,9 +142,15 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def decided(part: Sequence[Row], f1: str, abstained_N: Any, place: Row) -> Iterator[Row]:
-    """Yield rows of a cell, given the unknown answers, and the field with the F1 of the alternative."""
-    columns_NC = columns(abstained_N, [row["unanswerable"] for row in part], [row["em"] for row in part])
-    for row, abstained, values_C in zip(part, abstained_N.tolist(), columns_NC.tolist(), strict=True):
+    """Yield rows of a cell, given the unknown answers, and the field with the F1 of the
+    alternative.
+    """
+    columns_NC = columns(
+        abstained_N, [row["unanswerable"] for row in part], [row["em"] for row in part]
+    )
+    for row, abstained, values_C in zip(
+        part, abstained_N.tolist(), columns_NC.tolist(), strict=True
+    ):
         measure = "abstention_recall" if row["unanswerable"] else "over_abstention"
         earned = 0.0 if abstained or row["unanswerable"] else row[f1]
         counted = {"id": row["id"], "passage": row["passage"], measure: abstained}

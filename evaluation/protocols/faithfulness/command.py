@@ -1,4 +1,6 @@
-"""Do models still answer when the text supports no answer? The faithfulness paper's Tables 4 and 5."""
+"""Do models still answer when the text supports no answer? The faithfulness paper's
+Tables 4 and 5.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +11,33 @@ from itertools import pairwise
 from math import isnan
 from typing import Any
 
-from data_modules.schema.datasets import traits
-from data_modules.schema.questions import DELETED, REFORMATTED, QAExample
-from evaluation.answering.asking import Asking
-from evaluation.answering.interface import Ability, Answer, Answerer
-from evaluation.answering.predictions import AnswerFile, named_answerers
-from evaluation.frame import Protocol
-from evaluation.protocols.faithfulness import abstention
-from evaluation.report import Evaluation
-from evaluation.shown.failures import listed
-from evaluation.shown.figures import Bars
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Statistic
-from evaluation.variants import VariantOptions, passage, read_stories
-from storage.command_line import Named
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.interface import Ability, Answer, Answerer
+from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocols.faithfulness import abstention
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.shown.failures import listed
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Statistic
+from interventune.evaluation.variants import VariantOptions, passage, read_stories
+from interventune.storage.command_line import Named
 
 NOTES: dict[frozenset[str], str] = {
     frozenset({"os"}): "Answers are compared with the human answers to the original story (`os`).",
-    DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and F1 count *old "
+    DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and F1 "
+    "count *old "
     "answers*: a missing answer phrase is appended, but nothing in the text supports it.",
-    frozenset({"swap"}): "In `swap` the text contradicts what a model may remember: it *follows the text* or "
+    frozenset(
+        {"swap"}
+    ): "In `swap` the text contradicts what a model may remember: it *follows the text* or "
     "*remembers*.",
-    REFORMATTED: "{} keep the meaning; *same answer* is the share of answers equal to those to the original.",
+    REFORMATTED: "{} keep the meaning; *same answer* is the share of answers equal to those to the "
+    "original.",
 }
 """What readers must know about variants."""
 BOTH = ("em", "remembers")
@@ -64,7 +70,8 @@ FAITHFULNESS = Protocol(
     ],
     figures={
         "faithfulness.png": Bars(
-            "variant", {"em": "EM (old answers where the evidence is missing)", "unknown": "says unknown"}
+            "variant",
+            {"em": "EM (old answers where the evidence is missing)", "unknown": "says unknown"},
         ),
         "coverage.png": abstention.FIGURE,
     },
@@ -77,7 +84,8 @@ FAITHFULNESS = Protocol(
         Said("follows", "follows the changed text", variant="swap"),
         Said("follows", "follows the text against its memory", variant="os"),
     ],
-    good="unknown instead of old answers where the evidence is missing, and as many right answers elsewhere",
+    good="unknown instead of old answers where the evidence is missing, and as many right answers "
+    "elsewhere",
 )
 
 
@@ -90,16 +98,18 @@ def evaluate(
 ) -> Evaluation:
     """Measure F1, exact match and the share of unknown in stories with and without the evidence.
 
-    Example: interventune evaluate faithfulness --checkpoint ot=A.ckpt ibt=B.ckpt --data dev.json --output DIR
+    Example: interventune evaluate faithfulness --checkpoint ot=A.ckpt ibt=B.ckpt --data dev.json \\
+        --output DIR
 
     Args:
         checkpoint: a .ckpt, a Hugging Face folder, a Hub name, or a language model (hf:PATH,
             openai:MODEL[@URL]). Each is compared with the first. Tables use NAME.
-        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id, variant, answer.
+        predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id,
+            variant, answer.
         variants: data and variants.
         asking: model options.
     """
-    from metrics.answers import reference_note
+    from interventune.metrics.answers import reference_note
 
     if variants.variants and REFORMATTED & {*variants.variants}:  # answers are compared with `os`
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
@@ -113,7 +123,9 @@ def evaluate(
         for variant, examples in sets.items():
             for answer in sorted(answerer.answers(examples, f"asking {variant}")):
                 example = examples[answer.example]
-                row = described(example, originals.get(example.id, example)) | {"prediction": answer.text}
+                row = described(example, originals.get(example.id, example)) | {
+                    "prediction": answer.text
+                }
                 if answer.failure:
                     yield row | {"failure": answer.failure}
                     continue
@@ -122,7 +134,9 @@ def evaluate(
                 row |= scores(example, answer.text, answer_to_original.get(example.id))
                 yield row | of_unknown(example, answer)
 
-    note = reference_note((data.dataset, len(e.gold)) for examples in sets.values() for e in examples)
+    note = reference_note(
+        (data.dataset, len(e.gold)) for examples in sets.values() for e in examples
+    )
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {variants.name}",
@@ -131,26 +145,34 @@ def evaluate(
     need: Ability = "types" if types & {"yes", "no"} else "spans"
     who = named_answerers(checkpoint, predictions)
     report = protocol.run(rows, who, asking, need=need, more=abstention.add_abstention)
-    said = (f"{row['said_as']} ({row['checkpoint']})" for row in report.examples if "said_as" in row)
+    said = (
+        f"{row['said_as']} ({row['checkpoint']})" for row in report.examples if "said_as" in row
+    )
     forms = listed(Counter(said))
     return replace(report, notes=[*report.notes, forms and f"Unknown was said as: {forms}."])
 
 
 def about(variants: Iterable[str]) -> str:
     """Return the notes on the variants."""
-    shown = {note: [f"`{name}`" for name in variants if name in names] for names, note in NOTES.items()}
+    shown = {
+        note: [f"`{name}`" for name in variants if name in names] for names, note in NOTES.items()
+    }
     return " ".join(note.format(", ".join(names)) for note, names in shown.items() if names)
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
-    """Return the question, and its original story with the character offsets of what the variant left out and
-    the text that it appends; if the original is unknown or edited all over, the variant's own story."""
+    """Return the question, and its original story with the character offsets of what the variant
+    left out and the text that it appends; if the original is unknown or edited all over, the
+    variant's own story.
+    """
     story, appended, deleted = example.context, "", list[list[int]]()
     if example is not original and example.kept:
         story = original.context
         ends = [(0, 0), *example.kept, (len(story), len(story))]
         deleted = [[left[1], right[0]] for left, right in pairwise(ends) if left[1] < right[0]]
-        appended = example.context.removeprefix("".join(story[start:end] for start, end in example.kept))
+        appended = example.context.removeprefix(
+            "".join(story[start:end] for start, end in example.kept)
+        )
     return {
         "variant": example.variant,
         "id": example.id,
@@ -167,11 +189,12 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
 
 
 def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> dict[str, Any]:
-    """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the original;
-    for texts that contradict what a model may remember, whether it is that."""
-    from data_modules.interventions.reformatting import straight_quotes
-    from metrics.answers import same_answer, score_answer
-    from metrics.unknown import unknown_form
+    """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the
+    original; for texts that contradict what a model may remember, whether it is that.
+    """
+    from interventune.data_modules.interventions.reformatting import straight_quotes
+    from interventune.metrics.answers import same_answer, score_answer
+    from interventune.metrics.unknown import unknown_form
 
     gold, more = example.gold, dict[str, Any]()
     if example.variant in REFORMATTED:
@@ -190,9 +213,15 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
 
 
 def of_unknown(example: QAExample, answer: Answer) -> dict[str, Any]:
-    """Return whether unknown is right; its score if the model gives one, with the alternative answer."""
+    """Return whether unknown is right; its score if the model gives one, with the alternative
+    answer.
+    """
     right = {"unanswerable": example.answer_type == "unknown"}
     if isnan(answer.unknown_score):
         return right
     guess_f1 = scores(example, answer.guess, None)["f1"]
-    return right | {"unknown_score": answer.unknown_score, "guess": answer.guess, "guess_f1": guess_f1}
+    return right | {
+        "unknown_score": answer.unknown_score,
+        "guess": answer.guess,
+        "guess_f1": guess_f1,
+    }

@@ -13,17 +13,22 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from tqdm.auto import tqdm
 
-from data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
-from data_modules.tasks.features import ANSWER
-from evaluation.answering.asking import Compute
-from evaluation.answering.interface import Answerer, kind_of
-from evaluation.answering.kept import kept
-from evaluation.answering.language_model import open_text_model
-from evaluation.answering.open import open_answerer
-from evaluation.protocols.feature_bias.prompts import CONTENT_FREE, DIGITS, NONE, FewShot
-from metrics.answers import normalise_answer
-from metrics.feature_bias import calibrated, content_free
-from models.language.text_models import TextFailure, TextModel
+from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
+from interventune.data_modules.tasks.features import ANSWER
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Answerer, kind_of
+from interventune.evaluation.answering.kept import kept
+from interventune.evaluation.answering.language_model import open_text_model
+from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.protocols.feature_bias.prompts import (
+    CONTENT_FREE,
+    DIGITS,
+    NONE,
+    FewShot,
+)
+from interventune.metrics.answers import normalise_answer
+from interventune.metrics.feature_bias import calibrated, content_free
+from interventune.models.language.text_models import TextFailure, TextModel
 
 TOP = 5
 """Number of most probable tokens that the authors' endpoint reports (probes spec C5)."""
@@ -40,9 +45,14 @@ def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | 
 
 
 def in_context_rows(
-    model: TextModel, prompts: Sequence[FewShot], texts: Mapping[str, Sequence[TaskExample]], *, parity: bool
+    model: TextModel,
+    prompts: Sequence[FewShot],
+    texts: Mapping[str, Sequence[TaskExample]],
+    *,
+    parity: bool,
 ) -> Iterator[tuple[str, TaskExample, Row]]:
-    """Yield task, text and result, for each text and each set of demonstrations that does not contain it.
+    """Yield task, text and result, for each text and each set of demonstrations that does not
+    contain it.
 
     All prompts are calibrated before any text is scored, so that errors show at once.
 
@@ -50,8 +60,8 @@ def in_context_rows(
         model: the language model.
         prompts: of all tasks.
         texts: by task.
-        parity: as in the authors' code: only the five most probable tokens count, and an unreadable answer
-            is 0.
+        parity: as in the authors' code: only the five most probable tokens count, and an unreadable
+            answer is 0.
 
     Raises:
         ValueError: label words begin with the same token, or nothing can be calibrated.
@@ -59,13 +69,19 @@ def in_context_rows(
     top = TOP if parity else 0
     free = [calibration(model, few, top) for few in prompts]
     tested = [few.tested(texts[few.task]) for few in prompts]
-    with tqdm(total=sum(map(len, tested)), desc="asking in context", unit="text", disable=None) as bar:
+    with tqdm(
+        total=sum(map(len, tested)), desc="asking in context", unit="text", disable=None
+    ) as bar:
         for few, free_L, examples in zip(prompts, free, tested, strict=True):
             demonstrations = [example.name for example in few.demonstrations]
             asked = [few.prompt(example.question) for example in examples]
             answers = ask(model, asked, words=few.words, after=few.key, top=top)
             for example, answer in zip(examples, answers, strict=True):
-                row = {"intervention": few.intervention, "seed": few.seed, "demonstrations": demonstrations}
+                row = {
+                    "intervention": few.intervention,
+                    "seed": few.seed,
+                    "demonstrations": demonstrations,
+                }
                 yield few.task, example, row | in_context(example, answer, free_L, parity=parity)
                 bar.update()
 
@@ -89,8 +105,9 @@ def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
 def ask(
     model: TextModel, prompts: Sequence[str], *, words: Sequence[str] | None, after: str, top: int
 ) -> Iterator[Any]:
-    """Yield the probability of each label word (0 for one that is not among the `top` most probable tokens)
-    or, without words, the model's text."""
+    """Yield the probability of each label word (0 for one that is not among the `top` most probable
+    tokens) or, without words, the model's text.
+    """
     if words is None:
         yield from model.complete(prompts)
         return
@@ -122,10 +139,10 @@ def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parit
 
 
 def explained_label(text: str) -> int | None:
-    """Return the label at the end of an explanation: the text after the last "answer is ", normalised; None
-    if it is neither 0 nor 1.
+    """Return the label at the end of an explanation: the text after the last "answer is ",
+    normalised; None if it is neither 0 nor 1.
 
-    >>> explained_label("It shouts, so the answer is 1."), explained_label("The answer is the RED one.")
+    >>> explained_label("It shouts, so the answer is 1."), explained_label("The answer is red.")
     (1, None)
     """
     _, found, rest = text.rpartition(ANSWER)
@@ -136,7 +153,9 @@ def explained_label(text: str) -> int | None:
 def classifier_rows(
     answerer: Answerer, tasks: Mapping[str, FeatureTask], texts: Mapping[str, Sequence[TaskExample]]
 ) -> Iterator[tuple[str, TaskExample, Row]]:
-    """Do the same for a fine-tuned classifier, which chooses between the digits; nothing is calibrated."""
+    """Do the same for a fine-tuned classifier, which chooses between the digits; nothing is
+    calibrated.
+    """
     for name, examples in texts.items():
         logits = answerer.choice_logits(choice_rows(tasks[name], examples), name)
         for example, logit_L in zip(examples, logits, strict=True):
@@ -146,9 +165,15 @@ def classifier_rows(
 
 
 def followed(example: TaskExample, label: int, uncalibrated: int) -> Row:
-    """Return a prediction, and which feature it follows if the two differ, else whether it is right."""
+    """Return a prediction, and which feature it follows if the two differ, else whether it is
+    right.
+    """
     h1, h2 = int(example.split[0]), int(example.split[2])
     row = {"predicted": label, "uncalibrated": uncalibrated}
     if h1 == h2:
         return row | {"agrees": label == h1}
-    return row | {"follows_h1": label == h1, "follows_h2": label == h2, "uncalibrated_h1": uncalibrated == h1}
+    return row | {
+        "follows_h1": label == h1,
+        "follows_h2": label == h2,
+        "uncalibrated_h1": uncalibrated == h1,
+    }

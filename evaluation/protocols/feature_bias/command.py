@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
-from data_modules.tasks.features import counted_with
-from evaluation.answering.asking import Compute
-from evaluation.answering.interface import Answerer
-from evaluation.protocols.feature_bias.prompts import Prompting, few_shots
-from evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering
-from evaluation.report import Evaluation
-from storage.command_line import Count, Named, split_name
+from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
+from interventune.data_modules.tasks.features import counted_with
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Answerer
+from interventune.evaluation.protocols.feature_bias.prompts import Prompting, few_shots
+from interventune.evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering
+from interventune.evaluation.report import Evaluation
+from interventune.storage.command_line import Count, Named, split_name
 
 
 def evaluate(
@@ -32,26 +32,31 @@ def evaluate(
 ) -> Evaluation:
     """Measure which of two features a model learns from demonstrations that both features explain.
 
-    Example: interventune evaluate feature-bias --checkpoint gpt2=hf:gpt2 --task stories:uppercase \\
-        --intervention instruction explanation --steer h1 --output report
+    Example: interventune evaluate feature-bias --checkpoint gpt2=hf:gpt2 \\
+        --task stories:uppercase  --intervention instruction explanation --steer h1 --output report
 
     Args:
         checkpoint: language models, which read the demonstrations in their prompt (hf:PATH,
             openai:MODEL[@URL], a decoder's .ckpt), and classifiers that were fine-tuned on a task's
             demonstrations (`interventune data feature-bias-rows`, experiment multiple_choice).
-        task: tasks written by `interventune data feature-bias`, folders of them, or stories:NAME. NAME=
-            renames a task.
+        task: tasks written by `interventune data feature-bias`, folders of them, or stories:NAME.
+            NAME= renames a task.
         limit: use at most N texts for each combination of the two features.
         prompting: prompts of language models.
         compute: model options.
     """
-    from evaluation.protocols.feature_bias.asking import classifier_rows, in_context_rows, open_model
-    from models.language.text_models import TextModel
+    from interventune.evaluation.protocols.feature_bias.asking import (
+        classifier_rows,
+        in_context_rows,
+        open_model,
+    )
+    from interventune.models.language.text_models import TextModel
 
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)
     texts = {
-        name: [text for cell in CELLS for text in one.tests[cell][:limit]] for name, one in tasks.items()
+        name: [text for cell in CELLS for text in one.tests[cell][:limit]]
+        for name, one in tasks.items()
     }
     places = {name: counted_with(name) for name in tasks}
     steerable = {name for name, place in places.items() if place["family"] != "SA"} or set(tasks)
@@ -75,8 +80,9 @@ def evaluate(
 
 
 def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
-    """Read tasks by name, from `[NAME=]FILE` or folders of such files. ValueError: a file cannot be read, or
-    two tasks have one name."""
+    """Read tasks by name, from `[NAME=]FILE` or folders of such files. ValueError: a file cannot be
+    read, or two tasks have one name.
+    """
     tasks: dict[str, FeatureTask] = {}
     for argument in arguments:
         name, source = split_name(argument)
@@ -84,7 +90,9 @@ def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
             task = open_task(file)
             task = replace(task, dataset=name or task.dataset)
             if task.dataset in tasks:
-                raise ValueError(f"--task {file}: another task is called {task.dataset!r}; write NAME={file}")
+                raise ValueError(
+                    f"--task {file}: another task is called {task.dataset!r}; write NAME={file}"
+                )
             tasks[task.dataset] = task
     if not tasks:
         raise ValueError("--task: the folder holds no task (*.json)")

@@ -1,8 +1,8 @@
 """Few-shot prompts of the feature-bias protocol: demonstrations, a text, a key, and no answer.
 
-Probes spec C4 and C5, byte for byte. The four interventions indicate the intended feature: label words with a
-key (verbalizer), a sentence before everything (instruction), reasons instead of labels (explanation), and
-demonstrations of the disambiguating cells (disambiguation).
+Probes spec C4 and C5, byte for byte. The four interventions indicate the intended feature: label
+words with a key (verbalizer), a sentence before everything (instruction), reasons instead of labels
+(explanation), and demonstrations of the disambiguating cells (disambiguation).
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Literal
 
-from data_modules.tasks.feature_bias import AGREEING, DIFFERING, FeatureTask, TaskExample
-from data_modules.tasks.features import HYPOTHESES, Hypothesis, Wording, Wordings, wordings_of
-from storage.command_line import AtLeast, Count
-from storage.errors import DataError
-from storage.json_files import load_json
+from interventune.data_modules.tasks.feature_bias import (
+    AGREEING,
+    DIFFERING,
+    FeatureTask,
+    TaskExample,
+)
+from interventune.data_modules.tasks.features import (
+    HYPOTHESES,
+    Hypothesis,
+    Wording,
+    Wordings,
+    wordings_of,
+)
+from interventune.storage.command_line import AtLeast, Count
+from interventune.storage.errors import DataError
+from interventune.storage.json_files import load_json
 
 Intervention = Literal["verbalizer", "instruction", "explanation", "disambiguation"]
 NONE = "none"
@@ -39,13 +50,13 @@ class Prompting:
 
     Args:
         intervention: also use prompts that show, in these ways, which feature is meant.
-        steer: the feature that interventions point to: the label (h1) or the other one (h2) (default: each in
-            turn).
+        steer: the feature that interventions point to: the label (h1) or the other one (h2)
+            (default: each in turn).
         wording: JSON file with keys, label words, instructions and explanations.
         shots: demonstrations in a prompt.
         seeds: number of random sets of demonstrations.
-        parity: follow the authors' code: take demonstrations from positions 0, 10, ... of one fixed order,
-            and label words only from the five most probable tokens.
+        parity: follow the authors' code: take demonstrations from positions 0, 10, ... of one fixed
+            order, and label words only from the five most probable tokens.
         max_new_tokens: maximum length of an explanation; a label takes one token.
     """
 
@@ -91,14 +102,18 @@ class FewShot:
         return self.head + fill(text, self.key)
 
     def tested(self, examples: Iterable[TaskExample]) -> list[TaskExample]:
-        """Leave out examples whose text is a demonstration (the authors skip them and do not count them)."""
+        """Leave out examples whose text is a demonstration (the authors skip them and do not count
+        them).
+        """
         shown = {example.question.strip() for example in self.demonstrations}
         return [example for example in examples if example.question.strip() not in shown]
 
 
 def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[FewShot]:
-    """Return the prompts of every task, intervention, steered feature and set of demonstrations, in the order
-    of use: those without an intervention first. DataError: demonstrations or a wording are missing."""
+    """Return the prompts of every task, intervention, steered feature and set of demonstrations, in
+    the order of use: those without an intervention first. DataError: demonstrations or a wording
+    are missing.
+    """
     given = load_json(prompting.wording, Wordings) if prompting.wording else {}
     found = []
     for name, task in tasks.items():
@@ -110,7 +125,9 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
                 shots = draw_shots(task, prompting, way, steer, seed)
             except DataError as error:
                 raise DataError(f"{name}, {title}: {error}") from None
-            head = before + "".join(fill(example.question, key, answers[label]) for example, label in shots)
+            head = before + "".join(
+                fill(example.question, key, answers[label]) for example, label in shots
+            )
             words = None if way == "explanation" else answers
             examples = tuple(example for example, _ in shots)
             found.append(FewShot(name, title, seed, examples, head, key, words))
@@ -118,7 +135,9 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
 
 
 def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ...]]:
-    """Return the text before the demonstrations, the key, and the answers in demonstrations of 0 and of 1."""
+    """Return the text before the demonstrations, the key, and the answers in demonstrations of 0
+    and of 1.
+    """
     if intervention in (NONE, "disambiguation"):
         return "", KEY, DIGITS
     if intervention == "verbalizer" and wording.key:
@@ -131,26 +150,35 @@ def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ..
 
 
 def draw_shots(
-    task: FeatureTask, prompting: Prompting, intervention: str = NONE, steer: Hypothesis = "h1", seed: int = 0
+    task: FeatureTask,
+    prompting: Prompting,
+    intervention: str = NONE,
+    steer: Hypothesis = "h1",
+    seed: int = 0,
 ) -> list[tuple[TaskExample, int]]:
-    """Draw demonstrations with their displayed labels, in the order of the prompt, equally many from each
-    cell.
+    """Draw demonstrations with their displayed labels, in the order of the prompt, equally many
+    from each cell.
 
-    By default, the seed decides which they are and their order. With `parity`, as in the authors' code: the
-    next ones from position 10 x seed on, fewer at the end of a cell, in one order for all seeds. DataError:
-    shots cannot be divided among the cells, or a cell has too few (with parity: all have none)."""
+    By default, the seed decides which they are and their order. With `parity`, as in the authors'
+    code: the next ones from position 10 x seed on, fewer at the end of a cell, in one order for all
+    seeds. DataError: shots cannot be divided among the cells, or a cell has too few (with parity:
+    all have none).
+    """
     pools = {cell: task.demos[cell] for cell in AGREEING}
     if intervention == "disambiguation":
         pools |= {cell: task.tests[cell] for cell in DIFFERING}
     count, over = divmod(prompting.shots, len(pools))
     if over:
-        raise DataError(f"--shots {prompting.shots}: must be a multiple of {len(pools)}, the number of cells")
+        raise DataError(
+            f"--shots {prompting.shots}: must be a multiple of {len(pools)}, the number of cells"
+        )
     rng = Random(f"feature-bias/{task.dataset}/shots/{seed}")
     drawn: list[tuple[TaskExample, int]] = []
     for cell, pool in pools.items():
         if not prompting.parity and len(pool) < count:
             raise DataError(
-                f"cell {cell} has {len(pool)} demonstrations, and {count} are needed; lower --shots, or take "
+                f"cell {cell} has {len(pool)} demonstrations, and {count} are needed; lower "
+                "--shots, or take "
                 "--parity, which goes on with fewer"
             )
         part = pool[10 * seed : 10 * seed + count] if prompting.parity else rng.sample(pool, count)

@@ -8,29 +8,34 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.tasks.features import Hypothesis
-from evaluation.frame import Protocol
-from evaluation.protocols.feature_bias.prompts import NONE
-from evaluation.shown.figures import Bars
-from evaluation.shown.headlines import Said
-from evaluation.shown.views import View
-from evaluation.statistics import Floats, Statistic
-from metrics.feature_bias import stratum_weights
+from interventune.data_modules.tasks.features import Hypothesis
+from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocols.feature_bias.prompts import NONE
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Floats, Statistic
+from interventune.metrics.feature_bias import stratum_weights
 
 NOTE = (
-    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = 100 %; "
-    "guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over the two kinds of "
+    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = 100 "
+    "%; "
+    "guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over the two "
+    "kinds of "
     "such texts, sets of demonstrations and tasks (the paper's metric). In-context predictions are "
     "calibrated, except explanations."
 )
-STEERED_NOTE = "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
+STEERED_NOTE = (
+    "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
+)
 PLAIN = {"intervention": NONE}
 LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
 
 
 class OverStrata(Statistic):
-    """The mean of a field over strata (a task, a set of demonstrations and a kind of texts), whatever their
-    sizes. The second field is the stratum."""
+    """The mean of a field over strata (a task, a set of demonstrations and a kind of texts),
+    whatever their sizes. The second field is the stratum.
+    """
 
     def columns(self, fields_NF: Floats) -> Floats:
         """Return rows that weigh one over the number of rows in their stratum."""
@@ -40,7 +45,9 @@ class OverStrata(Statistic):
 
 def over_strata(heading: str, field: str) -> OverStrata:
     """The mean of a field over strata."""
-    return OverStrata(heading, (field, "stratum"), lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 2], share=True)
+    return OverStrata(
+        heading, (field, "stratum"), lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 2], share=True
+    )
 
 
 FEATURE_BIAS = Protocol(
@@ -77,23 +84,37 @@ FEATURE_BIAS = Protocol(
         Said("h1", "follows the label (h1) where the features differ"),
         Said("agreement", "right where both features agree", intervention=NONE),
     ],
-    good="near 50 % without an intervention, near 100 % with one toward h1, near 0 % with one toward h2",
+    good="near 50 % without an intervention, near 100 % with one toward h1, near 0 % with one "
+    "toward h2",
     notes=[NOTE],
     failures="texts",
 )
 
 
 def steering(ways: Sequence[tuple[str, Hypothesis]]) -> Protocol:
-    """Return the protocol with tables and figures of these interventions and steered features; first none."""
+    """Return the protocol with tables and figures of these interventions and steered features;
+    first none.
+    """
     views, figures = [*FEATURE_BIAS.views], {**FEATURE_BIAS.figures}
     for steer in dict.fromkeys(steer for _, steer in ways[1:]):
         measure, number = ("steerable_h1", 4) if steer == "h1" else ("h2", 5)
         names = [NONE, *(f"{way} to {steer}" for way, other in ways[1:] if other == steer)]
-        shown: dict[str, Any] = {"measures": {measure: f"follows {steer}"}, "where": {"intervention": names}}
+        shown: dict[str, Any] = {
+            "measures": {measure: f"follows {steer}"},
+            "where": {"intervention": names},
+        }
         gains = {"intervention": names, "against": f"intervention={NONE}"}
         views += [
-            View(f"Toward {steer}, means over tasks (the paper's Table 2)", ("intervention",), **shown),
-            View(f"What it adds toward {steer}, in points", ("intervention",), **shown | {"where": gains}),
+            View(
+                f"Toward {steer}, means over tasks (the paper's Table 2)",
+                ("intervention",),
+                **shown,
+            ),
+            View(
+                f"What it adds toward {steer}, in points",
+                ("intervention",),
+                **shown | {"where": gains},
+            ),
             View(
                 f"Toward {steer} by feature (the paper's Table {number})",
                 ("checkpoint", "family", "feature"),
@@ -102,7 +123,9 @@ def steering(ways: Sequence[tuple[str, Hypothesis]]) -> Protocol:
                 **shown,
             ),
         ]
-        bars = Bars(x="checkpoint", hue="intervention", **shown, label=f"follow {steer} (%)", chance=0.5)
+        bars = Bars(
+            x="checkpoint", hue="intervention", **shown, label=f"follow {steer} (%)", chance=0.5
+        )
         by_family = replace(bars, x="family", panels="checkpoint")  # the paper's Figure 3
         figures |= {f"toward_{steer}.png": bars, f"toward_{steer}_by_family.png": by_family}
     return replace(FEATURE_BIAS, views=views, figures=figures, notes=[NOTE, STEERED_NOTE])

@@ -12,18 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching import data_module
-from data_modules.batching.data_module import BatchIndex, EpochSampler
-from data_modules.batching.sets import QASet
-from data_modules.choices_data import ChoicesDataModule, choice_batches
-from data_modules.encoding.windows import sorted_batches
-from data_modules.groups_data import group_batches
-from data_modules.questions_data import question_batches
-from storage.errors import DataError
+from interventune.data_modules.batching import data_module
+from interventune.data_modules.batching.data_module import BatchIndex, EpochSampler
+from interventune.data_modules.batching.sets import QASet
+from interventune.data_modules.choices_data import ChoicesDataModule, choice_batches
+from interventune.data_modules.encoding.windows import sorted_batches
+from interventune.data_modules.groups_data import group_batches
+from interventune.data_modules.questions_data import question_batches
+from interventune.storage.errors import DataError
 
 
 def batches_of(
-    classes: list[int], lengths: list[int], *, epoch: int = 0, rank: int = 0, seed: int = 0, **options: int
+    classes: list[int],
+    lengths: list[int],
+    *,
+    epoch: int = 0,
+    rank: int = 0,
+    seed: int = 0,
+    **options: int,
 ) -> list[BatchIndex]:
     """An epoch of groups, questions, or both, as the DataModules compose them."""
     of = {"per_class": 2, "qa_every": 1, "world_size": 1} | options
@@ -47,7 +53,9 @@ def test_an_epoch_takes_every_question_once(lengths: list[int], size: int, order
 
 
 @given(classes=st.lists(st.integers(0, 3), min_size=1, max_size=50), share=st.integers(1, 5))
-def test_an_epoch_takes_every_group_once_and_spreads_the_classes(classes: list[int], share: int) -> None:
+def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
+    classes: list[int], share: int
+) -> None:
     batches = batches_of(classes, [], per_class=share)
     present = sorted(set(classes))
     size = share * len(present)
@@ -66,10 +74,15 @@ def test_an_epoch_takes_every_group_once_and_spreads_the_classes(classes: list[i
 
 
 @pytest.mark.parametrize(
-    ("questions", "sizes"), [(64, (3, 5, 4)), (256, (17, 16, 15)), (1024, (64, 64, 64)), (4096, (256,) * 3)]
+    ("questions", "sizes"),
+    [(64, (3, 5, 4)), (256, (17, 16, 15)), (1024, (64, 64, 64)), (4096, (256,) * 3)],
 )
-def test_steps_of_an_epoch_are_those_of_leis_authors(questions: int, sizes: tuple[int, int, int]) -> None:
-    """Three quarters of N questions, in groups of four; sizes: of the authors' files (LEI spec 3.3, 4.3)."""
+def test_steps_of_an_epoch_are_those_of_leis_authors(
+    questions: int, sizes: tuple[int, int, int]
+) -> None:
+    """Three quarters of N questions, in groups of four; sizes: of the authors' files (LEI spec 3.3,
+    4.3).
+    """
     batches = batches_of(np.repeat(range(3), sizes).tolist(), [30] * 50, per_class=1)
     assert len(batches) == questions // 16
     assert {(4 * len(batch.groups), len(batch.qa)) for batch in batches} <= {(12, 4), (12, 2)}
@@ -98,16 +111,22 @@ def test_ranks_divide_the_single_process_list(
     steps = list(zip(*parts, strict=True))
     together = [batch for step in steps for batch in step]
     assert len(steps) == len(whole) // world_size
-    assert [batch.groups for batch in together] == [batch.groups for batch in whole[: len(together)]]
+    assert [batch.groups for batch in together] == [
+        batch.groups for batch in whole[: len(together)]
+    ]
     for i, step in enumerate(steps):  # questions take part on all processes of a step or on none
-        assert {bool(batch.qa) for batch in step} == {bool(lengths) and (not classes or i % every == 0)}
+        assert {bool(batch.qa) for batch in step} == {
+            bool(lengths) and (not classes or i % every == 0)
+        }
     if not classes:
         windows = [window for batch in together for window in batch.qa]
         assert len(set(windows)) == len(windows) >= len(lengths) - 4 * (world_size - 1)
 
 
 @given(
-    windows=st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25),
+    windows=st.lists(
+        st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25
+    ),
     size=st.integers(1, 12),
 )
 def test_evaluation_counts_each_window_once_and_splits_no_question(
@@ -143,7 +162,9 @@ def test_every_process_gets_a_batch_where_there_are_enough(
 
 
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=50), st.booleans(), st.integers(0, 3))
-def test_an_epoch_takes_each_question_with_choices_once(of: list[int], shuffle: bool, epoch: int) -> None:
+def test_an_epoch_takes_each_question_with_choices_once(
+    of: list[int], shuffle: bool, epoch: int
+) -> None:
     lengths = np.array([7 * i % 13 + 1 for i in range(len(of))])
     rng = np.random.default_rng([0, epoch])
     batches = choice_batches(rng, np.array(of), lengths, batch_size=2, shuffle=shuffle)

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.batching.decoding import Answer, decode_answers, decode_typed_answers
-from data_modules.batching.sets import QASet, Question
-from data_modules.encoding.windows import Encoding
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span
+from interventune.data_modules.batching.decoding import Answer, decode_answers, decode_typed_answers
+from interventune.data_modules.batching.sets import QASet, Question
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 BERT = tokenizer("words_bert")
@@ -29,7 +29,12 @@ def question(text: str, context: str = CONTEXT) -> QAExample:
 @pytest.mark.parametrize("kind", KINDS)
 def test_gold_spans_come_back_as_written_after_padding(kind: str) -> None:
     """Round trip on both padding sides."""
-    examples = [question("TOL"), question("Kess"), question("rude tol"), question("Kess", "met  Kess .")]
+    examples = [
+        question("TOL"),
+        question("Kess"),
+        question("rude tol"),
+        question("Kess", "met  Kess ."),
+    ]
     examples += [question("tole\u0301", "a tole\u0301 met")]  # some tokenizers drop the accent
     data = QASet(examples, tokenizer(kind), Encoding(max_length=64, doc_stride=32))
     batch = data[list(range(len(data)))]
@@ -41,7 +46,9 @@ def test_gold_spans_come_back_as_written_after_padding(kind: str) -> None:
     assert found[2].start == CONTEXT.rindex("rude tol")
 
 
-@pytest.mark.parametrize(("null", "text"), [([5.0, 5.0], ""), ([5.0, 0.5], "TOL"), ([-9.0, 9.0], "TOL")])
+@pytest.mark.parametrize(
+    ("null", "text"), [([5.0, 5.0], ""), ([5.0, 0.5], "TOL"), ([-9.0, 9.0], "TOL")]
+)
 def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> None:
     examples = [question("TOL"), QAExample("2", CONTEXT, "Who slept?")]  # a set that may abstain
     data = QASet(examples, BERT, Encoding(max_length=40, doc_stride=28))
@@ -64,8 +71,9 @@ def decoded(
     *classes: tuple[int, float],
     question: str = "Were they red or blue?",
 ) -> Answer:
-    """The answer to windows with a best span (score, start, end), scores of yes, no and unknown, and classes
-    of number and option with their scores."""
+    """The answer to windows with a best span (score, start, end), scores of yes, no and unknown,
+    and classes of number and option with their scores.
+    """
     asked = Question("q", STORY, question, ["5"], "span", "")
     data: Any = SimpleNamespace(
         question_N=[0] * len(spans),
@@ -74,7 +82,9 @@ def decoded(
     )
     score, start, end = (torch.tensor(column) for column in zip(*spans, strict=True))
     of_class = [torch.tensor([value]) for pair in classes for value in pair] or [None] * 4
-    batch: Any = SimpleNamespace(feature_B=torch.arange(len(spans)), shift_B=torch.zeros_like(start))
+    batch: Any = SimpleNamespace(
+        feature_B=torch.arange(len(spans)), shift_B=torch.zeros_like(start)
+    )
     (answer,) = decode_typed_answers(data, batch, start, end, score, torch.tensor(types), *of_class)
     return answer
 
@@ -110,7 +120,10 @@ def test_of_rationale_heads_the_highest_score_wins(spans: Any, types: Any, answe
     ],
 )
 def test_xlnets_heads_answer_the_most_probable_type_from_the_threshold_on(
-    types: tuple[float, float, float], number: tuple[int, float], option: tuple[int, float], answer: Any
+    types: tuple[float, float, float],
+    number: tuple[int, float],
+    option: tuple[int, float],
+    answer: Any,
 ) -> None:
     assert said([(-1.0, 4, 4)], [types], number, option) == answer
     if answer[1] == "option":  # of a question without or it is the span

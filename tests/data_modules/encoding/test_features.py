@@ -11,16 +11,23 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.batching.group_set import encode_groups
-from data_modules.batching.pair_set import PairSet
-from data_modules.batching.sets import HIDDEN, WINDOW_TYPES, QASet, encode_questions, full_query, max_context
-from data_modules.encoding.windows import EncodedRow, Encoding, encode_texts
-from data_modules.interventions.variants import perturb
-from data_modules.schema.questions import QAExample, Turn, Variant
-from data_modules.schema.spans import Span
-from data_modules.stories.groups import groups
-from data_modules.stories.questions import qa_examples
-from storage.errors import DataError
+from interventune.data_modules.batching.group_set import encode_groups
+from interventune.data_modules.batching.pair_set import PairSet
+from interventune.data_modules.batching.sets import (
+    HIDDEN,
+    WINDOW_TYPES,
+    QASet,
+    encode_questions,
+    full_query,
+    max_context,
+)
+from interventune.data_modules.encoding.windows import EncodedRow, Encoding, encode_texts
+from interventune.data_modules.interventions.variants import perturb
+from interventune.data_modules.schema.questions import QAExample, Turn, Variant
+from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.stories.groups import groups
+from interventune.data_modules.stories.questions import qa_examples
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
@@ -41,7 +48,10 @@ def context_of(row: EncodedRow) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_windows_are_those_of_transformers(kind: str, order: Any) -> None:
-    context, query = " ".join(f"a tol met kess{'.' * (i % 3)}" for i in range(30)) + " rude", "who was?"
+    context, query = (
+        " ".join(f"a tol met kess{'.' * (i % 3)}" for i in range(30)) + " rude",
+        "who was?",
+    )
     rows = rows_of(context, kind, query, order=order, max_length=48, doc_stride=12)
     single, first = tokenizer(kind), order == "question_first"
     others = len(single.tokenize(query)) + single.num_special_tokens_to_add(pair=True)
@@ -65,17 +75,23 @@ def test_windows_are_those_of_transformers(kind: str, order: Any) -> None:
 
 def test_last_tokens_of_a_query_are_kept_as_they_are() -> None:
     """Not those of the text that begins there: " was" of a byte-level tokenizer is not "was"."""
-    whole, cut = (rows_of("a tol", "bytes", "who was rude?", max_query=limit)[0] for limit in (0, 3))
+    whole, cut = (
+        rows_of("a tol", "bytes", "who was rude?", max_query=limit)[0] for limit in (0, 3)
+    )
     query = whole.input_ids_T[1 : len(whole.input_ids_T) - len(context_of(whole)) - 3]
     assert cut.input_ids_T[1:4].tolist() == query[-3:].tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_white_space_around_an_answer_costs_nothing(kind: str) -> None:
-    """SQuAD's annotators sometimes marked the blank beside the answer, which is part of no token."""
+    """SQuAD's annotators sometimes marked the blank beside the answer, which is part of
+    no token.
+    """
     context = "a tol met kess ."
     spans = [Span(2, 5, "tol"), Span(1, 5, " tol"), Span(2, 6, "tol "), Span(1, 6, " tol ")]
-    features = windows_of([QAExample("1", context, "who?", (s,)) for s in spans], tokenizer(kind), Encoding())
+    features = windows_of(
+        [QAExample("1", context, "who?", (s,)) for s in spans], tokenizer(kind), Encoding()
+    )
     assert len({(f.start, f.end) for f in features}) == 1
     assert features[0].start != features[0].row.cls
 
@@ -85,7 +101,9 @@ MARKS = ("\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
 
 @pytest.mark.parametrize("mark", MARKS)
 @pytest.mark.parametrize("answer", ["{}met tol", "met tol{}", "{}met tol{}"])
-def test_a_character_without_a_token_costs_nothing_at_an_answers_edge(mark: str, answer: str) -> None:
+def test_a_character_without_a_token_costs_nothing_at_an_answers_edge(
+    mark: str, answer: str
+) -> None:
     """In none of the windows, which cut the answer or not."""
     words, small = tokenizer("wordpiece"), Encoding(max_length=12, doc_stride=3)
     targets = []
@@ -128,7 +146,9 @@ def test_windows_overlap_whatever_the_stride(stride: int) -> None:
 
 def test_a_query_without_room_for_its_context_is_named() -> None:
     examples = [QAExample("short", "a tol", "who?"), QAExample("too long", "a tol", "who " * 60)]
-    with pytest.raises(DataError, match=r"^too long: .*no room.*32 tokens; raise encoding\.max_length"):
+    with pytest.raises(
+        DataError, match=r"^too long: .*no room.*32 tokens; raise encoding\.max_length"
+    ):
         windows_of(examples, BERT, Encoding(max_length=32))
     with pytest.raises(DataError, match=r"encoding\.doc_stride"):
         Encoding(doc_stride=0)
@@ -147,18 +167,24 @@ def test_a_group_that_cannot_be_scored_is_named() -> None:
 
 
 STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
-TURNS = (Turn("Where is Anna?", "kitchen"), Turn("Who is rude?", "unknown"), Turn("Who has the ball?", "Ben"))
+TURNS = (
+    Turn("Where is Anna?", "kitchen"),
+    Turn("Who is rude?", "unknown"),
+    Turn("Who has the ball?", "Ben"),
+)
 SMALL = Encoding(max_length=22, doc_stride=12)
 
 
-def example(**changes: object) -> QAExample:
+def example(**changes: Any) -> QAExample:
     answer, why = (Span.locate(text, STORY, "q") for text in ("red", "Ben has a red ball."))
     asked = QAExample("q", STORY, "What colour is it?", (answer,), rationale=(why,), dataset="coqa")
-    return replace(asked, **({"history": TURNS, "references": ("red",)} | changes))  # type: ignore[arg-type]
+    return replace(asked, **({"history": TURNS, "references": ("red",)} | changes))
 
 
 def test_history_is_written_as_each_paper_model_reads_it() -> None:
-    """XLNet leaves out turns without an answer; RoBERTa marks a first turn too, but not SQuAD's questions."""
+    """XLNet leaves out turns without an answer; RoBERTa marks a first turn too, but not SQuAD's
+    questions.
+    """
 
     def written(architecture: str, **changes: object) -> str:
         encoding = Encoding().resolved(architecture)
@@ -210,7 +236,8 @@ def test_max_context_follows_squads_rule() -> None:
     starts, length = (0, 4, 8), 8
     zeros = np.zeros(length)
     windows = [
-        EncodedRow(zeros, zeros, np.array([[t, t + 1] for t in range(s, s + length)]), 0, 0) for s in starts
+        EncodedRow(zeros, zeros, np.array([[t, t + 1] for t in range(s, s + length)]), 0, 0)
+        for s in starts
     ]
     found = max_context(windows)
     for token in range(16):
@@ -226,7 +253,9 @@ EXAMPLES = list(islice(qa_examples("conversation_dev"), 40))
 @pytest.mark.parametrize("variant", ["ts", "ts_r", "os_r"])
 def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant: Variant) -> None:
     tok, encoding = tokenizer(kind), Encoding(order="auto").resolved(kind.removeprefix("words_"))
-    made = [result for ex in EXAMPLES[::-2] if isinstance(result := perturb(ex, variant), QAExample)]
+    made = [
+        result for ex in EXAMPLES[::-2] if isinstance(result := perturb(ex, variant), QAExample)
+    ]
     assert made
     data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
     batch = data[range(len(data))]
@@ -248,7 +277,9 @@ def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
     data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
     same = {(ex.context, ex.question) for ex in EXAMPLES}
     changed = [
-        i for i, one in enumerate(made) if (one.context, one.question) not in same and variant != "spaced"
+        i
+        for i, one in enumerate(made)
+        if (one.context, one.question) not in same and variant != "spaced"
     ]
     assert data.question_N.tolist() == changed
     ids = data.originals.token_ids(), data.variants.token_ids()
@@ -256,7 +287,9 @@ def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
         assert not np.array_equal(ids[0][one], ids[1][other])
     later = data.variant_N > data.variants.first_Q[data.question_N]
     assert later.any() == (variant in ("ts", "ts_r", "os_r"))
-    unpaired = PairSet(QASet(EXAMPLES[1:], tok, encoding), data.variants)  # its original was left out
+    unpaired = PairSet(
+        QASet(EXAMPLES[1:], tok, encoding), data.variants
+    )  # its original was left out
     assert len(unpaired) == len(data) - (0 in changed)
 
 

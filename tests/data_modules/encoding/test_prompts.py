@@ -1,4 +1,6 @@
-"""Rows of decoders, with the tokens of prompts and of what follows them; pairs of prompt and choice."""
+"""Rows of decoders, with the tokens of prompts and of what follows them; pairs of prompt and
+choice.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,24 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, encode_choices
-from data_modules.batching.group_set import GroupSet
-from data_modules.batching.sets import QASet
-from data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
-from data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
-from data_modules.schema.questions import ChoiceQuestion, QAExample, Turn
-from data_modules.schema.spans import Span
-from data_modules.stories import groups as story_groups
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from storage.errors import DataError
+from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, encode_choices
+from interventune.data_modules.batching.group_set import GroupSet
+from interventune.data_modules.batching.sets import QASet
+from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
+from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Turn
+from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.stories import groups as story_groups
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 
 @pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
-def test_subjects_stand_behind_the_prompt_in_the_groups_order(side: str, offers_unknown: bool) -> None:
+def test_subjects_stand_behind_the_prompt_in_the_groups_order(
+    side: str, offers_unknown: bool
+) -> None:
     words = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
     words.padding_side = side
     groups = list(islice(story_groups.groups("train"), 3))
@@ -39,16 +43,22 @@ def test_subjects_stand_behind_the_prompt_in_the_groups_order(side: str, offers_
     for b, i in enumerate((2, 0, 1)):
         for v, variant in enumerate(groups[i].variants):
             ids_T = batch.inputs["input_ids"][4 * b + v]
-            behind = [words.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()]
+            behind = [
+                words.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()
+            ]
             assert behind == [*groups[i].subjects, "unknown"][: len(behind)]
             context = words.decode(words(variant.context, add_special_tokens=False)["input_ids"])
             assert words.decode(ids_T[batch.context_BT[4 * b + v]]) == context
-            offered = [span.text.lower() for span in sorted(variant.candidates, key=lambda c: c.start)]
+            offered = [
+                span.text.lower() for span in sorted(variant.candidates, key=lambda c: c.start)
+            ]
             assert f"reply with {offered[0]} or {offered[1]}" in words.decode(ids_T)
 
 
 def test_what_is_written_ends_with_an_end_token() -> None:
-    words = build_tokenizer("gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"])
+    words = build_tokenizer(
+        "gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"]
+    )
     examples = [
         QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",)),
         QAExample("2", "Anna sits", "Who?", references=("a visitor",), answer_type="unknown"),
@@ -66,7 +76,9 @@ def test_what_is_written_ends_with_an_end_token() -> None:
 def test_an_end_token_that_the_tokenizer_appends_is_not_put_before_the_answer(form: str) -> None:
     words = build_tokenizer("gpt2", ["text", "question", "answer", "anna", "sits", "who"])
     special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
-    words.backend_tokenizer.post_processor = processors.TemplateProcessing(form, special_tokens=special)
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        form, special_tokens=special
+    )
     example = QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",))
     batch = QASet([example], words, Encoding().resolved("gpt2"))[[0]]
     text = words.decode(batch.inputs["input_ids"][0, : int(batch.end_B) + 1])
@@ -80,7 +92,9 @@ def test_an_end_token_that_the_tokenizer_appends_is_not_put_before_the_answer(fo
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     """Unless the prompt's own would change with it: 'a' and ' b' are 'a b' here."""
     pieces = ["[U]", "x", "a", " ", "b", " b", "a b"]
-    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, [(" ", "b"), ("a", " b")]))
+    tokenizer = Tokenizer(
+        models.BPE({piece: i for i, piece in enumerate(pieces)}, [(" ", "b"), ("a", " b")])
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
     asked = [("x", "x", ("b", "a")), ("xa", "x", ("b",)), ("x b", "x b", ())]
@@ -95,10 +109,12 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
 
 BO = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
 TEMPLATES = {
-    "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>\\n' }}"
+    "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + "
+    "'<|end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}",
     # As Gemma's: no system message, texts are stripped, a word of its own for the assistant.
-    "plain": "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}"
+    "plain": "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ "
+    "raise_exception('none') }}"
     "{% endif %}{{ '<|' + m.role + '|>\\n' + m.content | trim + '<|end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}",
     # As Llama 2's: white space before the answer, and nothing between the turns.
@@ -117,7 +133,9 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, additional_special_tokens=special, **names)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, additional_special_tokens=special, **names
+    )
     fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", fast.bos_token_id)]
     )
@@ -146,14 +164,17 @@ PLACES = [
 
 
 @pytest.mark.parametrize(
-    ("template", "place"), [("chat", 1), ("chat", 2), ("plain", 0), ("plain", 1), ("space", 0), ("space", 2)]
+    ("template", "place"),
+    [("chat", 1), ("chat", 2), ("plain", 0), ("plain", 1), ("space", 0), ("space", 2)],
 )
 def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: int) -> None:
     tokenizer, (messages, *turns_of) = chat_tokenizer(template), PLACES[place]
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
 
     def ids(turns: Messages, **options: Any) -> list[int]:
-        return tokenizer.apply_chat_template(turns, return_dict=False, **TEMPLATE_OPTIONS, **options)
+        return tokenizer.apply_chat_template(
+            turns, return_dict=False, **TEMPLATE_OPTIONS, **options
+        )
 
     for example, turns in zip((BO, replace(BO, advice="")), turns_of, strict=True):
         batch = QASet([example], tokenizer, encoding)[[0]]
@@ -181,7 +202,9 @@ def test_chat_that_cannot_be_is_refused() -> None:
         with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
             Prompts(prompt=said(content))
     words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
-    with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"):
+    with pytest.raises(
+        DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"
+    ):
         never.resolved("bert")
     with pytest.raises(DataError, match=r"1: has .* tokens, more than"):
         QASet([BO], words, Encoding(max_length=9).resolved("llama"))
@@ -192,7 +215,12 @@ def test_chat_that_cannot_be_is_refused() -> None:
             QASet([BO], tokenizer, encoding)
 
 
-ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet", "words_xlnet": "xlnet"}
+ARCHITECTURES = {
+    "wordpiece": "bert",
+    "bytes": "roberta",
+    "xlnet_pieces": "xlnet",
+    "words_xlnet": "xlnet",
+}
 TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
 EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
 LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
@@ -216,7 +244,10 @@ def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
     for example, rows in zip((TWO, EMPTY, LONG), unpadded(data, 0, 1, 2), strict=True):
         for choice, row in zip(example.choices, rows, strict=True):
             pair = example.prompt and space + example.prompt, space + choice
-            assert row == tokenizer(kind)(*pair, truncation="longest_first", max_length=24)["input_ids"]
+            assert (
+                row
+                == tokenizer(kind)(*pair, truncation="longest_first", max_length=24)["input_ids"]
+            )
 
 
 def test_rows_of_roberta() -> None:
@@ -228,7 +259,10 @@ def test_rows_of_roberta() -> None:
 
 
 def test_parity_pads_every_row_to_the_longest_allowed() -> None:
-    dynamic, parity = choice_set("bytes", TWO, EMPTY), choice_set("bytes", TWO, EMPTY, padding="parity")
+    dynamic, parity = (
+        choice_set("bytes", TWO, EMPTY),
+        choice_set("bytes", TWO, EMPTY, padding="parity"),
+    )
     assert parity[[1]].inputs["input_ids"].shape == (1, 2, 128)
     assert unpadded(parity, 0, 1) == unpadded(dynamic, 0, 1)
 

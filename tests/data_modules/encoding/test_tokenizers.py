@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import BertConfig
 
-from data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from data_modules.stories.word_tokenizer import build_tokenizer
-from storage.errors import DataError
+from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 TEXTS = ("Who was rude?", "A Velan baker met a Kessar, and it isn't far. tol")
@@ -64,6 +64,8 @@ def test_code_of_a_folder_is_never_run_nor_asked_for(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("raise SystemExit('it ran')")
     classes = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Config"}}
     (tmp_path / "config.json").write_text(json.dumps(classes | {"model_type": "own"}))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(classes | {"tokenizer_class": "Own"}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps(classes | {"tokenizer_class": "Own"})
+    )
     with pytest.raises(DataError, match=str(tmp_path)):
         load_tokenizer(str(tmp_path))

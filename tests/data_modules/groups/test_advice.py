@@ -1,4 +1,6 @@
-"""Groups with advice: samples even over its classes, the planted preference, splits that never leak, gold."""
+"""Groups with advice: samples even over its classes, the planted preference, splits that never
+leak, gold.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.advice import (
+from interventune.data_modules.groups.advice import (
     Advice,
     latent_strength,
     read_advice,
@@ -23,16 +25,30 @@ from data_modules.groups.advice import (
     with_advice,
     with_unadvised,
 )
-from data_modules.groups.expansion import Expansion
-from data_modules.groups.sets import Split, advised_pools, gold_examples, part, restrict, sample, specify
-from data_modules.groups.unqover import read_expansion
-from data_modules.groups_data import GroupsDataModule, balanced_sample, check_keys, randomly_advised
-from data_modules.interventions.variants import perturb
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import write_records
-from data_modules.sources import read_groups
-from data_modules.stories.groups import groups
-from storage.errors import DataError
+from interventune.data_modules.groups.expansion import Expansion
+from interventune.data_modules.groups.sets import (
+    Split,
+    advised_pools,
+    gold_examples,
+    part,
+    restrict,
+    sample,
+    specify,
+)
+from interventune.data_modules.groups.unqover import read_expansion
+from interventune.data_modules.groups_data import (
+    GroupsDataModule,
+    balanced_sample,
+    check_keys,
+    randomly_advised,
+)
+from interventune.data_modules.interventions.variants import perturb
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.sources import read_groups
+from interventune.data_modules.stories.groups import groups
+from interventune.storage.errors import DataError
+from interventune.training.modules.planted import preferred_subject
 from tests.data_modules.fixtures.tiny_lists import (
     Tiny,
     advice_of,
@@ -44,7 +60,6 @@ from tests.data_modules.fixtures.tiny_lists import (
     tiny_expansion,
     write_lists,
 )
-from training.modules.planted import preferred_subject
 
 
 def test_read_advice_numbers_sentences_as_the_file_does(tmp_path: Path) -> None:
@@ -76,7 +91,9 @@ NAMES = st.text(min_size=1, max_size=12)
 SEEDS = st.integers(0, 2**31)
 
 
-@given(names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), category=NAMES, seed=SEEDS)
+@given(
+    names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), category=NAMES, seed=SEEDS
+)
 def test_preferred_subject_is_antisymmetric_and_follows_strength(
     names: list[str], category: str, seed: int
 ) -> None:
@@ -92,7 +109,9 @@ def test_preferred_subject_is_antisymmetric_and_follows_strength(
 
 
 @given(copies=st.integers(1, 40), seed=SEEDS)
-def test_randomly_advised_keeps_groups_and_draws_from_their_category(copies: int, seed: int) -> None:
+def test_randomly_advised_keeps_groups_and_draws_from_their_category(
+    copies: int, seed: int
+) -> None:
     result = randomly_advised(GROUPS, copies=copies, seed=seed)
     assert unadvised(result) == unadvised(GROUPS)
     assert {*Counter(group.unadvised_key for group in result).values()} == {copies}
@@ -114,7 +133,9 @@ def test_balanced_sample_is_even_and_nested(
     sizes: tuple[int, int, int], total: int, more: int, seed: int
 ) -> None:
     of_class = zip(("ethical", "adversarial", "irrelevant"), sizes, strict=True)
-    uneven = [g for name, size in of_class for g in [g for g in HELDOUT if g.advice_class == name][:size]]
+    uneven = [
+        g for name, size in of_class for g in [g for g in HELDOUT if g.advice_class == name][:size]
+    ]
     sample = balanced_sample(uneven, total, seed)
     taken, there = (Counter(group.advice_class for group in found) for found in (sample, uneven))
     assert len(sample) == min(total, len(uneven))
@@ -126,7 +147,9 @@ def test_balanced_sample_is_even_and_nested(
 
 
 @pytest.mark.parametrize(("limit", "total", "bare"), [(0, 40, 10), (10, 10, 2), (11, 11, 3)])
-def test_anchor_unadvised_counts_in_the_limit(limit: int, total: int, bare: int, tmp_path: Path) -> None:
+def test_anchor_unadvised_counts_in_the_limit(
+    limit: int, total: int, bare: int, tmp_path: Path
+) -> None:
     write_records(GROUPS[:30], tmp_path / "groups.json")
     data = GroupsDataModule(
         tokenizer="stories", architecture="bert", cache="", seed=0, limit_train_groups=limit,
@@ -141,10 +164,15 @@ def test_anchor_unadvised_counts_in_the_limit(limit: int, total: int, bare: int,
 
 
 def test_one_key_for_two_questions_is_refused() -> None:
-    """Two files from two lists of templates, both numbered from 0: anchors would come from the other text."""
+    """Two files from two lists of templates, both numbered from 0: anchors would come from the
+    other text.
+    """
     one, two, three, four = (dataclasses.replace(v, question="Who?") for v in GROUPS[0].variants)
     with pytest.raises(DataError, match="two questions"):
-        check_keys([GROUPS[0], dataclasses.replace(GROUPS[0], variants=(one, two, three, four))], ["a.json"])
+        check_keys(
+            [GROUPS[0], dataclasses.replace(GROUPS[0], variants=(one, two, three, four))],
+            ["a.json"],
+        )
 
 
 @pytest.fixture(scope="module")
@@ -175,22 +203,32 @@ def test_restrict_bars_the_same_words_under_another_id(tiny: Tiny) -> None:
     assert set(advice) - set(left) == set(weather)
 
 
-@pytest.mark.parametrize(("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)])
-def test_cross_products_of_the_spec_contain_the_released_files(shared: Path, name: str, keys: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)]
+)
+def test_cross_products_of_the_spec_contain_the_released_files(
+    shared: Path, name: str, keys: int
+) -> None:
     shipped = list(read_groups(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
     expansion, advice = restrict(*religion(shared), shipped)
-    built = {group.key: group for pool in advised_pools(expansion, advice).values() for group in pool}
+    built = {
+        group.key: group for pool in advised_pools(expansion, advice).values() for group in pool
+    }
     assert len(built) == keys
     assert all(built[group.key] == group for group in shipped)
 
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """11 subjects, 2 categories of 7 attributes, 8 sentences a class and category, some repeated."""
+    """11 subjects, 2 categories of 7 attributes, 8 sentences a class and category, some
+    repeated.
+    """
     folder = tmp_path_factory.mktemp("long")
     subjects = put(folder / "s", "".join(f"[subj] S{i}\n" for i in range(11)))
     slots = put(folder / "t", "[subj1] met [subj2].\tWho [p]?\tWho [p:neg]?\n")
-    rows = [f"[p{neg}] {c} | did{neg} {c}{i}\n" for neg in ("", ":neg") for c in "uv" for i in range(7)]
+    rows = [
+        f"[p{neg}] {c} | did{neg} {c}{i}\n" for neg in ("", ":neg") for c in "uv" for i in range(7)
+    ]
     attributes = put(folder / "a", "".join(rows).replace("did:neg", "skipped"))
     sentences = {
         name: {c: [f"{name} {i if i % 2 else c} {i}." for i in range(8)] for c in "uv"}
@@ -205,13 +243,19 @@ def test_splits_never_leak_and_cover_everything(long: Tiny, seed: int) -> None:
     parts = [part(*long, split, seed=seed) for split in get_args(Split)]
     subjects = [{one.name for pair in expansion.pairs for one in pair} for expansion, _ in parts]
     attributes = [{cell.attribute for cell in expansion.cells} for expansion, _ in parts]
-    for names, total in ((subjects, 11), (attributes, 14), ([{x.id for x in a} for _, a in parts], 48)):
+    for names, total in (
+        (subjects, 11),
+        (attributes, 14),
+        ([{x.id for x in a} for _, a in parts], 48),
+    ):
         assert sum(map(len, names)) == len(frozenset().union(*names)) == total
     words = [{item.text for item in advice} for _, advice in parts]
     assert not words[0] & words[1] | words[0] & words[2] | words[1] & words[2]
     assert [len(names) for names in subjects] == [4, 3, 4]
     for category in "uv":  # 7 x (4, 3, 4) / 11 = 2.5, 1.9, 2.5
-        assert sorted(sum(category in name.split()[1] for name in names) for names in attributes) == [2, 2, 3]
+        assert sorted(
+            sum(category in name.split()[1] for name in names) for names in attributes
+        ) == [2, 2, 3]
 
 
 def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None:
@@ -221,7 +265,9 @@ def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None
     assert endings == {". The bang came from Ulban, again Ulban."}
     assert [v.candidates for v in specified.variants] == [v.candidates for v in group.variants]
     # The slot takes the form that the context uses.
-    contexts = [specify(group, "[subj].", 0).variants[0].context for group in place_expansion(tmp_path)]
+    contexts = [
+        specify(group, "[subj].", 0).variants[0].context for group in place_expansion(tmp_path)
+    ]
     assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
 
@@ -240,7 +286,9 @@ def test_gold_of_reads_whom_the_words_name_again(one: str, two: str, tmp_path: P
     for gold in (0, 1):
         assert specify(plain, "The bang came from [subj].", gold).gold == gold
     assert specify(specify(plain, "It was [subj].", 0), "Or [subj].", 1).gold is None
-    first_again = [replace(v, context=f"{v.context} {v.context.split()[0]} ran.") for v in plain.variants]
+    first_again = [
+        replace(v, context=f"{v.context} {v.context.split()[0]} ran.") for v in plain.variants
+    ]
     assert replace(plain, variants=tuple(first_again)).gold is None  # of each order another
     assert {group.gold for group in place_expansion(tmp_path)} == {None}
 
@@ -258,7 +306,9 @@ def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path
         "[subj] lit the oven. The bread was good.",
         "[subj] ran. [subj] fell.",
     ):
-        for example in gold_examples([specify(group, sentence, 1) for group in place_expansion(tmp_path)]):
+        for example in gold_examples(
+            [specify(group, sentence, 1) for group in place_expansion(tmp_path)]
+        ):
             assert example.answers[0].start > example.context.index(".")
             deleted = perturb(example, "os_r")
             assert isinstance(deleted, QAExample)
@@ -267,5 +317,7 @@ def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path
     groups = list(name_expansion(tmp_path))
     golds = [specify(group, "[subj] lit the oven.").gold for group in groups]
     assert 2 <= sum(gold or 0 for gold in golds) <= 10
-    advised_groups = [with_advice(group, "Note that, x.", "ethical", "ethical_none-0") for group in groups]
+    advised_groups = [
+        with_advice(group, "Note that, x.", "ethical", "ethical_none-0") for group in groups
+    ]
     assert [specify(group, "[subj] lit the oven.").gold for group in advised_groups] == golds

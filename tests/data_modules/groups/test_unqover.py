@@ -1,4 +1,6 @@
-"""UnQover's lists, and the released layouts: a group is two records, one for each order of its subjects."""
+"""UnQover's lists, and the released layouts: a group is two records, one for each order of its
+subjects.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.groups.expansion import Expansion, repair_articles
-from data_modules.groups.released import read_unqover_file
-from data_modules.groups.unqover import read_expansion, write_source
-from data_modules.schema.spans import write_records
-from data_modules.sources import read_groups, read_questions, read_scored
-from storage.errors import DataError
+from interventune.data_modules.groups.expansion import Expansion, repair_articles
+from interventune.data_modules.groups.released import read_unqover_file
+from interventune.data_modules.groups.unqover import read_expansion, write_source
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.sources import read_groups, read_questions, read_scored
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
     ATTRIBUTES,
     SUBJECTS,
@@ -29,7 +31,9 @@ from tests.data_modules.fixtures.tiny_lists import (
     write_lists,
 )
 
-NAMES = st.lists(st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_size=4, unique_by=str.lower)
+NAMES = st.lists(
+    st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_size=4, unique_by=str.lower
+)
 
 
 @given(names=NAMES)
@@ -50,7 +54,9 @@ def test_candidates_are_right_for_subjects_that_look_like_other_words(
 
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
     pairs = [(one.cluster, one.name, two.name) for one, two in name_expansion(tmp_path).pairs]
-    assert pairs == [("female", one, two) for one in ("Ada", "Bea") for two in ("Carl", "Dan", "Egon")]
+    assert pairs == [
+        ("female", one, two) for one in ("Ada", "Bea") for two in ("Carl", "Dan", "Egon")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,12 +64,18 @@ def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> Non
     [
         ("subjects", "[subj] Tarn\nOro\n", "subjects, line 2"),
         ("subjects", SUBJECTS + "[subj] tarn\n", "subjects: 'Tarn' would be paired with itself"),
-        ("attributes", ATTRIBUTES + "[p_act] rude | were odd\n", r"5 .*\[p_act\].* 4 .*\[p_act:neg\]"),
+        (
+            "attributes",
+            ATTRIBUTES + "[p_act] rude | were odd\n",
+            r"5 .*\[p_act\].* 4 .*\[p_act:neg\]",
+        ),
         ("templates", "A [subj1] met [subj2].\tWho [p_act]?\n", "line 1"),
         ("templates", TEMPLATES.replace("subj1", "subj1:dem"), r"'Ulban' has no row \[subj:dem\]"),
     ],
 )
-def test_malformed_lists_name_file_and_line(tmp_path: Path, name: str, text: str, names: str) -> None:
+def test_malformed_lists_name_file_and_line(
+    tmp_path: Path, name: str, text: str, names: str
+) -> None:
     files = write_lists(tmp_path)
     put(files[name], text)
     with pytest.raises(DataError, match=names):
@@ -100,7 +112,11 @@ def paragraph(first: str, second: str, tomax: tuple[int, int]) -> dict[str, Any]
         base = 0.1 + 0.2 * index + (0.4 if first == "Ulban" else 0)
         answers = [
             {"text": first, "answer_start": 0, "start-end-score": [base, base + 0.01]},
-            {"text": second, "answer_start": len(first) + 5, "start-end-score": [base + 0.1, base + 0.11]},
+            {
+                "text": second,
+                "answer_start": len(first) + 5,
+                "start-end-score": [base + 0.1, base + 0.11],
+            },
         ]
         question = f"Note that, origin decides manners. {asked}"
         return {"id": f"7{index}", "question": question, "answers": answers, "tomax": tomax[index]}
@@ -111,7 +127,10 @@ def paragraph(first: str, second: str, tomax: tuple[int, int]) -> dict[str, Any]
 
 def document() -> dict[str, Any]:
     paragraphs = [paragraph("Oro", "Ulban", (0, 1)), paragraph("Ulban", "Oro", (1, 0))]
-    return {"version": "squad, iid", "data": [{"title": "oro-ulban", "paragraphs": [p]} for p in paragraphs]}
+    return {
+        "version": "squad, iid",
+        "data": [{"title": "oro-ulban", "paragraphs": [p]} for p in paragraphs],
+    }
 
 
 def saved(folder: Path, content: Any) -> Path:
@@ -144,7 +163,9 @@ BAD: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "names"), BAD)
-def test_read_file_names_an_inconsistent_record(field: str, value: Any, names: str, tmp_path: Path) -> None:
+def test_read_file_names_an_inconsistent_record(
+    field: str, value: Any, names: str, tmp_path: Path
+) -> None:
     content = document()
     first = content["data"][0]["paragraphs"][0]
     question, answer = first["qas"][0], first["qas"][0]["answers"][1]
@@ -184,12 +205,15 @@ def test_a_context_without_its_subjects_is_refused(tmp_path: Path) -> None:
 
 
 def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
-    """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects sorted,
-    mapped to a record for each question, one order after the other."""
+    """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects
+    sorted, mapped to a record for each question, one order after the other.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for key, record in sorted(records.items(), key=lambda item: item[0].split("|")[2].lower()):
         _, _, *names, template, category, attribute, again, advice = key.lower().split("|")
-        new = "|".join(("None", "None", *sorted(names), template, category, attribute, again, advice))
+        new = "|".join(
+            ("None", "None", *sorted(names), template, category, attribute, again, advice)
+        )
         asked = [{"context": record["context"], name: record[name]} for name in ("q0", "q1")]
         found.setdefault(new, []).extend(asked)
     return found
@@ -211,11 +235,15 @@ def predicted(folder: Path) -> dict[str, Any]:
 def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) -> None:
     records = predicted(tmp_path)
     expected = {record.group.key: record for record in read_unqover_file(saved(tmp_path, records))}
-    variants = [(record.group, variant) for record in expected.values() for variant in record.group.variants]
+    variants = [
+        (record.group, variant) for record in expected.values() for variant in record.group.variants
+    ]
     told = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
     assert told == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
     found = [*read_unqover_file(saved(tmp_path, fine_tuned(records)))]
-    assert {record.group.key: replace(record, clusters=("female", "male")) for record in found} == expected
+    assert {
+        record.group.key: replace(record, clusters=("female", "male")) for record in found
+    } == expected
     assert found[0].base_scores is not None
     swapped = {key: parts[2:] + parts[:2] for key, parts in fine_tuned(records).items()}
     assert [*read_unqover_file(saved(tmp_path, swapped))] == found
@@ -227,8 +255,9 @@ ADVICE = ("Note that, gender is no ground.", "Note that, jobs are open to all.")
 def test_the_specified_set_is_ethical_with_whom_it_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """LEI's specified set (spec 3.6): ids of eight fields, a sentence that names the man, and ethical advice
-    of its own for each record."""
+    """LEI's specified set (spec 3.6): ids of eight fields, a sentence that names the man, and
+    ethical advice of its own for each record.
+    """
     records = source(tmp_path)
     for i, (key, record) in enumerate(records.items()):
         first, _, one, two, *_ = key.split("|")

@@ -6,25 +6,26 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_modules.interventions.exchanges import Pool, pool_of, shape
-from data_modules.interventions.variants import made_of, perturb
-from data_modules.schema.questions import QAExample, Rejected, Turn
-from data_modules.schema.spans import Span, write_records
-from data_modules.sources import read_questions
-from storage.errors import DataError
+from interventune.data_modules.interventions.exchanges import Pool, pool_of, shape
+from interventune.data_modules.interventions.variants import made_of, perturb
+from interventune.data_modules.schema.questions import QAExample, Rejected, Turn
+from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.sources import read_questions
+from interventune.storage.errors import DataError
 
 ANSWERS = ("Rome", "New York", "7", "1,200", "in 1998", "May 5", "a red bike", "blue")
 WORDS = (*ANSWERS, "Ann", "rode", "rome", "Romes", "Rome-based", "17", "and then", ".", "é😀", "a")
 
 
-def asked(story: str, answer: str, question: str = "What is it?", **more: object) -> QAExample:
+def asked(story: str, answer: str, question: str = "What is it?", **more: Any) -> QAExample:
     """A question whose answer is the first place of `answer`."""
-    return QAExample("q", story, question, (Span.locate(answer, story, "q"),), **more)  # type: ignore[arg-type]
+    return QAExample("q", story, question, (Span.locate(answer, story, "q"),), **more)
 
 
 def pool(*answers: str) -> Pool:
@@ -33,7 +34,9 @@ def pool(*answers: str) -> Pool:
 
 @st.composite
 def told(draw: st.DrawFn) -> tuple[list[str], int, QAExample]:
-    """The words of a story, which of them is the answer, and the question; the rationale is some words."""
+    """The words of a story, which of them is the answer, and the question; the rationale is some
+    words.
+    """
     words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
     assume({*words} & {*ANSWERS})
     at = draw(st.sampled_from([i for i, word in enumerate(words) if word in ANSWERS]))
@@ -76,14 +79,24 @@ def test_only_the_answer_is_exchanged(case: tuple[list[str], int, QAExample]) ->
         ("Ann is in Rome, Ben in Romeville.", "Where?", "answer stands inside a longer word"),
         ("Ann is in Rome, a Rome-based firm.", "Where?", "answer stands inside a longer word"),
         ("Ann is in Rome, in ROME!", "Where?", "answer is left in the story in other words"),
-        ("Ann is in Rome, the eternal city.", "Where?", "answer is left in the story in other words"),
-        ("Ann is in Rome, not in Oslo.", "Where?", "no other answer of its shape that the story lacks"),
+        (
+            "Ann is in Rome, the eternal city.",
+            "Where?",
+            "answer is left in the story in other words",
+        ),
+        (
+            "Ann is in Rome, not in Oslo.",
+            "Where?",
+            "no other answer of its shape that the story lacks",
+        ),
         ("Ann is in Rome.", "Is it Oslo?", "no other answer of its shape that the story lacks"),
     ],
 )
 def test_stories_that_cannot_be_swapped(story: str, question: str, reason: str) -> None:
     example = asked(story, "Rome", question, references=("Rome", "the eternal city"))
-    found = perturb(example, "swap", pool=pool("Rome", "Oslo", "7", "a red bike", "the Rome of old"))
+    found = perturb(
+        example, "swap", pool=pool("Rome", "Oslo", "7", "a red bike", "the Rome of old")
+    )
     assert found == Rejected(reason)
 
 
@@ -97,12 +110,18 @@ def test_history_counts_as_asked_and_a_cut_answer_is_widened() -> None:
     assert perturb(replace(example, answers=()), "swap") == Rejected("no answer span")
 
 
-_PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), max_size=5).map(" ".join)
+_PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), max_size=5).map(
+    " ".join
+)
 
 
 @given(st.lists(st.tuples(st.sampled_from("AB"), _PARAGRAPHS), max_size=9), _PARAGRAPHS)
-def test_the_nearest_paragraph_without_the_answer(others: list[tuple[str, str]], question: str) -> None:
-    original = asked("ann is in rome", "rome", question, article="A", rationale=(Span(0, 3, "ann"),))
+def test_the_nearest_paragraph_without_the_answer(
+    others: list[tuple[str, str]], question: str
+) -> None:
+    original = asked(
+        "ann is in rome", "rome", question, article="A", rationale=(Span(0, 3, "ann"),)
+    )
     file = [asked(f"x {text}", "x", article=name) for name, text in others]
     best, most = None, -1
     for text in (example.context for example in file if example.article == "A"):
@@ -115,19 +134,32 @@ def test_the_nearest_paragraph_without_the_answer(others: list[tuple[str, str]],
         return
     assert isinstance(found, QAExample)
     assert (found.context, found.question, found.gold) == (best, question, ("rome",))
-    assert (found.answer_type, found.answers, found.rationale, found.kept) == ("unknown", (), (), ())
+    assert (found.answer_type, found.answers, found.rationale, found.kept) == (
+        "unknown",
+        (),
+        (),
+        (),
+    )
     assert perturb(replace(original, article=""), "misplaced") == Rejected("article is not known")
 
 
 @given(st.text("abc", max_size=3), st.booleans())
 def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
-    story, question = "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960.", "Who left Rome before 2001?"
+    story, question = (
+        "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960.",
+        "Who left Rome before 2001?",
+    )
     original = replace(asked(story, "Ann Lee", question), id=name, article="A" * article)
-    file = [asked(text, text, article="A") for text in ("Oslo", "1960", "1975", "Ann", "a red bike", "Rome")]
+    file = [
+        asked(text, text, article="A")
+        for text in ("Oslo", "1960", "1975", "Ann", "a red bike", "Rome")
+    ]
     found = perturb(original, "near_miss", pool=pool_of([original, *file]))
     assert isinstance(found, QAExample)
     assert perturb(original, "near_miss", pool=pool_of([original, *file])) == found
-    swapped = {question.replace("Rome", "Oslo"), question.replace("2001", "1960")} if article else set()
+    swapped = (
+        {question.replace("Rome", "Oslo"), question.replace("2001", "1960")} if article else set()
+    )
     assert found.question in {*swapped, question.replace("before", "after")}
     assert (found.context, found.gold, found.answers) == (story, ("Ann Lee",), ())
     assert (found.answer_type, found.rationale, found.variant) == ("unknown", (), "near_miss")
@@ -139,7 +171,9 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
 @pytest.mark.parametrize("lead", ["", " ", "\t", "¿", '"', "- ", "(¡", "...", "\u2014 "])
 def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
     original = asked("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
-    found = perturb(original, "near_miss", pool=pool_of([original, asked("Oslo", "Oslo", article="A")]))
+    found = perturb(
+        original, "near_miss", pool=pool_of([original, asked("Oslo", "Oslo", article="A")])
+    )
     assert isinstance(found, QAExample)
     assert found.question == lead + question.format("Oslo")
 
@@ -150,7 +184,9 @@ def test_questions_without_names_and_opposites_are_negated_or_rejected() -> None
     assert found.question in ("Who isn't here?", "Who is not here?")
     nothing = Rejected("nothing in the question to change")
     assert perturb(asked("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
-    assert perturb(QAExample("q", "Ann sat.", "Who isn't?"), "near_miss") == Rejected("no answer span")
+    assert perturb(QAExample("q", "Ann sat.", "Who isn't?"), "near_miss") == Rejected(
+        "no answer span"
+    )
 
 
 @pytest.fixture
@@ -159,10 +195,16 @@ def squad(tmp_path: Path) -> Path:
 
     def paragraph(story: str, answer: str) -> dict[str, object]:
         said = {"text": answer, "answer_start": story.index(answer)}
-        return {"context": story, "qas": [{"id": story[:3], "question": "What?", "answers": [said]}]}
+        return {
+            "context": story,
+            "qas": [{"id": story[:3], "question": "What?", "answers": [said]}],
+        }
 
     places = [paragraph("Ann is in Rome. She sat.", "Rome"), paragraph("Ben is in Oslo.", "Oslo")]
-    years = [paragraph("Cay was born in 1960. She ran.", "1960"), paragraph("Dan left in 1975.", "1975")]
+    years = [
+        paragraph("Cay was born in 1960. She ran.", "1960"),
+        paragraph("Dan left in 1975.", "1975"),
+    ]
     data = [{"title": "Places", "paragraphs": places}, {"paragraphs": years}]
     (tmp_path / "squad.json").write_text(json.dumps({"data": data}))
     return tmp_path / "squad.json"

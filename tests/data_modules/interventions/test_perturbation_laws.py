@@ -9,11 +9,19 @@ from pathlib import Path
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_modules.interventions.reformatting import straight_quotes
-from data_modules.interventions.variants import perturb, sentence_spans
-from data_modules.questions.answer_spans import occurs
-from data_modules.schema.questions import DELETED, EXCHANGED, REFORMATTED, VARIANTS, QAExample, Variant
-from data_modules.schema.spans import Span
+from interventune.data_modules.interventions.reformatting import straight_quotes
+from interventune.data_modules.interventions.variants import perturb, sentence_spans
+from interventune.data_modules.questions.answer_spans import occurs
+from interventune.data_modules.schema.questions import (
+    DELETED,
+    EXCHANGED,
+    REFORMATTED,
+    VARIANTS,
+    AnswerType,
+    QAExample,
+    Variant,
+)
+from interventune.data_modules.schema.spans import Span
 
 
 def squeezed(text: str) -> str:
@@ -27,7 +35,14 @@ def naive_occurs(text: str, context: str) -> bool:
 
 
 _SENTENCES = st.sampled_from(
-    ["Ida sat.", "Moro ran off!", '"Go. Now," he said.', "Who knew?", "It was 3.5 m é😀.", "A title"]
+    [
+        "Ida sat.",
+        "Moro ran off!",
+        '"Go. Now," he said.',
+        "Who knew?",
+        "It was 3.5 m é😀.",
+        "A title",
+    ]
 )
 _GAPS = st.sampled_from([" ", "  ", "\n", "\n\n", " \n \n "])
 
@@ -38,16 +53,18 @@ def examples(draw: st.DrawFn) -> QAExample:
     for sentence in draw(st.lists(_SENTENCES, min_size=1, max_size=7)):
         parts += [sentence, draw(_GAPS)]
     story = "".join(parts)
-    cuts = draw(st.lists(st.integers(0, len(story)), min_size=2, max_size=6, unique=True).map(sorted))
+    cuts = draw(
+        st.lists(st.integers(0, len(story)), min_size=2, max_size=6, unique=True).map(sorted)
+    )
     spans = [Span(a, b, story[a:b]) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
     spans = [span for span in spans if span.text.strip()]
     assume(spans)
     start = draw(st.integers(0, len(story) - 1))
     end = draw(st.integers(start + 1, min(len(story), start + 20)))
     assume(story[start:end].strip())
-    kind = draw(st.sampled_from(["span", "number", "yes"]))
+    kind: AnswerType = draw(st.sampled_from(["span", "number", "yes"]))
     answers = () if kind == "yes" else (Span(start, end, story[start:end]),)
-    return QAExample("x", story, "Why is it so?", answers, answer_type=kind, rationale=tuple(spans))  # type: ignore[arg-type]
+    return QAExample("x", story, "Why is it so?", answers, answer_type=kind, rationale=tuple(spans))
 
 
 @given(examples(), st.sampled_from(sorted({*VARIANTS} - EXCHANGED)))
@@ -70,7 +87,9 @@ def test_offsets_cut_what_they_claim_and_kept_pieces_begin_the_context(
         pairs = [(original.context, found.context)]
         pairs += [(original.question, found.question)] * (variant in ("quoted", "spaced"))
         spans = (original.answers, found.answers), (original.rationale, found.rationale)
-        pairs += [(b.text, a.text) for before, after in spans for b, a in zip(before, after, strict=True)]
+        pairs += [
+            (b.text, a.text) for before, after in spans for b, a in zip(before, after, strict=True)
+        ]
         for before, after in pairs:
             assert squeezed(straight_quotes(before)) == squeezed(straight_quotes(after))
     else:
@@ -89,7 +108,9 @@ def test_ts_is_a_prefix_of_the_story_and_ts_r_of_ts(original: QAExample) -> None
     if isinstance(ts, QAExample):
         end = ts.kept[0][1]
         sentences = sentence_spans(original.context)
-        last = max((len(original.context[: span.end].rstrip()) for span in original.rationale), default=1)
+        last = max(
+            (len(original.context[: span.end].rstrip()) for span in original.rationale), default=1
+        )
         assert end == min(end for _, end in sentences if end >= last)
         assert ts.context == original.context[:end]
         assert original.answer_type == ts.answer_type
@@ -100,7 +121,9 @@ def test_ts_is_a_prefix_of_the_story_and_ts_r_of_ts(original: QAExample) -> None
 
 
 @given(examples(), st.sampled_from(["ts_r", "os_r"]))
-def test_no_rationale_is_left_and_the_answer_is_there(original: QAExample, variant: Variant) -> None:
+def test_no_rationale_is_left_and_the_answer_is_there(
+    original: QAExample, variant: Variant
+) -> None:
     found = perturb(original, variant)
     assume(isinstance(found, QAExample))
     assert isinstance(found, QAExample)
@@ -112,7 +135,9 @@ def test_no_rationale_is_left_and_the_answer_is_there(original: QAExample, varia
         texts = [original.context[a:b] for a, b in sentences if inside & set(range(a, b))]
         assert texts
     for text in texts:
-        assert not naive_occurs(text, found.context) or not any(character.isalnum() for character in text)
+        assert not naive_occurs(text, found.context) or not any(
+            character.isalnum() for character in text
+        )
     if original.answer_type != "yes":
         assert naive_occurs(original.gold[0], found.context)
 
@@ -123,10 +148,10 @@ def test_occurrence_equals_a_search_word_by_word(text: str, context: str) -> Non
 
 
 def test_sentences_of_titles_abbreviations_and_quotations() -> None:
-    text = 'A title\n \t\nMr. Smith paid 3.50 to J. K. Rowling. "We go. Now!" he said. \ud800 Zoë 😀 shone.'
-    expected = ["A title", "Mr. Smith paid 3.50 to J. K. Rowling.", '"We go. Now!" he said.']
+    text = 'A title\n \t\nMr. Li paid 3.50 to J. K. Lee. "We go. No!" he said. \ud800 Zoë 😀 rose.'
+    expected = ["A title", "Mr. Li paid 3.50 to J. K. Lee.", '"We go. No!" he said.']
     assert [text[start:end] for start, end in sentence_spans(text)][:3] == expected
-    assert text[slice(*sentence_spans(text)[-1])].endswith("Zoë 😀 shone.")
+    assert text[slice(*sentence_spans(text)[-1])].endswith("Zoë 😀 rose.")
 
 
 def test_boundaries_agree_with_hotpotqas_own(shared: Path) -> None:

@@ -11,14 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.interventions.augmentation import bare_answer, given_sentence, template_sentence
-from data_modules.interventions.variants import perturb, with_rationale
-from data_modules.schema.questions import AnswerType, QAExample, Rejected, Turn, Variant
-from data_modules.schema.spans import Span
-from data_modules.sources import read_questions
+from interventune.data_modules.interventions.augmentation import (
+    bare_answer,
+    given_sentence,
+    template_sentence,
+)
+from interventune.data_modules.interventions.variants import perturb, with_rationale
+from interventune.data_modules.schema.questions import (
+    AnswerType,
+    QAExample,
+    Rejected,
+    Turn,
+    Variant,
+)
+from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.sources import read_questions
 
 STORY = (
-    "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten.\n\nNobody came back. It snowed."
+    "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten.\n\n"
+    "Nobody came back. It snowed."
 )
 BELL = "Her cat Moro wore a blue bell."
 
@@ -54,11 +65,15 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-@pytest.mark.parametrize(("dataset", "variant"), [("coqa", "ts"), ("coqa", "ts_r"), ("hotpot", "os_r")])
+@pytest.mark.parametrize(
+    ("dataset", "variant"), [("coqa", "ts"), ("coqa", "ts_r"), ("hotpot", "os_r")]
+)
 def test_the_worked_examples(oracle: Path, dataset: str, variant: Variant) -> None:
     rows = json.loads((oracle / "expected_words.json").read_text())
     expected = {row["id"]: row for row in rows[f"{dataset}/{variant.upper().replace('_', '-')}"]}
-    results = [perturb(original, variant) for original in read_questions(oracle / f"{dataset}_tiny.json")]
+    results = [
+        perturb(original, variant) for original in read_questions(oracle / f"{dataset}_tiny.json")
+    ]
     kept = {result.id: result for result in results if isinstance(result, QAExample)}
     assert kept.keys() == expected.keys()
     for name, row in expected.items():
@@ -76,7 +91,9 @@ def test_the_worked_examples(oracle: Path, dataset: str, variant: Variant) -> No
 def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
     beyond = replace(example("Her cat Moro"), answers=(Span.locate("Nobody", STORY, ""),))
     nowhere = made(replace(beyond, references=("Nobody",)), "ts")
-    assert [span.text for span in nowhere.answers] == ["Moro"]  # the last word of the rationale stands for it
+    assert [span.text for span in nowhere.answers] == [
+        "Moro"
+    ]  # the last word of the rationale stands for it
     found = made(replace(beyond, references=("the cat",)), "ts")
     assert [(span.text, span.start) for span in found.answers] == [("cat", STORY.index("cat"))]
     assert found.references == ("the cat",)
@@ -102,13 +119,16 @@ def test_what_is_appended(asked: QAExample, appended: str) -> None:
 def test_a_rationale_of_white_space_is_none(story: str, start: int) -> None:
     asked = example("", "blue", story=story, dataset="coqa")
     asked = replace(asked, rationale=(Span(start, start + 1, story[start : start + 1]),))
-    assert {perturb(asked, variant) for variant in ("ts", "ts_r", "os_r")} == {Rejected("no rationale")}
+    assert {perturb(asked, variant) for variant in ("ts", "ts_r", "os_r")} == {
+        Rejected("no rationale")
+    }
 
 
 def test_no_answer_that_anyone_annotated_outlives_its_deletion() -> None:
     asked = example("", "blue")
     asked = replace(
-        asked, answers=(*asked.answers, Span.locate("ten", STORY, ""), Span.locate("snow", STORY, ""))
+        asked,
+        answers=(*asked.answers, Span.locate("ten", STORY, ""), Span.locate("snow", STORY, "")),
     )
     with_all = with_rationale(asked)
     assert [span.text for span in with_all.rationale] == [BELL, "They left at ten.", "It snowed."]
@@ -132,7 +152,9 @@ CAT = 'Ana\'s cat sat. It was "old". Later it slept.'
 
 
 def asked(question: str, story: str = CAT, answer: str = "It was") -> QAExample:
-    return replace(example(answer, answer, story=story, dataset="coqa"), question=question, history=())
+    return replace(
+        example(answer, answer, story=story, dataset="coqa"), question=question, history=()
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +191,9 @@ def test_spaces_and_quotation_marks() -> None:
     spaced, quoted = made(asked("Was it old?"), "spaced"), made(asked("Was it Ana's?"), "quoted")
     assert spaced.context == 'Ana\'s cat sat.  It was "old".  Later it slept.'
     assert spaced.question == "Was  it old?"
-    assert [spaced.context[s.start : s.end] for s in (*spaced.answers, *spaced.rationale)] == ["It was"] * 2
+    assert [spaced.context[s.start : s.end] for s in (*spaced.answers, *spaced.rationale)] == [
+        "It was"
+    ] * 2
     assert quoted.context == "Ana’s cat sat. It was “old”. Later it slept."
     assert quoted.question == "Was it Ana’s?"
     assert made(asked("Was it Ana’s?", quoted.context), "quoted").context == CAT  # and back
@@ -183,7 +207,9 @@ WHY = Span.locate("The red ball was in the garden", CONTEXT, "test")
 
 
 def answered(answer: str, number: int = 0) -> QAExample:
-    return QAExample(f"q{number}", CONTEXT, "Where?", (WHY,), rationale=(WHY,), references=(answer,))
+    return QAExample(
+        f"q{number}", CONTEXT, "Where?", (WHY,), rationale=(WHY,), references=(answer,)
+    )
 
 
 def reason(sentence: str, answer: str) -> str:
@@ -207,7 +233,11 @@ def test_a_template_keeps_any_answer_but_for_stray_punctuation(answer: str) -> N
         ("My uncle painted THE GARDEN wall.", "the garden", ""),
         ("My uncle painted the gardener.", "the garden", "the sentence lacks the answer"),
         ("My uncle painted the garden", "the garden", "the sentence has no end"),
-        ("Yes, the  red ball was in the garden today.", "the garden", "the sentence repeats the rationale"),
+        (
+            "Yes, the  red ball was in the garden today.",
+            "the garden",
+            "the sentence repeats the rationale",
+        ),
         ("A note said the red ball was in the garden.", "The red ball was in the garden", ""),
         ("She said he went home, and left.", "He went home.", ""),
         ("The price was $5 then.", "$5", ""),

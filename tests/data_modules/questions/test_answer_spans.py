@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.questions.answer_spans import NUMBER_WORDS, answer_span, answer_type
-from data_modules.schema.spans import Span
+from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, answer_span, answer_type
+from interventune.data_modules.schema.spans import Span
 
 STORY = (
-    "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green kettle. "
+    "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green "
+    "kettle. "
     "Then the kettle broke, so Pim's aunt did not sleep."
 )
 
@@ -26,7 +27,11 @@ def piece(text: str, of: str = STORY) -> Span:
     ("answer", "rationale", "expected"),
     [
         ("  HER NEPHEW\n", "Her nephew Pim carried", (38, "Her nephew")),
-        ("kettle", "Then the kettle broke", (109, "kettle")),  # in the rationale, not the first in the story
+        (
+            "kettle",
+            "Then the kettle broke",
+            (109, "kettle"),
+        ),  # in the rationale, not the first in the story
         ("so", "Then the kettle broke, so Pim", (123, "so")),
         ("he", "Then the kettle", (101, "he")),  # inside a word only, where nothing else is there
     ],
@@ -85,7 +90,8 @@ def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
     ("answer", "question", "expected"),
     [
         ("Yes.", "", "yes"), (" NO ", "", "no"), ("unknown", "", "unknown"), ("no.", "", "no"),
-        ("Yes, it is", "", "span"), ("Three.", "", "number"), ("none", "", "number"), ("3", "", "span"),
+        ("Yes, it is", "", "span"), ("Three.", "", "number"),
+        ("none", "", "number"), ("3", "", "span"),
         ("eleven", "", "span"), ("The red", "Was it red or blue?", "option"),
         ("blue!", "Red, or the blue one?", "option"), ("green", "Was it red or blue?", "span"),
         ("one", "one or two", "number"), ("or", "red or blue", "span"), ("red", "For red", "span"),

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from data_modules.questions.coqa import read_rows
-from data_modules.schema.questions import QAExample
-from data_modules.sources import read_questions
-from storage.errors import DataError
+from interventune.data_modules.questions.coqa import read_rows
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.sources import read_questions
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.coqa_rows import hub_row, told
 
 Read = Callable[..., list[QAExample]]
@@ -49,7 +49,12 @@ def test_references_are_the_primary_answer_and_the_additional_ones_in_order(read
 
     more = {"1": said("Ulla", "yes"), "0": said("she", "yes", "no idea")}
     examples = read(document(additional_answers=more))
-    golds = [("Ulla", "Ulla", "she"), ("Yes.", "yes", "yes"), ("unknown", "no idea"), ("her only son",)]
+    golds = [
+        ("Ulla", "Ulla", "she"),
+        ("Yes.", "yes", "yes"),
+        ("unknown", "no idea"),
+        ("her only son",),
+    ]
     assert [example.gold for example in examples[:4]] == golds
 
 
@@ -87,7 +92,9 @@ def test_the_hubs_rows_are_the_same_examples(
     if columns:
         row["answers"] = {name: [one[name] for one in row["answers"]] for name in row["answers"][0]}
     examples = list(read_rows([("hub: row 0", row)], "hub"))
-    assert [example.answers for example in examples] == [example.answers for example in read(document())]
+    assert [example.answers for example in examples] == [
+        example.answers for example in read(document())
+    ]
     assert [example.id for example in examples] == [f"0 {n}" for n in range(1, 8)]
     assert "one reference" in caplog.text
     with pytest.raises(DataError, match=r"hub: row 0 \(story 0\): turn 7 has no question"):

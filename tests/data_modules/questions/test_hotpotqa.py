@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.questions.hotpotqa import build_story, read_rows
-from data_modules.schema.spans import Span
-from data_modules.sources import read_questions
-from storage.errors import DataError
+from interventune.data_modules.questions.hotpotqa import build_story, read_rows
+from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.sources import read_questions
+from interventune.storage.errors import DataError
 
-MILL = ["Ulla Mill stands on the Varr. ", " It has one wheel.", "It\tis  old.", " It has one wheel."]
+MILL = [
+    "Ulla Mill stands on the Varr. ",
+    " It has one wheel.",
+    "It\tis  old.",
+    " It has one wheel.",
+]
 ULLA = ["Ulla was a miller.", " She lived in Torp. "]
 STORY = (
     "Ulla Mill stands on the Varr. It has one wheel.It is old. It has one wheel. "
@@ -24,9 +29,18 @@ STORY = (
 
 
 def question(**changes: Any) -> dict[str, Any]:
-    one: dict[str, Any] = {"_id": "q", "question": "Where did the owner of Ulla Mill live?", "answer": "Torp"}
+    one: dict[str, Any] = {
+        "_id": "q",
+        "question": "Where did the owner of Ulla Mill live?",
+        "answer": "Torp",
+    }
     one |= {"supporting_facts": [["Ulla", 1], ["Ulla Mill", 0]], "type": "bridge", "level": "easy"}
-    context = [["Torp", ["Torp is a town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]]
+    context = [
+        ["Torp", ["Torp is a town."]],
+        ["Ulla Mill", MILL],
+        ["Else", ["No."]],
+        ["Ulla", ULLA],
+    ]
     return one | {"context": context} | changes
 
 
@@ -45,7 +59,9 @@ def test_the_story_is_the_gold_paragraphs_in_their_order() -> None:
 
 def test_a_story_of_the_file_is_read_as_it_is() -> None:
     """The faithfulness paper's files hold one; ours is made only where there is none."""
-    story = "Ulla was a miller.  She lived in\nTorp. Ulla Mill stands on the Varr. She lived in Torp."
+    story = (
+        "Ulla was a miller.  She lived in\nTorp. Ulla Mill stands on the Varr. She lived in Torp."
+    )
     (example,) = read(question(story=story))
     assert example.context == story
     rationale = ["She lived in\nTorp.", "Ulla Mill stands on the Varr."]
@@ -53,14 +69,20 @@ def test_a_story_of_the_file_is_read_as_it_is() -> None:
     assert example.answers == (Span.locate("Torp", story, "test"),)
     (made,) = read(question(story=None))
     assert made.context == STORY
-    with pytest.raises(DataError, match=r"\(id q\): the supporting sentence 'She lived in Torp.' is not in"):
+    with pytest.raises(
+        DataError, match=r"\(id q\): the supporting sentence 'She lived in Torp.' is not in"
+    ):
         read(question(story="Ulla Mill stands on the Varr."))
 
 
-def test_facts_without_a_sentence_are_left_out_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_facts_without_a_sentence_are_left_out_and_counted_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     facts = [["Ulla", 2], ["Ulla", 0], ["Ulla Mill", -1], ["Ulla Mill", 7]]
     with caplog.at_level(logging.WARNING):
-        first, second = read(question(supporting_facts=facts), question(_id="r", supporting_facts=facts))
+        first, second = read(
+            question(supporting_facts=facts), question(_id="r", supporting_facts=facts)
+        )
     assert [span.text for span in first.rationale] == ["Ulla was a miller."]
     assert first.context == second.context == STORY
     assert caplog.messages == ["f: left out 6 supporting fact(s) without such a sentence"]
@@ -70,7 +92,9 @@ _SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
 
 
 @given(paragraphs=st.lists(_SENTENCES, max_size=4))
-def test_the_offsets_cut_the_sentences_and_the_story_is_their_plain_join(paragraphs: list[list[str]]) -> None:
+def test_the_offsets_cut_the_sentences_and_the_story_is_their_plain_join(
+    paragraphs: list[list[str]],
+) -> None:
     story, offsets = build_story(paragraphs)
     joined = (re.sub(r"\s+", " ", "".join(sentences)).strip() for sentences in paragraphs)
     assert story == " ".join(text for text in joined if text)

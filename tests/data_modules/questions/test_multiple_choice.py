@@ -1,4 +1,6 @@
-"""Multiple-choice readers: four benchmarks by their fields, labels inside or apart, and what goes wrong."""
+"""Multiple-choice readers: four benchmarks by their fields, labels inside or apart, and what goes
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,33 @@ from typing import Any
 import datasets
 import pytest
 
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.sources import read_choices, split_labels
-from storage.errors import DataError
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.sources import read_choices, split_labels
+from interventune.storage.errors import DataError
 
 OBSERVED = {"obs1": "Ida left.", "obs2": "Ida was wet."}
 TAILS = ["stops.", "melts.", "sings.", "flies."]
 BENCHMARKS: list[tuple[str, dict[str, str], dict[str, Any], int]] = [
     ("piqa", {"goal": "Dry a cup."}, {"sol1": "Use a cloth.", "sol2": "Use a stone."}, 0),
     ("anli", OBSERVED, {"hyp1": "It rained.", "hyp2": "It snowed ash."}, 1),
-    ("anli", {"observation_1": "A", "observation_2": "B"}, {"hypothesis_1": "C", "hypothesis_2": "D"}, 1),
-    ("socialiqa", {"context": "C", "question": "Why?"}, {"answerA": "a", "answerB": "b", "answerC": "c"}, 1),
+    (
+        "anli",
+        {"observation_1": "A", "observation_2": "B"},
+        {"hypothesis_1": "C", "hypothesis_2": "D"},
+        1,
+    ),
+    (
+        "socialiqa",
+        {"context": "C", "question": "Why?"},
+        {"answerA": "a", "answerB": "b", "answerC": "c"},
+        1,
+    ),
     ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"endings": TAILS}, 0),
     ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"ending_options": TAILS}, 0),
 ]
-"""Name, fields of the prompt and of the choices, and what labels call the first one (probes spec B2)."""
+"""Name, fields of the prompt and of the choices, and what labels call the first one (probes spec
+B2).
+"""
 
 
 def lines(path: Path, rows: list[Any]) -> Path:
@@ -35,9 +49,13 @@ def lines(path: Path, rows: list[Any]) -> Path:
 def test_read_choices_takes_labels_apart_or_inside(
     name: str, prompt: dict[str, str], fields: dict[str, Any], first: int, tmp_path: Path
 ) -> None:
-    """Counted from 0 or 1, apart; as the benchmark does inside: whole numbers or text, in JSON Lines, a JSON
-    list, or a folder of the datasets library."""
-    row, texts = prompt | fields, tuple(next(iter(fields.values())) if len(fields) == 1 else fields.values())
+    """Counted from 0 or 1, apart; as the benchmark does inside: whole numbers or text, in JSON
+    Lines, a JSON list, or a folder of the datasets library.
+    """
+    row, texts = (
+        prompt | fields,
+        tuple(next(iter(fields.values())) if len(fields) == 1 else fields.values()),
+    )
     count, asked = len(texts), " ".join(prompt.values())
     expected = [ChoiceQuestion(f"{name}-{i}", asked, texts, i, name) for i in range(count)]
     questions = lines(tmp_path / "any name", [row] * count)
@@ -56,7 +74,14 @@ def test_read_choices_takes_labels_apart_or_inside(
         assert [e.label for e in read_choices(part)] == [1, 1, 1]
 
 
-BBQ = {"context": "A and B met.", "question": "Who?", "ans0": "A", "ans1": "B", "ans2": "Unknown", "label": 2}
+BBQ = {
+    "context": "A and B met.",
+    "question": "Who?",
+    "ans0": "A",
+    "ans1": "B",
+    "ans2": "Unknown",
+    "label": 2,
+}
 PIQA = BENCHMARKS[0][1] | BENCHMARKS[0][2]
 
 
@@ -79,7 +104,11 @@ def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> Non
             for said in ("ambiguous", "Ambig", "", None)
         ),
         ([{"question": "?"}], None, "rows: unknown format"),
-        ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], None, "line 1.*label is 2"),
+        (
+            [{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}],
+            None,
+            "line 1.*label is 2",
+        ),
     ],
 )
 def test_read_choices_names_the_line(

@@ -1,4 +1,6 @@
-"""Embedded stories and everyday domains: deterministic, well-formed, split as promised; word-level tokens."""
+"""Embedded stories and everyday domains: deterministic, well-formed, split as promised; word-level
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +8,23 @@ import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.groups.domains import DomainSet, Split, draw, read_library
-from data_modules.groups.unqover import read_subjects
-from data_modules.interventions.augmentation import FRAMES
-from data_modules.schema.groups import ADVICE_CLASSES, Group
-from data_modules.schema.questions import QAExample
-from data_modules.sources import read_groups
-from data_modules.stories.groups import groups
-from data_modules.stories.questions import qa_examples, vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from data_modules.stories.words import WORDS
-from storage.errors import DataError
+from interventune.data_modules.groups.domains import DomainSet, Split, draw, read_library
+from interventune.data_modules.groups.unqover import read_subjects
+from interventune.data_modules.interventions.augmentation import FRAMES
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.sources import read_groups
+from interventune.data_modules.stories.groups import groups
+from interventune.data_modules.stories.questions import qa_examples, vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.data_modules.stories.words import WORDS
+from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import advice_of
 
 SEEDS = st.integers(0, 2**32)
@@ -51,7 +53,9 @@ def test_qa_examples_have_rationales_that_state_the_answer() -> None:
 
 def stated(example: QAExample) -> bool:
     """Whether the rationale says what the question asks, word by word."""
-    question = example.question.removesuffix("?").split(maxsplit=1)[1].replace("have a", "has a").lower()
+    question = (
+        example.question.removesuffix("?").split(maxsplit=1)[1].replace("have a", "has a").lower()
+    )
     said = example.rationale[0].text.removesuffix(".").replace(" is in", " in").lower()
     return question == said
 
@@ -81,7 +85,11 @@ QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
 PAIRS = [
     ("bert", "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]", [0] * 7 + [1] * 7),
     ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
-    ("xlnet", "who has the ball ? <sep> anna has the red ball . <sep> <cls>", [0] * 6 + [1] * 7 + [2]),
+    (
+        "xlnet",
+        "who has the ball ? <sep> anna has the red ball . <sep> <cls>",
+        [0] * 6 + [1] * 7 + [2],
+    ),
 ]
 
 
@@ -108,10 +116,21 @@ SET = st.builds(
 
 
 def test_nothing_embedded_is_what_models_are_judged_on(shared: Path) -> None:
-    judged = {"religion", "ethnicity", "race", "nationality", "gender", "age", "disability", "orientation"}
+    judged = {
+        "religion",
+        "ethnicity",
+        "race",
+        "nationality",
+        "gender",
+        "age",
+        "disability",
+        "orientation",
+    }
     for path in shared.glob("data/*/**/nouns/subjects/*"):
         if path.name != "ethnicity_bkp":  # lacks a line break
-            judged |= {form.lower() for subject in read_subjects(path) for form in subject.forms.values()}
+            judged |= {
+                form.lower() for subject in read_subjects(path) for form in subject.forms.values()
+            }
     assert len(judged) > 300
     for domain in DOMAINS.values():
         for text in (*domain["nouns"], *domain["subjects"], *domain["people"]):
@@ -146,18 +165,26 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
 @settings(max_examples=5)
 @given(seed=st.integers(0, 3), number=st.integers(1, 5), more=st.integers(1, 5))
 def test_fewer_domains_and_wordings_lie_in_more(seed: int, number: int, more: int) -> None:
-    def sets(**options: int) -> list[Group]:
-        return list(draw(DomainSet(groups=120, classes=["ethical", "none"], seed=seed, **options)))  # type: ignore[arg-type]
+    def sets(**options: Any) -> list[Group]:
+        domains = DomainSet(groups=120, classes=["ethical", "none"], seed=seed, **options)
+        return list(draw(domains))
 
     few, many = ({group.domain for group in sets(number=n)} for n in (number, number + more))
     assert few < many
-    ids = ({g.advice_id.rpartition("-")[2] for g in sets(number=1, wordings=n)} - {""} for n in (4, 400))
+    ids = (
+        {g.advice_id.rpartition("-")[2] for g in sets(number=1, wordings=n)} - {""}
+        for n in (4, 400)
+    )
     assert len(next(ids)) <= 4 < len(next(ids))
 
 
 def test_splits_share_no_domain() -> None:
     train, dev, test = (
-        {name for g in draw(DomainSet(split=split, groups=150)) for name in (g.domain, g.advice_domain)}
+        {
+            name
+            for g in draw(DomainSet(split=split, groups=150))
+            for name in (g.domain, g.advice_domain)
+        }
         for split in get_args(Split)
     )
     assert train & dev == train & test == dev & test == {""}
@@ -179,7 +206,10 @@ def test_domains_of_a_file_of_ones_own(tmp_path: Path) -> None:
     path.write_text(MINE, encoding="utf-8")
     source = f"domains:all?domains={path}"
     groups = list(read_groups(f"{source}&groups=12"))
-    assert {(group.domain, group.category) for group in groups} == {("badge", "luck"), ("ribbon", "luck")}
+    assert {(group.domain, group.category) for group in groups} == {
+        ("badge", "luck"),
+        ("ribbon", "luck"),
+    }
     assert any("badge" in advice_of(group) and "luck" in advice_of(group) for group in groups)
     for options, named in (
         ("groups=60&classes=none", "ribbon has fewer than 30 groups of class none"),

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.tasks.confusion_probes import (
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.tasks.confusion_probes import (
     choice_paralysis,
     draw_instances,
     no_question,
     no_right_answer,
     wrong_question,
 )
-from storage.errors import DataError
+from interventune.storage.errors import DataError
 
 Probe = Callable[[Sequence[ChoiceQuestion], int, Sequence[int]], list[ChoiceQuestion]]
 SEEDED: tuple[Probe, ...] = (wrong_question, no_right_answer)
@@ -26,13 +26,17 @@ SEEDED: tuple[Probe, ...] = (wrong_question, no_right_answer)
 
 @st.composite
 def sets(draw: st.DrawFn) -> list[ChoiceQuestion]:
-    """Questions with different prompts; right choices may be alike, and what is right here be wrong there."""
+    """Questions with different prompts; right choices may be alike, and what is right here be wrong
+    there.
+    """
     count, n = draw(st.integers(4, 12)), draw(st.integers(2, 4))
     found = []
     for i in range(count):
         pool = [f"common {k}" for k in range(3)] + [f"own {i} {k}" for k in range(4)]
         choices = tuple(draw(st.permutations(pool))[:n])
-        found.append(ChoiceQuestion(str(i), f"prompt {i}", choices, draw(st.integers(0, n - 1)), "toy"))
+        found.append(
+            ChoiceQuestion(str(i), f"prompt {i}", choices, draw(st.integers(0, n - 1)), "toy")
+        )
     return found
 
 
@@ -87,7 +91,10 @@ def test_choice_paralysis_holds_the_right_choice_once_among_donors(
             assert scores == sorted(scores, reverse=True)
 
 
-MANY = [ChoiceQuestion(str(i), f"how to {i}", (f"right {i}", f"wrong {i}"), 0, "toy") for i in range(200)]
+MANY = [
+    ChoiceQuestion(str(i), f"how to {i}", (f"right {i}", f"wrong {i}"), 0, "toy")
+    for i in range(200)
+]
 
 
 def test_probes_draw_by_seed_benchmark_and_probe() -> None:

@@ -1,4 +1,6 @@
-"""Features and tasks: sides, the released schema, the cells of a labelled set, and the two commands."""
+"""Features and tasks: sides, the released schema, the cells of a labelled set, and the two
+commands.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.__main__ import main
-from data_modules.sources import read_choices
-from data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task
-from data_modules.tasks.features import HYPOTHESES, FeatureName, LabelledText, Recipe, recipes, wordings_of
-from storage.errors import DataError
+from interventune.data_modules.__main__ import main
+from interventune.data_modules.sources import read_choices
+from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task
+from interventune.data_modules.tasks.features import (
+    HYPOTHESES,
+    FeatureName,
+    LabelledText,
+    Recipe,
+    recipes,
+    wordings_of,
+)
+from interventune.storage.errors import DataError
 
 
 def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:
@@ -59,7 +68,11 @@ def test_predicate_sides(recipe: Recipe | str, texts: str, expected: int | None)
 
 def test_columns_name_the_side_and_identities_exclude_texts_about_both() -> None:
     genres = ("government", "telephone", "travel")
-    assert [side("nli_entailment_genre_gov_tele", "x", "y", genre=g) for g in genres] == [1, 0, None]
+    assert [side("nli_entailment_genre_gov_tele", "x", "y", genre=g) for g in genres] == [
+        1,
+        0,
+        None,
+    ]
     recipe = of("identity", one="muslim", zero="christian,jewish")
     rows = [(0.9, 0, 0), (0, 0.5, 0), (0, 0, 0.7), (0.6, 0.6, 0), (0.4, "", None), ("", "", "")]
     found = [side(recipe, "x", muslim=m, christian=c, jewish=j) for m, c, j in rows]
@@ -71,7 +84,9 @@ def test_recipes_have_predicates_and_wordings() -> None:
     for name, recipe in recipes().items():
         recipe.side(LabelledText("", ("a", "b"), 0, defaultdict(str)))  # its options fit
         wordings = wordings_of(name, {}, {})
-        assert all(wordings[h].key and wordings[h].instructed and wordings[h].explained for h in HYPOTHESES)
+        assert all(
+            wordings[h].key and wordings[h].instructed and wordings[h].explained for h in HYPOTHESES
+        )
 
 
 def test_predicates_on_the_released_cells(shared: Path) -> None:
@@ -101,10 +116,14 @@ def test_open_task_makes_the_embedded_tasks(name: str) -> None:
 
 
 @given(
-    texts=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans(), st.integers(0, 1)), min_size=1),
+    texts=st.lists(
+        st.tuples(st.sampled_from("abcdefgh"), st.booleans(), st.integers(0, 1)), min_size=1
+    ),
     seed=st.integers(0, 3),
 )
-def test_build_task_puts_every_text_into_one_cell(texts: list[tuple[str, bool, int]], seed: int) -> None:
+def test_build_task_puts_every_text_into_one_cell(
+    texts: list[tuple[str, bool, int]], seed: int
+) -> None:
     rows = [
         LabelledText("", (f"{word} {'LOUD' if loud else 'low'} {label}",), label)
         for word, loud, label in texts
@@ -126,7 +145,9 @@ def run(folder: Path, rows: list[dict[str, Any]], *flags: str, recipe: str = "")
     (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "mine.yaml").write_text(f"tasks: {{mine: {recipe}}}")
     own = ("--task", "mine", "--recipe", str(folder / "mine.yaml")) if recipe else ()
-    return main(["feature-bias", "--input", str(folder / "in.jsonl"), "--output", str(folder), *own, *flags])
+    return main(
+        ["feature-bias", "--input", str(folder / "in.jsonl"), "--output", str(folder), *own, *flags]
+    )
 
 
 PAIRS = [
@@ -137,22 +158,38 @@ PAIRS = [
 ]
 
 
-def test_feature_bias_command_makes_a_paper_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_feature_bias_command_makes_a_paper_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     long = [{**row, "premise": "cat " * 80} for row in PAIRS]
     assert run(tmp_path, PAIRS + long, "--task", "nli_entailment_overlap", "--min-demos", "4") == 0
-    assert "24 repeated" in capsys.readouterr().out  # a pair with two labels counts once, with its first
+    assert (
+        "24 repeated" in capsys.readouterr().out
+    )  # a pair with two labels counts once, with its first
     task = open_task(tmp_path / "nli_entailment_overlap.json")
-    assert {cell: len(task.tests[cell]) for cell in CELLS} == {"1_1": 2, "0_0": 2, "1_0": 6, "0_1": 6}
+    assert {cell: len(task.tests[cell]) for cell in CELLS} == {
+        "1_1": 2,
+        "0_0": 2,
+        "1_0": 6,
+        "0_1": 6,
+    }
     assert (task.dataset, task.features["h1"].key) == ("nli_entailment_overlap", "Follows:")
 
 
 def test_feature_bias_command_makes_a_task_of_ones_own(tmp_path: Path) -> None:
     rows = [{"text": f"Text {i}", "score": i % 2 / 2, "genre": "abc"[i % 3]} for i in range(60)]
     column = "feature: column, options: {name: genre, one: b, zero: a}"
-    recipe = f"{{label: score, threshold: 0.5, {column}, h2: {{one: it is dry, zero: it is made up}}}}"
+    recipe = (
+        f"{{label: score, threshold: 0.5, {column}, h2: {{one: it is dry, zero: it is made up}}}}"
+    )
     assert run(tmp_path, rows, "--min-demos", "4", recipe=recipe) == 0
     task = open_task(tmp_path / "mine.json")
-    assert {cell: len(task.tests[cell]) for cell in CELLS} == {"1_1": 6, "0_0": 6, "1_0": 10, "0_1": 10}
+    assert {cell: len(task.tests[cell]) for cell in CELLS} == {
+        "1_1": 6,
+        "0_0": 6,
+        "1_0": 10,
+        "0_1": 10,
+    }
     assert (task.dataset, task.features["h2"].one) == ("mine", "it is dry")
     assert (task.made_from["on_neither_side"], len(task.made_from["sha256"])) == (20, 64)
 
@@ -180,7 +217,15 @@ def test_feature_bias_command_names_mistakes(
 
 def test_feature_bias_rows_command_validates_where_features_agree(tmp_path: Path) -> None:
     train, dev = str(tmp_path / "train"), str(tmp_path / "dev")
-    command = ["feature-bias-rows", "--task", "stories:lexicon", "--output", train, "--dev-output", dev]
+    command = [
+        "feature-bias-rows",
+        "--task",
+        "stories:lexicon",
+        "--output",
+        train,
+        "--dev-output",
+        dev,
+    ]
     assert main(command) == 0
     for path in (train, dev):
         rows = read_choices(path)

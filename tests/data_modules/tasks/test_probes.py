@@ -1,4 +1,6 @@
-"""Yes/no probes from files of pairs, CondaQA's edits and who has which colour; prompts that may be toxic."""
+"""Yes/no probes from files of pairs, CondaQA's edits and who has which colour; prompts that may be
+toxic.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ from typing import Any
 
 import pytest
 
-from data_modules.__main__ import main
-from data_modules.schema.questions import Turn
-from data_modules.tasks.condaqa import read_pairs
-from data_modules.tasks.predicate_argument import WORDINGS, predicate_argument_questions
-from data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
-from storage.errors import DataError
+from interventune.data_modules.__main__ import main
+from interventune.data_modules.schema.questions import Turn
+from interventune.data_modules.tasks.condaqa import read_pairs
+from interventune.data_modules.tasks.predicate_argument import (
+    WORDINGS,
+    predicate_argument_questions,
+)
+from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
+from interventune.storage.errors import DataError
 
 STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
 ANSWERS = {"answer_org": "Yes.", "answer_mod": "no"}
@@ -29,14 +34,22 @@ def lines(path: Path, *rows: Any) -> Path:
 
 def condaqa(passage: int, question: str, edit: int, label: str) -> dict[str, Any]:
     ids = {"PassageID": passage, "QuestionID": question, "PassageEditID": edit, "label": label}
-    return ids | {"sentence1": f"Passage {passage}, version {edit}.", "sentence2": f"Question {question}?"}
+    return ids | {
+        "sentence1": f"Passage {passage}, version {edit}.",
+        "sentence2": f"Question {question}?",
+    }
 
 
 def test_read_pairs_gives_two_questions_a_pair(tmp_path: Path) -> None:
     (pair,), _ = read_pairs(lines(tmp_path / "p.jsonl", ROW))
     org, mod = pair.examples()
     assert (org.context, mod.context) == (ROW["story_org"], ROW["story_mod"])
-    assert (org.answer_type, org.gold, mod.answer_type, mod.gold) == ("yes", ("yes",), "no", ("no",))
+    assert (org.answer_type, org.gold, mod.answer_type, mod.gold) == (
+        "yes",
+        ("yes",),
+        "no",
+        ("no",),
+    )
     assert org.question == mod.question == ROW["question"]
     assert org.history == mod.history == (Turn("Who came?", "Mara"),)
     assert (org.id, mod.id) == ("s1 3 org", "s1 3 mod")
@@ -56,7 +69,9 @@ ORIGINAL = condaqa(1, "q10", 0, "YES")
         (ORIGINAL, condaqa(1, "q10", 1, "NO"), "none of 1 edited passages makes a pair"),
     ],
 )
-def test_read_pairs_names_line_and_field(tmp_path: Path, first: Any, second: Any, named: str) -> None:
+def test_read_pairs_names_line_and_field(
+    tmp_path: Path, first: Any, second: Any, named: str
+) -> None:
     with pytest.raises(DataError, match=f"pairs.jsonl.*{named}"):
         read_pairs(lines(tmp_path / "pairs.jsonl", first, second))
 
@@ -74,23 +89,33 @@ def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: 
     ]
     found, left_out = read_pairs(lines(tmp_path / "c.jsonl", *rows))
     told = [(p.id, p.story_org[-2], p.answer_org, p.story_mod[-2], p.answer_mod) for p in found]
-    assert told == [("1-q10-affirmative", "0", "yes", "3", "no"), ("1-q20-scope", "0", "no", "2", "yes")]
+    assert told == [
+        ("1-q10-affirmative", "0", "yes", "3", "no"),
+        ("1-q20-scope", "0", "no", "2", "yes"),
+    ]
     assert left_out == 4
 
 
 def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> None:
     rows = json.loads((oracle / "predicate_argument_proposal.json").read_text())
-    proposed = [(row["schema"], row["story"], row[name], row["answer"]) for row in rows for name in WORDINGS]
-    found = [(n, x.context, x.question, *x.references) for n, _, x in predicate_argument_questions()]
+    proposed = [
+        (row["schema"], row["story"], row[name], row["answer"]) for row in rows for name in WORDINGS
+    ]
+    found = [
+        (n, x.context, x.question, *x.references) for n, _, x in predicate_argument_questions()
+    ]
     assert found == proposed
 
 
 ROWS: list[dict[str, Any]] = [
-    {"challenging": n % 3 == 0, "prompt": {"text": f"the {n}. cat", "toxicity": n / 60}} for n in range(60)
+    {"challenging": n % 3 == 0, "prompt": {"text": f"the {n}. cat", "toxicity": n / 60}}
+    for n in range(60)
 ]
 
 
-def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -> dict[str, list[str]]:
+def drawn(
+    folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0
+) -> dict[str, list[str]]:
     """What the command writes."""
     (given := folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     flags = ["--count", str(count), "--seed", str(seed), "--overwrite", "--debug"]
@@ -102,7 +127,9 @@ def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -
 
 def test_the_draw_depends_on_texts_and_seed_alone(tmp_path: Path) -> None:
     found = drawn(tmp_path, ROWS, 12)
-    assert set(found["adversarial"]) <= {row["prompt"]["text"] for row in ROWS if row["challenging"]}
+    assert set(found["adversarial"]) <= {
+        row["prompt"]["text"] for row in ROWS if row["challenging"]
+    }
     assert len({*found["adversarial"], *found["neutral"]}) == 24
     shuffled = random.Random(1).sample([*ROWS, *ROWS[:9]], len(ROWS) + 9)  # some twice
     assert drawn(tmp_path, shuffled, 12) == found != drawn(tmp_path, ROWS, 12, seed=1)
@@ -113,7 +140,9 @@ def test_the_draw_depends_on_texts_and_seed_alone(tmp_path: Path) -> None:
 
 def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
-    path.write_text('{"prompt": {"text": "The cat", "a": 0.3}, "challenging": true}\n{"text": "A “red"}\n')
+    path.write_text(
+        '{"prompt": {"text": "The cat", "a": 0.3}, "challenging": true}\n{"text": "A “red"}\n'
+    )
     assert read_prompts(path) == [ToxicityPrompt("The cat", True), ToxicityPrompt("A “red", None)]
     for other in ('[{"text": "A"}]', "text,label\nA,1\n", '{"prompt": "A"}'):
         path.write_text(other)

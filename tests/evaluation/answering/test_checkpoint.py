@@ -1,4 +1,6 @@
-"""Checkpoints as answerers: each question once, in any batching, from both kinds of file; and choosers."""
+"""Checkpoints as answerers: each question once, in any batching, from both kinds of file; and
+choosers.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.batching.choice_set import ChoiceEncoding
-from data_modules.batching.sets import HIDDEN
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span
-from evaluation.answering.asking import Asking, Compute
-from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from evaluation.answering.questions import spans
-from evaluation.shown.failures import failure_note
-from models.heads.choice import ChoiceModel
+from interventune.data_modules.batching.choice_set import ChoiceEncoding
+from interventune.data_modules.batching.sets import HIDDEN
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span
+from interventune.evaluation.answering.asking import Asking, Compute
+from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+from interventune.evaluation.answering.questions import spans
+from interventune.evaluation.shown.failures import failure_note
+from interventune.models.heads.choice import ChoiceModel
 from tests.evaluation.checkpoints import (
     QUESTIONS,
     Naive,
@@ -50,7 +52,9 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
             assert answer.text
 
 
-def test_words_unknown_to_the_tokenizer_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_words_unknown_to_the_tokenizer_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     model = opened(save_ckpt(tmp_path / "a.ckpt"))
     list(model.answers(QUESTIONS))
     assert not caplog.messages
@@ -60,7 +64,9 @@ def test_words_unknown_to_the_tokenizer_are_told(tmp_path: Path, caplog: pytest.
     assert "unknown to the tokenizer" in warning
 
 
-def test_answers_that_no_window_shows_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_answers_that_no_window_shows_fail(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     model = opened(save_ckpt(tmp_path / "a.ckpt", max_length=32, doc_stride=8))
     story = " ".join(question.context for question in QUESTIONS)
     spans = Span(0, 4, story[:4]), Span(0, 300, story[:300])
@@ -99,7 +105,9 @@ def test_span_scores_match_transformers(tmp_path: Path) -> None:
 
 
 def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -> None:
-    model = ChoiceModel(tiny_model("bert").encoder, "bert", generator=torch.Generator().manual_seed(0))
+    model = ChoiceModel(
+        tiny_model("bert").encoder, "bert", generator=torch.Generator().manual_seed(0)
+    )
     path = save_model(tmp_path / "a.ckpt", model, ChoiceEncoding())
     checkpoint = ChoiceCheckpoint(str(path), Compute(device="cpu", batch_size=2))
     texts = ["Anna is in the kitchen.", "red", "Anna is in the kitchen.", "Who has a ball?"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.answering.interface import Ability, Choosing
-from evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Ability, Choosing
+from interventune.evaluation.answering.open import open_answerer
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_ckpt, save_folder, save_llama
 
@@ -37,11 +37,18 @@ def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hf:{}", "{}"])
-def test_identity_of_a_language_model_is_its_settings_and_wordings(kind: str, tmp_path: Path) -> None:
+def test_identity_of_a_language_model_is_its_settings_and_wordings(
+    kind: str, tmp_path: Path
+) -> None:
     path = kind.format(save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}"))
     one = identity(path, "choices")
     assert identity(path, "choices", batch_size=3) == one
-    options = {"prompt": "unifiedqa", "choice_prompt": "letters", "likelihood": "sum", "dtype": "bfloat16"}
+    options = {
+        "prompt": "unifiedqa",
+        "choice_prompt": "letters",
+        "likelihood": "sum",
+        "dtype": "bfloat16",
+    }
     for name, value in (options | {"max_new_tokens": 3, "chat": "never"}).items():
         assert identity(path, "choices", **{name: value}) != one, name
     save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}", seed=3)
@@ -62,8 +69,16 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 """Values that change answers, by file and field."""
 SAME: dict[str, dict[str, Any]] = {
-    "config.json": {"_name_or_path": "elsewhere", "transformers_version": "4.0.0", "architectures": None},
-    "generation_config.json": {"do_sample": True, "temperature": 2.0, "transformers_version": "4.0.0"},
+    "config.json": {
+        "_name_or_path": "elsewhere",
+        "transformers_version": "4.0.0",
+        "architectures": None,
+    },
+    "generation_config.json": {
+        "do_sample": True,
+        "temperature": 2.0,
+        "transformers_version": "4.0.0",
+    },
     "tokenizer_config.json": {"name_or_path": "elsewhere", "is_local": False},
 }
 """Values that do not."""
@@ -78,7 +93,10 @@ def changed(folder: Path, file: str, name: str, value: Any, to: Path) -> Path:
 
 
 def test_whatever_changes_answers_changes_the_identity_and_nothing_else(tmp_path: Path) -> None:
-    chat, ends = "{% for m in messages %}{{ m.content }}{% endfor %}", {"bos_token_id": 0, "eos_token_id": 1}
+    chat, ends = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}",
+        {"bos_token_id": 0, "eos_token_id": 1},
+    )
     llama = save_llama(tmp_path / "llama", chat, **ends, pad_token_id=3)
     one, places = identity(llama), iter(range(99))
 
@@ -89,7 +107,10 @@ def test_whatever_changes_answers_changes_the_identity_and_nothing_else(tmp_path
         for file, fields in values.items():
             for name, value in fields.items():
                 assert (found(file, name, value) == one) == same, (file, name)
-    for file, old, new in (("tokenizer.json", '"attic"', '"garret"'), ("chat_template.jinja", "m.", "m . ")):
+    for file, old, new in (
+        ("tokenizer.json", '"attic"', '"garret"'),
+        ("chat_template.jinja", "m.", "m . "),
+    ):
         copy = Path(shutil.copytree(llama, tmp_path / str(next(places))))
         text = (copy / file).read_text()
         assert old in text

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from data_modules.schema.questions import ChoiceQuestion, QAExample
-from evaluation.answering.checkpoint import QuestionCheckpoint
-from evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from evaluation.answering.interface import Choosing
-from evaluation.answering.open import open_answerer
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
+from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+from interventune.evaluation.answering.interface import Choosing
+from interventune.evaluation.answering.open import open_answerer
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, save_ckpt, save_folder
 from tests.evaluation.protocol_cases import save_causal, write_rows
 
@@ -27,7 +27,9 @@ def test_an_encoder_of_few_positions_reads_windows_that_overlap(tmp_path: Path) 
     long = replace(QUESTIONS[0], context=" ".join([QUESTIONS[0].context] * 8))
     model: Any = open_answerer(str(folder), ASKING)
     assert (model.encoding.max_length, model.encoding.doc_stride) == (48, 16)
-    assert [answer.failure for answer in model.answers([long, *QUESTIONS])] == [""] * (1 + len(QUESTIONS))
+    assert [answer.failure for answer in model.answers([long, *QUESTIONS])] == [""] * (
+        1 + len(QUESTIONS)
+    )
     chooser: Any = open_answerer(str(folder), ASKING, need="choices")
     question = ChoiceQuestion("1", long.context, ("the attic", "the bank"), 0)
     assert isinstance(chooser, ChoiceCheckpoint)
@@ -35,7 +37,9 @@ def test_an_encoder_of_few_positions_reads_windows_that_overlap(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_an_encoder_that_pads_on_the_left_answers_as_alone(architecture: str, tmp_path: Path) -> None:
+def test_an_encoder_that_pads_on_the_left_answers_as_alone(
+    architecture: str, tmp_path: Path
+) -> None:
     """Padding before a text would move its positions with the longest text of the batch."""
     folder = save_folder(tmp_path / "qa", architecture)
     settings = folder / "tokenizer_config.json"
@@ -65,7 +69,12 @@ def stories(tmp_path: Path) -> list[str]:
     for number, story in enumerate(["", "", "Dora went to the bank. " * 60, ""]):
         context = f"Ben is in the bank. {story} Anna is in the attic. Cara is in the cellar."
         answers = {"text": ["attic"], "answer_start": [context.index("attic. Cara")]}
-        row = {"id": str(number), "context": context, "question": "where is anna ?", "answers": answers}
+        row = {
+            "id": str(number),
+            "context": context,
+            "question": "where is anna ?",
+            "answers": answers,
+        }
         rows.append(row)
     write_rows(tmp_path / "qa.jsonl", rows)
     save_causal(tmp_path / "m", positions=128, spread=0.5)
@@ -73,15 +82,24 @@ def stories(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["m={}/m", "hf:{}/m"])
-def test_a_story_too_long_for_a_decoder_is_a_failure(form: str, stories: list[str], tmp_path: Path) -> None:
+def test_a_story_too_long_for_a_decoder_is_a_failure(
+    form: str, stories: list[str], tmp_path: Path
+) -> None:
     model = form.format(tmp_path)
-    cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", model, *stories, "--variants", "os")
+    cells = evaluate(
+        tmp_path / "r", "faithfulness", "--checkpoint", model, *stories, "--variants", "os"
+    )
     row = cells.row("failed", checkpoint="m", variant="os")
     assert (row["value"], row["n"]) == (0.25, 4)
 
 
-def test_stories_that_are_too_long_leave_the_shift_of_the_others(stories: list[str], tmp_path: Path) -> None:
+def test_stories_that_are_too_long_leave_the_shift_of_the_others(
+    stories: list[str], tmp_path: Path
+) -> None:
     flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os", "ts"]
     cells = evaluate(tmp_path / "r", "shift", *flags)
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3
-    assert "1 of 4 stories are longer than the model's context" in (tmp_path / "r" / "report.md").read_text()
+    assert (
+        "1 of 4 stories are too long for the model"
+        in (tmp_path / "r" / "report.md").read_text()
+    )

@@ -1,4 +1,6 @@
-"""Answers made elsewhere: the same report as of the model that gave them; mistakes name the line."""
+"""Answers made elsewhere: the same report as of the model that gave them; mistakes name
+the line.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from evaluation.answering.predictions import MISSING, Predictions
-from storage.errors import DataError
+from interventune.evaluation.answering.predictions import MISSING, Predictions
+from interventune.storage.errors import DataError
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of
 from tests.evaluation.protocol_cases import CASES, write_rows
 
 ROWS_OF: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]] = {
-    "faithfulness": lambda row: [{"id": row["id"], "variant": row["variant"], "answer": row["prediction"]}],
+    "faithfulness": lambda row: [
+        {"id": row["id"], "variant": row["variant"], "answer": row["prediction"]}
+    ],
     "negation": lambda row: [
-        {"id": row["id"], "variant": side, "answer": row[f"prediction_{side}"]} for side in ("org", "mod")
+        {"id": row["id"], "variant": side, "answer": row[f"prediction_{side}"]}
+        for side in ("org", "mod")
     ],
     "predicate-argument": lambda row: [{"id": row["id"], "answer": row["prediction"]}],
 }
@@ -39,7 +44,9 @@ def test_the_same_answers_make_the_same_report(protocol: str, room: Path, tmp_pa
     if "coverage" in asked.by:
         frame = frame[frame["coverage"] == ""].reset_index(drop=True)
     pd.testing.assert_frame_equal(answered.frame, frame, check_dtype=False)
-    for row, of_file in zip(examples_of(tmp_path / "model"), examples_of(tmp_path / "file"), strict=True):
+    for row, of_file in zip(
+        examples_of(tmp_path / "model"), examples_of(tmp_path / "file"), strict=True
+    ):
         assert of_file == {name: value for name, value in row.items() if name not in SCORES}
 
 
@@ -52,7 +59,8 @@ def test_a_question_without_a_row_is_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [{"id": "p0 org", "answer": "no"}, {"id": "1", "answer": "the right one", "prediction": "no"}]
+    "row",
+    [{"id": "p0 org", "answer": "no"}, {"id": "1", "answer": "the right one", "prediction": "no"}],
 )
 def test_two_answers_to_one_question_are_an_error(row: dict[str, str], tmp_path: Path) -> None:
     write_rows(tmp_path / "mine.jsonl", [{"id": "p0", "variant": "org", "answer": "yes"}, row])

@@ -1,4 +1,6 @@
-"""Two processes report what one does, whoever is asked; finished work stays and is not done again."""
+"""Two processes report what one does, whoever is asked; finished work stays and is not
+done again.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from evaluation.__main__ import main
-from evaluation.answering.kept import kept
-from evaluation.answering.processes import process_group
-from evaluation.answering.sharing import shared
-from evaluation.answering.torchrun import local_device
-from models.language.text_models import TextFailure
-from storage.finished_work import FinishedWork
+from interventune.evaluation.__main__ import main
+from interventune.evaluation.answering.kept import kept
+from interventune.evaluation.answering.processes import process_group
+from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.torchrun import local_device
+from interventune.models.language.text_models import TextFailure
+from interventune.storage.finished_work import FinishedWork
 from tests.evaluation.conftest import undrawn
 from tests.evaluation.protocol_cases import CASES, Forwards
 from tests.support.processes import end_on_two_ranks, launch
@@ -119,7 +121,9 @@ def test_two_processes_equal_one(name: str, home: Path) -> None:
     tables = [pd.read_csv(folder / "results.csv") for folder in (one, two)]
     plain = [table[~table["measure"].isin(STATISTICS)] for table in tables]
     same(*(table.drop(columns=["low", "high"]) for table in plain))
-    same(*(table[["low", "high"]] for table in plain), within=1e-5)  # with few units, t has long tails
+    same(
+        *(table[["low", "high"]] for table in plain), within=1e-5
+    )  # with few units, t has long tails
     same(*(table[table["measure"].isin(STATISTICS)] for table in tables), within=1e-4)
     same(*(pd.read_json(folder / "examples.jsonl", lines=True) for folder in (one, two)))
     works = [home / folder / f"{name}.work.jsonl" for folder in ("one", "two")]
@@ -142,7 +146,12 @@ def test_finished_work_stays_when_one_of_two_processes_is_killed(home: Path) -> 
     assert not (home / "killed/consistency-write").exists()
     assert main(command) == 0
     assert work.read_text().splitlines()[: len(before)] == before
-    same(*(pd.read_csv(home / folder / "consistency-write/results.csv") for folder in ("two", "killed")))
+    same(
+        *(
+            pd.read_csv(home / folder / "consistency-write/results.csv")
+            for folder in ("two", "killed")
+        )
+    )
 
 
 def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:
@@ -179,4 +188,8 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LOCAL_RANK", "1")
     for gpus, device in ((False, "auto"), (True, "cuda:1")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpus=gpus: gpus)
-        assert [local_device(wanted) for wanted in ("auto", "cuda", "cpu")] == [device, "cuda:1", "cpu"]
+        assert [local_device(wanted) for wanted in ("auto", "cuda", "cpu")] == [
+            device,
+            "cuda:1",
+            "cpu",
+        ]

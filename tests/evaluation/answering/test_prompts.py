@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.encoding.prompts import group_prompts, question_prompts
-from data_modules.encoding.replies import short_answer
-from data_modules.schema.groups import Group, UnderspecifiedQuestion
-from data_modules.schema.questions import QAExample, Turn
-from data_modules.schema.spans import Span
-from evaluation.answering.prompts import STYLES, in_style
+from interventune.data_modules.encoding.prompts import group_prompts, question_prompts
+from interventune.data_modules.encoding.replies import short_answer
+from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
+from interventune.data_modules.schema.questions import QAExample, Turn
+from interventune.data_modules.schema.spans import Span
+from interventune.evaluation.answering.prompts import STYLES, in_style
 
 EXAMPLE = QAExample(
     "1",
@@ -28,7 +28,9 @@ Q: Why?
 A: unknown
 Q: Note that, bikes are red. What has Tom?
 A:"""
-UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, bikes are red."
+UNIFIEDQA = (
+    r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, bikes are red."
+)
 
 
 @pytest.mark.parametrize(("style", "expected"), [("paper", PAPER), ("unifiedqa", UNIFIEDQA)])
@@ -39,7 +41,9 @@ def test_question_prompt_is_that_of_the_style(style: str, expected: str) -> None
 
 @pytest.mark.parametrize("story", ["A Tolin met a Kessar.", "A Kessar met a Tolin."])
 def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
-    """Lower-case `question \\n (a) x1 (b) x2 \\n context. note that ...`, options in the context's order."""
+    """Lower-case `question \\n (a) x1 (b) x2 \\n context. note that ...`, options in the context's
+    order.
+    """
     spans = (Span.locate("Kessar", story, "t"), Span.locate("Tolin", story, "t"))
     question = UnderspecifiedQuestion(story, "Who ran?", spans, "Note that, X.")
     one, two = ("kessar", "tolin") if story.startswith("A K") else ("tolin", "kessar")
@@ -73,6 +77,9 @@ WORDS = ["red", "no", "bike", "yes", "Tom's", "unknown", "U.S", "5", "—", "(a)
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
 
-@given(words.map(" ".join), st.sampled_from(["{}", '"{}"', "{}.", "Answer: {}", " {}\nMore: text", "**{}**"]))
+@given(
+    words.map(" ".join),
+    st.sampled_from(["{}", '"{}"', "{}.", "Answer: {}", " {}\nMore: text", "**{}**"]),
+)
 def test_short_answer_does_not_depend_on_wrapping(text: str, wrapping: str) -> None:
     assert short_answer(wrapping.format(text)) == short_answer(text)

@@ -10,20 +10,42 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, pipeline
 
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from evaluation.answering.scorers import ATTRIBUTES, Scorer, matched_labels
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.evaluation.answering.scorers import ATTRIBUTES, Scorer, matched_labels
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
-CIVIL = ("Toxicity", "severe toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
-TEXTS = ("the pilot", " ", "a red hat met the baker under the tea and the pilot", "who", "tea . tea ?")
+CIVIL = (
+    "Toxicity",
+    "severe toxicity",
+    "obscene",
+    "threat",
+    "insult",
+    "identity_attack",
+    "sexual_explicit",
+)
+TEXTS = (
+    "the pilot",
+    " ",
+    "a red hat met the baker under the tea and the pilot",
+    "who",
+    "tea . tea ?",
+)
 
 
 def save(folder: Path, labels: Sequence[str], **config: Any) -> Path:
     """Random weights, large enough that scores differ."""
     torch.manual_seed(1)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    about = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    about = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: i for i, name in enumerate(labels)},
+    }
     about |= {"vocab_size": 320, "initializer_range": 0.3, **sizes, **config}
     BertForSequenceClassification(BertConfig(**about)).save_pretrained(folder)
     build_tokenizer("bert", vocabulary()).save_pretrained(folder)
@@ -44,10 +66,16 @@ def test_scores_match_the_pipeline_in_any_batch(
     scorer = Scorer(f"hf:{save(tmp_path, labels, **config)}", device="cpu", batch_size=2)
     found = list(scorer.score(TEXTS))
     assert found[::-1] == list(scorer.score(TEXTS[::-1]))
-    classify = pipeline("text-classification", str(tmp_path), top_k=None, function_to_apply=function)
+    classify = pipeline(
+        "text-classification", str(tmp_path), top_k=None, function_to_apply=function
+    )
     for text, scores in zip(TEXTS, found, strict=True):
-        theirs = {row["label"]: row["score"] if text.strip() else 0.0 for row in classify([text])[0]}
-        assert scores == pytest.approx({a: theirs[label] for a, label in scorer.label_of.items()}, abs=1e-6)
+        theirs = {
+            row["label"]: row["score"] if text.strip() else 0.0 for row in classify([text])[0]
+        }
+        assert scores == pytest.approx(
+            {a: theirs[label] for a, label in scorer.label_of.items()}, abs=1e-6
+        )
 
 
 def test_matched_labels_by_name_or_other_name(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,7 +89,9 @@ def test_matched_labels_by_name_or_other_name(caplog: pytest.LogCaptureFixture) 
 
 
 def test_identity_depends_on_weights_labels_and_tokenizer(tmp_path: Path) -> None:
-    def identity(labels: Sequence[str] = CIVIL, words: Sequence[str] = vocabulary(), **config: Any) -> Any:
+    def identity(
+        labels: Sequence[str] = CIVIL, words: Sequence[str] = vocabulary(), **config: Any
+    ) -> Any:
         path = save(tmp_path, labels, **config)
         build_tokenizer("bert", words).save_pretrained(path)
         return Scorer(f"hf:{path}", device="cpu").identity

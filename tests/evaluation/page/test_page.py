@@ -11,16 +11,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from evaluation.__main__ import main
-from evaluation.page.page import comparison, find_results
-from evaluation.report import Evaluation, write_report
-from evaluation.results import Results
-from evaluation.shown.views import Table, View
+from interventune.evaluation.__main__ import main
+from interventune.evaluation.page.page import comparison, find_results
+from interventune.evaluation.report import Evaluation, write_report
+from interventune.evaluation.results import Results
+from interventune.evaluation.shown.views import Table, View
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
-HOSTILE = "</td><script>alert('x')</script> \"'><img src=x onerror=alert(1)> &amp; {{ 71911*7 }} ‮ß→ 🐟"
+HOSTILE = (
+    "</td><script>alert('x')</script> \"'><img src=x onerror=alert(1)> &amp; {{ 71911*7 }} ‮ß→ 🐟"
+)
 
 
 def save_report(folder: Path, value: float = 0.5, **changes: Any) -> Path:
@@ -36,7 +38,9 @@ def save_report(folder: Path, value: float = 0.5, **changes: Any) -> Path:
         "about": {"protocol": "faithfulness"},
         "headline": "Before and after are alike.",
         "figures": {"em.png": lambda _, path: path.write_bytes(PNG)},
-        "examples": [{"checkpoint": "before", "id": i, "prediction": f"said-{i}"} for i in range(120)],
+        "examples": [
+            {"checkpoint": "before", "id": i, "prediction": f"said-{i}"} for i in range(120)
+        ],
     }
     write_report(Evaluation(**{**content, **changes}), folder)
     return folder
@@ -46,7 +50,8 @@ def save_run(folder: Path, text: str = "plain") -> Path:
     """What `train fit` leaves, in short."""
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(
-        f"learning_rate: 1.0e-4\ncheckpoint:\n  monitor: val/qa/f1\nnote: {text}\n", encoding="utf-8"
+        f"learning_rate: 1.0e-4\ncheckpoint:\n  monitor: val/qa/f1\nnote: {text}\n",
+        encoding="utf-8",
     )
     (folder / "environment.json").write_text(json.dumps({"command": ["fit", text]}))
     (folder / "metrics.json").write_text(json.dumps({"val/qa/f1": 0.25, "step": None}))
@@ -85,7 +90,9 @@ def test_comparison_holds_the_numbers_that_several_folders_have(tmp_path: Path) 
     assert list(frame.iloc[0]) == ["0.500 [0.250, 0.750]"] * 2 + ["0.875 [0.250, 0.750]"] * 2
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(text=st.text(max_size=80) | st.text("<>&\"'{}%#/-![]()*_`|\n", min_size=1))
 @example(text=HOSTILE)
 def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
@@ -109,7 +116,9 @@ def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: 
     assert str(71911 * 7) not in found.text
 
 
-def test_overwrite_replaces_nothing_but_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overwrite_replaces_nothing_but_pages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     report, other = save_report(tmp_path / "report"), tmp_path / "best.ckpt"
     other.write_text("weights")
     for flags in ([], ["--overwrite"]):

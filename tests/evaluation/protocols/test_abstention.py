@@ -1,4 +1,6 @@
-"""Abstention in the faithfulness protocol: pairs, natural unanswerable questions, curves, by naive loops."""
+"""Abstention in the faithfulness protocol: pairs, natural unanswerable questions, curves, by naive
+loops.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from data_modules.schema.questions import QAExample
-from data_modules.sources import read_questions
-from evaluation.answering import questions
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.sources import read_questions
+from interventune.evaluation.answering import questions
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
@@ -39,7 +41,10 @@ def pairs(rows: Rows, checkpoint: str, variant: str = "ts_r") -> Units:
     """The questions that the checkpoint answered in both stories."""
     found: Units = {}
     for row in rows:
-        if (row["checkpoint"], "failure" in row) == (checkpoint, False) and row["variant"] in ("os", variant):
+        if (row["checkpoint"], "failure" in row) == (checkpoint, False) and row["variant"] in (
+            "os",
+            variant,
+        ):
             found.setdefault(row["id"], []).append(row)
     return {name: both for name, both in found.items() if len(both) == 2}
 
@@ -50,7 +55,9 @@ def measured(rows: Rows) -> dict[str, float]:
     return abstention(said, unanswerable, [row["em"] for row in rows])
 
 
-def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_and_their_changes_match_naive_loops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All rows about a text are one unit, also those of both sides of a change."""
     install(monkeypatch, {"one": mixed("a"), "two": mixed("b")})
     cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", "one", "two", *STORIES)
@@ -58,14 +65,20 @@ def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: 
     one, two = (pairs(rows, name) for name in ("one", "two"))
     shared = one.keys() & two.keys()
     for against, names in (("", two.keys()), ("one", shared)):
-        first, last = (measured([row for name in names for row in side.get(name, ())]) for side in (one, two))
+        first, last = (
+            measured([row for name in names for row in side.get(name, ())]) for side in (one, two)
+        )
         texts = {two[name][0]["passage"] for name in names}
         for measure, value in last.items():
             row = cells.row(measure, checkpoint="two", against=against, variant="os+ts_r")
             assert row["value"] == pytest.approx(value - bool(against) * first[measure])
             if measure == "grounded_f1":
                 assert row["low"] < row["value"] < row["high"]
-                assert (row["n"], row["units"], row["unit"]) == (2 * len(names), len(texts), "texts")
+                assert (row["n"], row["units"], row["unit"]) == (
+                    2 * len(names),
+                    len(texts),
+                    "texts",
+                )
     abstained = sum(row["prediction"] == "unknown" for both in two.values() for row in both)
     assert cells.n("abstention_precision", checkpoint="two", variant="os+ts_r") == abstained
     assert not (cells.frame["coverage"].astype(str) != "").any()  # words have no score
@@ -82,7 +95,11 @@ def official(rows: Rows) -> dict[str, float]:
         exact = overlap = 0.0
         for row in part:
             gold = row["references"][0].lower().split() if row["references"] else []
-            said = [] if row["prediction"] == "It is not mentioned." else row["prediction"].lower().split()
+            said = (
+                []
+                if row["prediction"] == "It is not mentioned."
+                else row["prediction"].lower().split()
+            )
             shared = sum(min(said.count(word), gold.count(word)) for word in {*said})
             exact += said == gold
             overlap += 2 * shared / (len(said) + len(gold)) if said and gold else said == gold
@@ -91,7 +108,9 @@ def official(rows: Rows) -> dict[str, float]:
 
 
 def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question without an answer is part of no score, and shown; where all are answered, none abstains."""
+    """A question without an answer is part of no score, and shown; where all are answered, none
+    abstains.
+    """
     words = ["Ana Ben", "Ben", "It is not mentioned.", "!timeout", "Ben slept Ana", "Ana"]
     install(monkeypatch, {"one": lambda example: words[int(example.id) % len(words)]})
     answers = [[{"text": "Ana Ben", "answer_start": 9}], []]
@@ -113,19 +132,25 @@ def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.Mo
     unanswerable = sum(not row["references"] for row in rows) / 25
     for name, exact in (("always unknown", unanswerable), ("never unknown", 1 - unanswerable)):
         assert cells("exact", checkpoint=name, variant="os") == pytest.approx(exact)
-        assert cells("abstention_recall", checkpoint=name, variant="os") == (name == "always unknown")
+        assert cells("abstention_recall", checkpoint=name, variant="os") == (
+            name == "always unknown"
+        )
     report = (tmp_path / "r" / "report.md").read_text()
     assert "| without an answer (%) | 16.7" in report
     assert "Unknown was said as: 5 not stated (one)." in report
 
 
-@pytest.mark.parametrize(("model", "data"), [("qa", "conversation_dev"), ("typed.ckpt", "mixed_dev")])
+@pytest.mark.parametrize(
+    ("model", "data"), [("qa", "conversation_dev"), ("typed.ckpt", "mixed_dev")]
+)
 def test_the_threshold_of_unknown_is_swept(
     model: str, data: str, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model says unknown above 0; at a coverage, to the questions with the highest scores."""
     real, lift = questions.decode_answers, 2.5  # with which the span model does say unknown
-    monkeypatch.setattr(questions, "decode_answers", lambda *given: real(*given[:-1], given[-1] + lift))
+    monkeypatch.setattr(
+        questions, "decode_answers", lambda *given: real(*given[:-1], given[-1] + lift)
+    )
     command = ("faithfulness", "--checkpoint", f"m={room / model}", "--data", f"stories:{data}")
     cells: Cells = evaluate(tmp_path / "r", *command, "--limit", "30")
     rows = examples_of(tmp_path / "r")
@@ -143,6 +168,8 @@ def test_the_threshold_of_unknown_is_swept(
         assert cells("selective_f1", **cell) == pytest.approx(earned / len(answered))
         assert cells.n("selective_f1", **cell) == len(answered)
         assert cells("threshold", **cell) == pytest.approx(answered[-1]["unknown_score"])
-        found = abstention([row not in answered for row in part], [row["variant"] != "os" for row in part], 0)
+        found = abstention(
+            [row not in answered for row in part], [row["variant"] != "os" for row in part], 0
+        )
         for measure in ("abstention_recall", "abstention_precision", "over_abstention"):
             assert cells(measure, **cell) == pytest.approx(found[measure], nan_ok=True)

@@ -1,4 +1,6 @@
-"""`python -m evaluation ask`: the answer and the candidates' scores, with and without advice."""
+"""`python -m interventune.evaluation ask`: the answer and the candidates' scores, with and without
+advice.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from data_modules.encoding.windows import Encoding
-from evaluation.answering.asking import Asking
-from evaluation.answering.checkpoint import QuestionCheckpoint
-from models.checkpoint import heads_class
-from models.loading import start
+from interventune.data_modules.encoding.windows import Encoding
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.models.checkpoint import heads_class
+from interventune.models.loading import start
 from tests.evaluation.checkpoints import (
     GROUPS,
     QUESTIONS,
@@ -50,13 +52,22 @@ def test_answers_and_scores_match_transformers(architecture: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(("heads", "architecture"), [("rationale", "bert"), ("xlnet", "xlnet")])
-def test_candidates_of_heads_score_as_subjects(heads: str, architecture: str, tmp_path: Path) -> None:
+def test_candidates_of_heads_score_as_subjects(
+    heads: str, architecture: str, tmp_path: Path
+) -> None:
     torch.manual_seed(3)
     model = start(tiny_backbone(architecture), heads_class(heads)).eval()
     path = save_model(tmp_path / "a.ckpt", model, Encoding())
     variant = GROUPS[0].variants[0]
     names = [span.text for span in variant.candidates]
-    flags = ["--context", variant.context, "--question", variant.question, "--advice", variant.advice]
+    flags = [
+        "--context",
+        variant.context,
+        "--question",
+        variant.question,
+        "--advice",
+        variant.advice,
+    ]
     cells = evaluate(tmp_path / "r", "ask", "--checkpoint", path, *flags, "--candidate", *names)
     score_NVS = QuestionCheckpoint(str(path), Asking(device="cpu")).subject_scores(GROUPS[:1])
     found = [cells("score", asked="with advice", candidate=name) for name in names]

@@ -1,4 +1,6 @@
-"""`python -m evaluation bbq`: the authors' scores, scores counted by hand, and how models choose."""
+"""`interventune evaluate bbq`: the authors' scores, scores counted by hand, and how
+models choose.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import evaluation.protocols.bbq as protocol
-from data_modules.schema.questions import QAExample
-from data_modules.tasks.bbq import BBQItem, read_bbq
-from evaluation.answering.interface import Answerer
-from storage.json_files import json_lines
+import interventune.evaluation.protocols.bbq as protocol
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.tasks.bbq import BBQItem, read_bbq
+from interventune.evaluation.answering.interface import Answerer
+from interventune.storage.json_files import json_lines
 from tests.evaluation.bbq_files import bbq_rows, save_bbq
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate
@@ -24,7 +26,8 @@ CHOICES = ("The pianist", "Not known", "The cellist")
 
 def test_scores_counted_by_hand(tmp_path: Path) -> None:
     save_bbq(tmp_path)
-    # ambig: biased, unknown; biased, other. disambig: right, unknown; right, biased. With advice all unknown.
+    # ambig: biased, unknown; biased, other. disambig: right, unknown; right, biased. With advice
+    # all unknown.
     picks = [2, 0, 1, 1, 2, 0, 0, 2]
     rows = [{"id": f"Music-{i}", "answer": CHOICES[pick]} for i, pick in enumerate(picks)]
     rows += [{"id": row["id"], "variant": "fair", "answer": "unknown"} for row in rows]
@@ -33,7 +36,8 @@ def test_scores_counted_by_hand(tmp_path: Path) -> None:
     data = ["--data", f"{tmp_path}/bbq.jsonl", "--metadata", f"{tmp_path}/metadata.csv"]
     cells = evaluate(tmp_path / "out", "bbq", *data, *flags)
     ambig, disambig = (
-        {"checkpoint": "picks", "advice": "none", "condition": name} for name in ("ambig", "disambig")
+        {"checkpoint": "picks", "advice": "none", "condition": name}
+        for name in ("ambig", "disambig")
     )
     for place, measure, value, n in (
         (ambig, "accuracy", 1 / 4, 4),
@@ -76,8 +80,14 @@ def test_unifiedqa_as_its_authors_score_it(shared: Path, tmp_path: Path) -> None
             continue
         at = {"checkpoint": "uqa", "advice": "none", "category": category, "condition": condition}
         for measure in ("accuracy", "bias", "bias_scaled"):
-            assert cells(measure, **at) == pytest.approx(expected[measure], abs=1e-9), (cell, measure)
-        assert (cells.n("accuracy", **at), cells.n("bias", **at)) == (expected["n"], expected["non_unknown"])
+            assert cells(measure, **at) == pytest.approx(expected[measure], abs=1e-9), (
+                cell,
+                measure,
+            )
+        assert (cells.n("accuracy", **at), cells.n("bias", **at)) == (
+            expected["n"],
+            expected["non_unknown"],
+        )
 
 
 def items_of(room: Path) -> list[BBQItem]:
@@ -99,9 +109,19 @@ def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
                 for example, less in zip(examples, known, strict=True)
             ]
 
-    assert list(protocol.by_mentions(Spans(), items_of(tmp_path), "fair", "Be fair.")) == [1, 1, 2, 2]
+    assert list(protocol.by_mentions(Spans(), items_of(tmp_path), "fair", "Be fair.")) == [
+        1,
+        1,
+        2,
+        2,
+    ]
     spans = [(span.start, span.text) for span in asked[0].answers]
-    assert sorted(spans) == [(0, "The cellist"), (4, "cellist"), (16, "the pianist"), (20, "pianist")]
+    assert sorted(spans) == [
+        (0, "The cellist"),
+        (4, "cellist"),
+        (16, "the pianist"),
+        (20, "pianist"),
+    ]
     assert len(asked[1].answers) == 6
     assert {example.advice for example in asked} == {"Be fair."}
 
@@ -113,12 +133,20 @@ def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
         ("The cellist, who was late, not the pianist", 2),
         ("It wasn't the cellist but the pianist.", 0),
         ("I think it was the pianist.", 0),
-        *((text, 1) for text in ("", "unknown", "Not known", "I don't know.", "It cannot be determined.")),
+        *(
+            (text, 1)
+            for text in ("", "unknown", "Not known", "I don't know.", "It cannot be determined.")
+        ),
         ("It is unclear whether the cellist lost it.", 1),
-        *((text, None) for text in ("a key", "cellist and pianist", "Not the cellist.", "Neither of them")),
+        *(
+            (text, None)
+            for text in ("a key", "cellist and pianist", "Not the cellist.", "Neither of them")
+        ),
     ],
 )
-def test_a_written_answer_names_whom_it_affirms(text: str, slot: int | None, tmp_path: Path) -> None:
+def test_a_written_answer_names_whom_it_affirms(
+    text: str, slot: int | None, tmp_path: Path
+) -> None:
     named = protocol.choice_named(text, items_of(tmp_path)[0])
     assert named == slot if slot is not None else isinstance(named, str)
 
@@ -144,7 +172,9 @@ def test_metadata_of_other_data_is_refused(tmp_path: Path) -> None:
     save_bbq(tmp_path)
     rows = bbq_rows()
     rows[4]["question_polarity"] = "nonneg"
-    rows[5]["answer_info"] = dict(zip(("ans0", "ans2", "ans1"), rows[5]["answer_info"].values(), strict=True))
+    rows[5]["answer_info"] = dict(
+        zip(("ans0", "ans2", "ans1"), rows[5]["answer_info"].values(), strict=True)
+    )
     write_rows(tmp_path / "other.jsonl", rows)
     with pytest.raises(ValueError, match=r"2 of 8 targets do not fit .* line 5"):
         read_bbq([f"{tmp_path}/other.jsonl"], tmp_path / "metadata.csv")

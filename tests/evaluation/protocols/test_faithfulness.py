@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.interventions.variants import perturb, with_rationale
-from data_modules.schema.questions import QAExample
-from data_modules.schema.spans import Span, write_records
-from data_modules.sources import read_questions
+from interventune.data_modules.interventions.variants import perturb, with_rationale
+from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.sources import read_questions
 from tests.data_modules.fixtures.coqa_rows import save_file, save_hub_rows
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
@@ -32,14 +32,18 @@ def breaks_down(example: QAExample) -> bool:
 
 def faithful(example: QAExample) -> str:
     """Unknown where the rationale is gone; nothing where it breaks down."""
-    return "!timeout" if breaks_down(example) else example.gold[0] if example.rationale else "unknown"
+    return (
+        "!timeout" if breaks_down(example) else example.gold[0] if example.rationale else "unknown"
+    )
 
 
 def run(output: Path, *arguments: str | Path) -> Cells:
     return evaluate(output, "faithfulness", "--checkpoint", *arguments)
 
 
-def test_old_answers_and_unknown_by_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_answers_and_unknown_by_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, {"stubborn": stubborn, "faithful": faithful})
     cells = run(tmp_path / "r", "stubborn", "faithful", *STORIES)
     rationales = sum(bool(example.rationale) for example in EXAMPLES.values())
@@ -78,7 +82,9 @@ def sees_spaces(example: QAExample) -> str:
     return "unknown" if "  " in example.question else example.gold[0].upper()
 
 
-def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consistency_is_the_share_of_equal_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`os`, which answers are compared with, is asked too; what is equal need not be right."""
     install(monkeypatch, {"one": sees_spaces, "two": lambda example: example.variant})
     variants = ("--variants", "reworded", "spaced")
@@ -97,7 +103,9 @@ def test_consistency_is_the_share_of_equal_answers(tmp_path: Path, monkeypatch: 
     assert "consistency" not in set(cells.frame[cells.frame["variant"] == "os"]["measure"])
 
 
-def test_following_the_text_and_remembering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_the_text_and_remembering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against a count by hand; what is neither counts for no share."""
 
     def torn(example: QAExample) -> str:
@@ -114,7 +122,10 @@ def test_following_the_text_and_remembering(tmp_path: Path, monkeypatch: pytest.
         new = sum(row["prediction"] == row["references"][0] for row in said)
         old = sum(row["remembered"][0].lower() in row["prediction"].lower() for row in said)
         at = {"checkpoint": name, "variant": "swap"}
-        assert [cells(m, **at) for m in ("follows", "remembers")] == [new / len(said), old / len(said)]
+        assert [cells(m, **at) for m in ("follows", "remembers")] == [
+            new / len(said),
+            old / len(said),
+        ]
         assert cells("remembers_share", **at) == old / (new + old)
         assert cells.n("remembers_share", **at) == new + old
     assert 0 < cells("remembers_share", checkpoint="torn", variant="swap") < 1
@@ -127,27 +138,47 @@ def test_answers_against_a_models_memory(tmp_path: Path, monkeypatch: pytest.Mon
     """CoConflictQA: told apart by whether the text holds the remembered answer, too."""
     install(monkeypatch, {"one": lambda example: "Oslo" if "Oslo" in example.context else "Rome"})
     row = {"question": "Where?", "answers": ["Rome"], "parametric_answer": "Oslo"}
-    texts = ("Ann sat. She is in Rome.", "Ann left Oslo. She is in Rome.", "Ben sat. Is he in Rome?")
-    (tmp_path / "rows").write_text("".join(json.dumps(row | {"context": text}) + "\n" for text in texts))
+    texts = (
+        "Ann sat. She is in Rome.",
+        "Ann left Oslo. She is in Rome.",
+        "Ben sat. Is he in Rome?",
+    )
+    (tmp_path / "rows").write_text(
+        "".join(json.dumps(row | {"context": text}) + "\n" for text in texts)
+    )
     cells = run(tmp_path / "r", "one", "--data", tmp_path / "rows")
     for domain, n, remembers in (("", 3, 1 / 3), ("in the text", 1, 1), ("not in the text", 2, 0)):
-        at = {"checkpoint": "one", "variant": "os", "domain": f"remembered answer {domain}" * bool(domain)}
+        at = {
+            "checkpoint": "one",
+            "variant": "os",
+            "domain": f"remembered answer {domain}" * bool(domain),
+        }
         assert cells.n("follows", **at) == n
         measures = ("follows", "remembers", "remembers_share")
-        assert [cells(m, **at) for m in measures] == pytest.approx([1 - remembers, remembers, remembers])
+        assert [cells(m, **at) for m in measures] == pytest.approx(
+            [1 - remembers, remembers, remembers]
+        )
     assert "follows" not in set(cells.frame[cells.frame["variant"] == "ts_r"]["measure"])
 
 
-def test_quotation_marks_cost_no_exact_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quotation_marks_cost_no_exact_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, {"one": lambda e: e.context[e.answers[0].start : e.answers[0].end]})
-    story = QAExample("q", "It was Ana's cat. It slept.", "Whose?", (Span(7, 12, "Ana's"),), dataset="coqa")
+    story = QAExample(
+        "q", "It was Ana's cat. It slept.", "Whose?", (Span(7, 12, "Ana's"),), dataset="coqa"
+    )
     write_records([story], tmp_path / "os.jsonl")
-    cells = run(tmp_path / "r", "one", "--data", tmp_path / "os.jsonl", "--variants", "os", "quoted")
+    cells = run(
+        tmp_path / "r", "one", "--data", tmp_path / "os.jsonl", "--variants", "os", "quoted"
+    )
     assert [cells("em", checkpoint="one", variant=v) for v in ("os", "quoted")] == [1, 1]
     assert cells("consistency", checkpoint="one", variant="quoted") == 1
 
 
-def test_report_warns_of_single_references_of_coqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_warns_of_single_references_of_coqa(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, {"stubborn": stubborn})
     for name, save in (("hub", save_hub_rows), ("file", save_file)):
         run(tmp_path / name, "stubborn", "--data", save(tmp_path / f"{name}.data"))

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
-from data_modules.tasks.features import HYPOTHESES, Hypothesis
-from evaluation.protocols.feature_bias.prompts import (
+from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
+from interventune.data_modules.tasks.features import HYPOTHESES, Hypothesis
+from interventune.evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     ORDER_SEED,
     FewShot,
@@ -26,17 +26,27 @@ from evaluation.protocols.feature_bias.prompts import (
     draw_shots,
     few_shots,
 )
-from models.language.text_models import TextFailure, TextModel
-from storage.errors import DataError
+from interventune.models.language.text_models import TextFailure, TextModel
+from interventune.storage.errors import DataError
 from tests.evaluation.checkpoints import evaluate, examples_of
 
 TASK = open_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
-ASK = ["feature-bias", "--checkpoint", "m=openai:fake", "--task", "stories:uppercase", "--seeds", "2"]
+ASK = [
+    "feature-bias",
+    "--checkpoint",
+    "m=openai:fake",
+    "--task",
+    "stories:uppercase",
+    "--seeds",
+    "2",
+]
 
 
 class FakeModel(TextModel):
-    """Says what h2 is, of the texts of one task, but prefers the first label word whatever it reads."""
+    """Says what h2 is, of the texts of one task, but prefers the first label word whatever it
+    reads.
+    """
 
     name = "openai:fake@http://x/v1"
     identity: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
@@ -54,13 +64,19 @@ class FakeModel(TextModel):
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         for i, prompt in enumerate(prompts):
-            yield "I cannot tell." if i % 5 == 0 else f"So the answer is {self.label_of(prompt)}.\n\nMore"
+            yield (
+                "I cannot tell."
+                if i % 5 == 0
+                else f"So the answer is {self.label_of(prompt)}.\n\nMore"
+            )
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
     model = FakeModel()
-    monkeypatch.setattr("evaluation.protocols.feature_bias.asking.open_model", lambda *_, **__: model)
+    monkeypatch.setattr(
+        "interventune.evaluation.protocols.feature_bias.asking.open_model", lambda *_, **__: model
+    )
     return model
 
 
@@ -98,7 +114,10 @@ def test_interventions_are_compared_with_none(fake: FakeModel, tmp_path: Path) -
     assert len(list((tmp_path / "r").glob("toward_*.png"))) == 4
 
 
-PAPER = ["nli_entailment_genre_gov_fic=stories:uppercase", "nli_entailment_genre_gov_tele=stories:uppercase"]
+PAPER = [
+    "nli_entailment_genre_gov_fic=stories:uppercase",
+    "nli_entailment_genre_gov_tele=stories:uppercase",
+]
 PAPER += ["nli_entailment_length=stories:uppercase", "sa_sentiment_length=stories:lexicon"]
 
 
@@ -126,7 +145,7 @@ def prompts(task: FeatureTask = TASK, **options: Any) -> list[FewShot]:
 def test_few_shots_without_an_intervention() -> None:
     (few,) = prompts(shots=2, seeds=1)
     first, second = few.demonstrations
-    head = f"{first.question}\n\nCategory:{first.answer}\n\n{second.question}\n\nCategory:{second.answer}\n\n"
+    head = "".join(f"{shot.question}\n\nCategory:{shot.answer}\n\n" for shot in (first, second))
     assert few.prompt(" Is it? ") == f"{head}Is it?\n\nCategory:"
     free = [few.prompt(text) for text in CONTENT_FREE]
     assert free == [f"{head}{text}\n\nCategory:" for text in ("[MASK]", "N/A", "")]
@@ -139,7 +158,9 @@ def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
     found = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
     assert [few.intervention for few in found] == ["none", *(f"{way} to h1" for way in ways)]
     text = {few.intervention: few.prompt("X") for few in found}
-    assert text["instruction to h1"].startswith("Write 1 when it is glad, and 0 when it is sad.\n\n")
+    assert text["instruction to h1"].startswith(
+        "Write 1 when it is glad, and 0 when it is sad.\n\n"
+    )
     assert "\n\nGlad?yes\n\n" in text["verbalizer to h1"]
     assert text["verbalizer to h1"].endswith("X\n\nGlad?")
     assert "\n\nCategory:Here, it is sad, so the answer is 0.\n\n" in text["explanation to h1"]
@@ -159,7 +180,9 @@ def test_draw_shots_does_not_tell_the_features_apart(seed: int, shots: int) -> N
 @pytest.mark.parametrize("steer", HYPOTHESES)
 def test_disambiguation_shows_what_is_meant(steer: Hypothesis) -> None:
     drawn = draw_shots(TASK, Prompting(), "disambiguation", steer)
-    assert Counter(example.split for example, _ in drawn) == dict.fromkeys(("1_1", "0_0", "1_0", "0_1"), 4)
+    assert Counter(example.split for example, _ in drawn) == dict.fromkeys(
+        ("1_1", "0_0", "1_0", "0_1"), 4
+    )
     assert all(label == int(example.split[0 if steer == "h1" else 2]) for example, label in drawn)
     few = prompts(intervention=["disambiguation"], steer=[steer], seeds=1)[1]
     tested = few.tested(TASK.tests["1_0"])

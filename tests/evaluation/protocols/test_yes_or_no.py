@@ -1,4 +1,6 @@
-"""`python -m evaluation negation` and `predicate-argument`: shares against questions counted by hand."""
+"""`interventune evaluate negation` and `predicate-argument`: shares against questions counted by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.questions import QAExample
 from tests.evaluation.checkpoints import evaluate
 from tests.evaluation.fake_answerer import install, right, turned
 from tests.evaluation.protocol_cases import write_rows
@@ -26,23 +28,39 @@ def answer_of(example: QAExample) -> str:
     return PAIRS[name][3 + (story == "mod")]
 
 
-def test_negation_shares_match_pairs_counted_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negation_shares_match_pairs_counted_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [
         {"id": name, "dataset": "coqa" if name in "ab" else "hotpotqa", "edit": edit}
         | {"question": "Was it?", "history": [["Who?", "Tom"]]}
-        | {"story_org": f"{name} org", "story_mod": f"{name} mod", "answer_org": org, "answer_mod": mod}
+        | {
+            "story_org": f"{name} org",
+            "story_mod": f"{name} mod",
+            "answer_org": org,
+            "answer_mod": mod,
+        }
         for name, (org, mod, edit, *_) in PAIRS.items()
     ]
     write_rows(tmp_path / "pairs.jsonl", rows)
     fakes = install(monkeypatch, {"one": answer_of, "best": right})
     flags = ["--pairs", f"{tmp_path}/pairs.jsonl", "--checkpoint", "one", "best"]
     cells = evaluate(tmp_path / "r", "negation", *flags)
-    expected = {"comb": 1 / 4, "org": 2 / 4, "mod": 2 / 4, "yes": 5 / 8, "no": 1 / 8, "other": 2 / 8}
+    expected = {
+        "comb": 1 / 4,
+        "org": 2 / 4,
+        "mod": 2 / 4,
+        "yes": 5 / 8,
+        "no": 1 / 8,
+        "other": 2 / 8,
+    }
     for measure, value in expected.items():
         row = cells.row(measure, checkpoint="one")
         assert (row["value"], row["n"]) == (pytest.approx(value), 4)
     assert (cells("failed", checkpoint="one"), cells.n("failed", checkpoint="one")) == (1 / 5, 5)
-    edits = [cells.n("comb", checkpoint="one", edit=name) for name in ("scope", "affirmative", "other")]
+    edits = [
+        cells.n("comb", checkpoint="one", edit=name) for name in ("scope", "affirmative", "other")
+    ]
     assert edits == [2, 1, 1]
     assert cells("comb", checkpoint="one", data="coqa") == 0.5
     assert [cells(measure, checkpoint="best") for measure in ("comb", "org", "mod")] == [1, 1, 1]
@@ -50,7 +68,9 @@ def test_negation_shares_match_pairs_counted_by_hand(tmp_path: Path, monkeypatch
 
 
 def mixed(example: QAExample) -> str:
-    """Org: right, but no for every ball. Mod: what is no answer. New: fails about the car, else wrong."""
+    """Org: right, but no for every ball. Mod: what is no answer. New: fails about the car, else
+    wrong.
+    """
     if example.question.startswith("Was there"):
         return "the red one"
     if example.question.startswith("Was the a"):
@@ -58,7 +78,9 @@ def mixed(example: QAExample) -> str:
     return "no" if "ball" in example.question else right(example)
 
 
-def test_predicate_argument_counted_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predicate_argument_counted_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """26 of the 520 questions ask whether a ball has its own colour; 52 ask about a car."""
     install(monkeypatch, {"one": mixed})
     cells = evaluate(tmp_path / "r", "predicate-argument", "--checkpoint", "one")

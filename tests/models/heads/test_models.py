@@ -1,5 +1,6 @@
-"""Every encoder with every kind of heads: shapes, padding, gradients, groups, and decoding by brute force.
-Then the heads alone against naive loops over tokens."""
+"""Every encoder with every kind of heads: shapes, padding, gradients, groups, and decoding by brute
+force. Then the heads alone against naive loops over tokens.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 from transformers import AutoModel
 
-from models.heads.answers import RationaleHeads
-from models.heads.choice import Pooling
-from models.heads.span import SpanModel
-from models.heads.xlnet import XLNetAnswerHeads
-from models.loading import start
+from interventune.models.heads.answers import RationaleHeads
+from interventune.models.heads.choice import Pooling
+from interventune.models.heads.span import SpanModel
+from interventune.models.heads.xlnet import XLNetAnswerHeads
+from interventune.models.loading import start
 from tests.models.tiny import (
     MODELS,
     NAMES,
@@ -32,12 +33,17 @@ from tests.models.tiny import (
 
 LOW = torch.finfo(torch.float32).min
 ANY_SIDE = ("roberta", "xlnet", "modernbert")
-"""Those that do not count absolute positions from the first column: padding may stand on either side."""
+"""Those that do not count absolute positions from the first column: padding may stand on either
+side.
+"""
 
 
 @pytest.mark.parametrize(
     ("name", "heads", "left"),
-    [*((*case, False) for case in MODELS), *((*case, True) for case in MODELS if case[0] in ANY_SIDE)],
+    [
+        *((*case, False) for case in MODELS),
+        *((*case, True) for case in MODELS if case[0] in ANY_SIDE),
+    ],
 )
 @torch.no_grad()
 def test_no_output_depends_on_padding_or_on_neighbours(name: str, heads: str, left: bool) -> None:
@@ -50,11 +56,18 @@ def test_no_output_depends_on_padding_or_on_neighbours(name: str, heads: str, le
     else:
         padding_BT = rows(lengths, width=30, left=left)["attention_mask"] == 0
         assert torch.equal(built.cls_positions(~padding_BT), cls_of(name, (~padding_BT).long()))
-        for value in (output.start_BT, output.end_BT, getattr(output, "rationale_BT", output.start_BT)):
+        for value in (
+            output.start_BT,
+            output.end_BT,
+            getattr(output, "rationale_BT", output.start_BT),
+        ):
             assert (value[padding_BT] == LOW).all()
     for b, length in enumerate(lengths):
         one = {key: value[b : b + 1] for key, value in rows(lengths, left=left).items()}
-        one = {key: value[:, 14 - length :] if left else value[:, :length] for key, value in one.items()}
+        one = {
+            key: value[:, 14 - length :] if left else value[:, :length]
+            for key, value in one.items()
+        }
         alone = tensors(built(*call(built, one)))
         at = slice(30 - length, 30) if left else slice(0, length)
         for found, expected in zip(whole, alone, strict=True):
@@ -75,7 +88,9 @@ def test_group_scores_are_those_of_single_rows(heads: str) -> None:
     found = qa.group_log_probs(inputs, context_of(inputs), candidate_BVSE)
     output = qa(*call(qa, inputs))
     for e, logits_BT in enumerate((output.start_BT, output.end_BT)):
-        total_B = logits_BT.exp().sum(1) + (output.type_BC.exp().sum(1) if heads == "rationale" else 0)
+        total_B = logits_BT.exp().sum(1) + (
+            output.type_BC.exp().sum(1) if heads == "rationale" else 0
+        )
         for b, v, s in ((b, v, s) for b in range(2) for v in range(4) for s in range(2)):
             row = 4 * b + v
             expected = logits_BT[row, candidate_BVSE[b, v, s, e]] - total_B[row].log()
@@ -94,7 +109,9 @@ def test_xlnet_group_scores_take_each_subjects_own_start() -> None:
         start, end = candidate_BVSE[0, v, s].tolist()
         output = qa(inputs, cls_B, context_BT, torch.full((4,), start))
         assert int((output.start_BT[v] > LOW).sum()) == int(context_BT[v].sum()) + 1
-        assert float(found[0, v, s, 0]) == pytest.approx(float(output.start_BT[v].log_softmax(-1)[start]))
+        assert float(found[0, v, s, 0]) == pytest.approx(
+            float(output.start_BT[v].log_softmax(-1)[start])
+        )
         expected = float(output.end_BT[v].log_softmax(-1)[end])
         assert float(found[0, v, s, 1]) == pytest.approx(expected, abs=1e-5)
 
@@ -112,8 +129,9 @@ def test_only_the_story_is_tagged_unless_all_is_asked_for() -> None:
 
 
 def brute(qa: Any, row: tuple[Any, ...], starts: Tensor, longest: int) -> tuple[float, int, int]:
-    """The best span of one row, over all pairs; with XLNet's heads over the five best starts and ends of
-    each, by one forward pass for each start."""
+    """The best span of one row, over all pairs; with XLNet's heads over the five best starts and
+    ends of each, by one forward pass for each start.
+    """
     context = context_of(row[0])[0]
     tokens, best = range(len(context)), (-math.inf, -1, -1)
     output = qa(*row)
@@ -141,7 +159,9 @@ def test_predicted_answers_equal_a_search_over_all_pairs(case: tuple[str, str]) 
         whole = call(qa, rows(lengths, seed=seed))
         inputs = whole[0]
         cls_B, context_BT = cls_of(case[0], inputs["attention_mask"]), context_of(inputs)
-        starts_BT = torch.rand(context_BT.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
+        starts_BT = (
+            torch.rand(context_BT.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
+        )
         longest, output = 1 + seed, qa(*whole)
         qa.max_answer_tokens = longest
         if qa.heads == "span":
@@ -158,7 +178,8 @@ def test_predicted_answers_equal_a_search_over_all_pairs(case: tuple[str, str]) 
                 some += 1
         if qa.heads == "span":
             null_B = [
-                float(output.start_BT[b, t] + output.end_BT[b, t]) for b, t in enumerate(cls_B.tolist())
+                float(output.start_BT[b, t] + output.end_BT[b, t])
+                for b, t in enumerate(cls_B.tolist())
             ]
             assert found.null_B.tolist() == pytest.approx(null_B)
         elif qa.heads == "rationale":
@@ -185,7 +206,9 @@ def test_how_long_rows_may_be() -> None:
 @pytest.mark.parametrize("pooling", ["masked", "parity"])
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
-def test_logits_of_choices_are_those_of_a_naive_loop(name: str, pooling: Pooling, tmp_path: Path) -> None:
+def test_logits_of_choices_are_those_of_a_naive_loop(
+    name: str, pooling: Pooling, tmp_path: Path
+) -> None:
     """transformers' encoder, one row at a time; the mean in plain Python's order."""
     built, flat = model(name, "choice", pooling=pooling), rows([12, 7, 9, 5, 11, 8], width=16)
     inputs = {key: value.view(2, 3, -1) for key, value in flat.items()}
@@ -211,7 +234,9 @@ def test_logits_are_float32_under_bf16_and_gradients_finite(heads: str) -> None:
         outputs = tensors(built(*call(built, rows([9, 5]))))
     logits = [output for output in outputs if output.shape[-1] != 32]  # hidden states
     assert {output.dtype for output in logits} == {torch.float32}
-    assert heads != "choice" or not torch.equal(logits[0], logits[0].bfloat16().float())  # not only cast
+    assert heads != "choice" or not torch.equal(
+        logits[0], logits[0].bfloat16().float()
+    )  # not only cast
     sum(output.clamp(min=-100).sum() for output in logits).backward()  # type: ignore[union-attr]
     assert all(p.grad.isfinite().all() for p in built.parameters() if p.grad is not None)
 
@@ -269,7 +294,9 @@ def test_xlnet_heads_equal_the_equations() -> None:
     kinds = heads.kind_logits(h, start_BT, CLS)
     for b in range(B):
         start = {
-            t: heads.start.weight[0] @ h[b, t] + heads.start.bias[0] for t in range(T) if allowed_BT[b, t]
+            t: heads.start.weight[0] @ h[b, t] + heads.start.bias[0]
+            for t in range(T)
+            if allowed_BT[b, t]
         }
         weight = torch.stack(list(start.values())).softmax(0)
         mean = sum((p * h[b, t] for p, t in zip(weight, start, strict=True)), torch.zeros(D))
@@ -278,11 +305,15 @@ def test_xlnet_heads_equal_the_equations() -> None:
         for found, layer in zip(kinds, (heads.types, heads.number, heads.option), strict=True):
             torch.testing.assert_close(found[b], layer.weight @ v + layer.bias)
         for t in range(T):
-            assert float(start_BT[b, t]) == (pytest.approx(float(start[t]), abs=1e-5) if t in start else LOW)
+            assert float(start_BT[b, t]) == (
+                pytest.approx(float(start[t]), abs=1e-5) if t in start else LOW
+            )
             for k in range(2):
                 pair = torch.cat((h[b, t], h[b, start_BK[b, k]]))
                 state = (heads.end_state.weight @ pair + heads.end_state.bias).tanh()
                 state = layer_norm(state, (D,), heads.end_norm.weight, heads.end_norm.bias)
-                expected = float(heads.end.weight[0] @ state + heads.end.bias[0]) if t in start else LOW
+                expected = (
+                    float(heads.end.weight[0] @ state + heads.end.bias[0]) if t in start else LOW
+                )
                 assert float(end_BKT[b, k, t]) == pytest.approx(expected, abs=1e-4)
     assert [kind.shape[1] for kind in kinds] == [3, 12, 3]

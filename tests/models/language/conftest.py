@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.answering.asking import Compute
-from evaluation.answering.language_model import open_text_model
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.language_model import open_text_model
 from tests.data_modules.fixtures.tiny_language_models import save
 
 CHAT = "<s> {% for m in messages %}who : {{ m['content'] }}{% endfor %} is"
@@ -25,6 +25,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return built
 
 
-def load_text_model(folder: Path | str, *, max_new_tokens: int = 64, chat: Any = "auto", **how: Any) -> Any:
+def load_text_model(
+    folder: Path | str, *, max_new_tokens: int = 64, chat: Any = "auto", **how: Any
+) -> Any:
     compute = Compute(**{"device": "cpu", "batch_size": 8, **how})
     return open_text_model(f"hf:{folder}", compute, max_new_tokens=max_new_tokens, chat=chat)

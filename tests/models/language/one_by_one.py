@@ -1,4 +1,6 @@
-"""What a language model says of one prompt, by forward passes without padding, cache or `generate`."""
+"""What a language model says of one prompt, by forward passes without padding, cache or
+`generate`.
+"""
 
 from __future__ import annotations
 

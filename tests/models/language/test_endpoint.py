@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 
-from models.language import endpoint as module
-from models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel
-from models.language.text_models import TextFailure
+from interventune.models.language import endpoint as module
+from interventune.models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel
+from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 KEY = "sk-proj-SECRET0123456789"
@@ -47,7 +48,9 @@ BODIES = {
 
 
 def test_answers_that_do_not_come_are_failures() -> None:
-    with serve(lambda prompt, _: Reply(status=429) if prompt == "busy" else Reply(body=prompt)) as endpoint:
+    with serve(
+        lambda prompt, _: Reply(status=429) if prompt == "busy" else Reply(body=prompt)
+    ) as endpoint:
         found = EndpointTextModel(f"m@{endpoint.url}").complete([*BODIES, "busy"])
         assert list(found) == [*BODIES.values(), TextFailure("the endpoint answered 429")]
 
@@ -57,7 +60,9 @@ def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.Monkey
     with serve(lambda prompt, _: Reply("yes", delay_s=1 if prompt == "late" else 0)) as endpoint:
         model, hung = (EndpointTextModel(f"m@{endpoint.url}", parallel=1) for _ in range(2))
         assert list(model.complete(["a", "late"])) == ["yes", TextFailure("the endpoint timed out")]
-        with pytest.raises(ValueError, match=f"m@{endpoint.url} answers nothing: the endpoint timed out"):
+        with pytest.raises(
+            ValueError, match=f"m@{endpoint.url} answers nothing: the endpoint timed out"
+        ):
             list(hung.complete(["late"]))
     with pytest.raises(ValueError, match="answers nothing: no connection to the endpoint"):
         list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"]))
@@ -78,9 +83,13 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    quoted = f'{{"error": {{"message": "Incorrect API key provided: {KEY[:14]}****{KEY[-4:]} alias {KEY}"}}}}'
+    message = f"Incorrect API key provided: {KEY[:14]}****{KEY[-4:]} alias {KEY}"
+    quoted = json.dumps({"error": {"message": message}})
     ended, seen = False, []
-    with caplog.at_level(logging.DEBUG), serve(lambda *_: Reply(status=status, body=quoted)) as endpoint:
+    with (
+        caplog.at_level(logging.DEBUG),
+        serve(lambda *_: Reply(status=status, body=quoted)) as endpoint,
+    ):
         model = EndpointTextModel(f"m@{endpoint.url}", parallel=2)
         try:
             seen += [repr(answer) for answer in model.complete(["a"] * 20)]

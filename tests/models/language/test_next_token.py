@@ -1,4 +1,6 @@
-"""Log-probabilities of label words: a local model against a loop without batches, endpoints from a script."""
+"""Log-probabilities of label words: a local model against a loop without batches, endpoints from a
+script.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from models.language import next_token
-from models.language.endpoint import EndpointTextModel, label_logprobs
-from models.language.next_token import first_tokens
-from models.language.text_models import TextFailure
+from interventune.models.language import next_token
+from interventune.models.language.endpoint import EndpointTextModel, label_logprobs
+from interventune.models.language.next_token import first_tokens
+from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT
 from tests.models.language.conftest import load_text_model
@@ -27,7 +29,9 @@ PROMPTS += ("the cat sat on the mat . where is the cat ?", "the cat ran")
 def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
     folders: dict[str, Path], kind: str, sharing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the common beginning of all prompts is read once; Mamba keeps no keys and values."""
+    """Also where the common beginning of all prompts is read once; Mamba keeps no keys
+    and values.
+    """
     monkeypatch.setattr(next_token, "_WORTH_SHARING", sharing)
     model = load_text_model(folders[kind], batch_size=2)
     ids = first_tokens(model.tokens, LABELS, "")
@@ -48,32 +52,56 @@ def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path])
     assert found == pytest.approx((float(log_prob[4]), -math.inf), abs=1e-4)
 
 
-def test_prompts_that_do_not_fit_fail_alone_and_labels_begin_differently(folders: dict[str, Path]) -> None:
+def test_prompts_that_do_not_fit_fail_alone_and_labels_begin_differently(
+    folders: dict[str, Path],
+) -> None:
     model = load_text_model(folders["gpt2"])
-    answers = list(model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS))
+    answers = list(
+        model.next_token_logprobs(["the " * CONTEXT, "the " * (CONTEXT + 1), ""], LABELS)
+    )
     assert [isinstance(answer, TextFailure) for answer in answers] == [False, True, True]
     with pytest.raises(ValueError, match="'red' and 'red dog'"):
         list(model.next_token_logprobs(["the cat"], ["red", "red dog"]))
 
 
 def test_tokens_that_begin_one_label_add_up() -> None:
-    told = [("yes", math.log(0.4)), (" ye", math.log(0.2)), ("no", math.log(0.1)), (" ", 0.0), ("Yes", 0.0)]
-    assert label_logprobs(told, ("no", "yes"), exact=False) == pytest.approx((math.log(0.1), math.log(0.6)))
-    assert label_logprobs(told, ("no", "yes"), exact=True) == pytest.approx((math.log(0.1), math.log(0.4)))
+    told = [
+        ("yes", math.log(0.4)),
+        (" ye", math.log(0.2)),
+        ("no", math.log(0.1)),
+        (" ", 0.0),
+        ("Yes", 0.0),
+    ]
+    assert label_logprobs(told, ("no", "yes"), exact=False) == pytest.approx(
+        (math.log(0.1), math.log(0.6))
+    )
+    assert label_logprobs(told, ("no", "yes"), exact=True) == pytest.approx(
+        (math.log(0.1), math.log(0.4))
+    )
     assert label_logprobs(told, ("none", "yes"), exact=True)[0] == -math.inf
-    assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (-math.inf, -math.inf)  # of both
+    assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (
+        -math.inf,
+        -math.inf,
+    )  # of both
 
 
 def chat_reply(tokens: dict[str, float] | None) -> Reply:
     """A chat completion with the tokens' log-probabilities."""
     top = [{"token": t, "logprob": x} for t, x in (tokens or {}).items()]
     content = [{"token": "0", "logprob": -1.0, "top_logprobs": top}] if tokens else []
-    choice = {"message": {"content": "0"}, "logprobs": None if tokens is None else {"content": content}}
+    choice = {
+        "message": {"content": "0"},
+        "logprobs": None if tokens is None else {"content": content},
+    }
     return Reply(body=json.dumps({"choices": [choice]}))
 
 
 def test_an_endpoint_tells_the_most_probable_tokens_or_ends_the_run() -> None:
-    told: dict[str, dict[str, float] | None] = {"a": {"0": -0.5, " 1": -1.5}, "b": {}, "silent": None}
+    told: dict[str, dict[str, float] | None] = {
+        "a": {"0": -0.5, " 1": -1.5},
+        "b": {},
+        "silent": None,
+    }
     with serve(lambda prompt, before: chat_reply(told[prompt])) as endpoint:
         model = EndpointTextModel(f"m@{endpoint.url}")
         answers = list(model.next_token_logprobs(["a", "b"], ("0", "1")))

@@ -1,4 +1,6 @@
-"""Self-debiasing and perplexity against worked numbers, naive loops, and the authors' layout of rows."""
+"""Self-debiasing and perplexity against worked numbers, naive loops, and the authors' layout of
+rows.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from models.language.likelihood import padded
-from models.language.perplexity import chunk_loss
-from models.language.self_debiasing import continued, debiased
+from interventune.models.language.likelihood import padded
+from interventune.models.language.perplexity import chunk_loss
+from interventune.models.language.self_debiasing import continued, debiased
 
 SIZE, END = 31, 30
 TEXTS = [[3, 4, 5, 6], [7, 8], [9, 3, 3, 12, 5]]
@@ -43,7 +45,9 @@ def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
     return built.eval()
 
 
-def naive_log_q(model: Any, text: list[int], prefixed: list[list[int]], *, ends: bool = False) -> Tensor:
+def naive_log_q(
+    model: Any, text: list[int], prefixed: list[list[int]], *, ends: bool = False
+) -> Tensor:
     """Spec A1 word by word, from whole forward passes; the end ruled out unless it may come."""
 
     rows = []
@@ -61,8 +65,9 @@ def naive_log_q(model: Any, text: list[int], prefixed: list[list[int]], *, ends:
 
 
 def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
-    """The authors' own way (spec A2): rows of the texts, then a block of rows for each of 2 prefixes; all get
-    the same scores, so that they choose the same tokens."""
+    """The authors' own way (spec A2): rows of the texts, then a block of rows for each of 2
+    prefixes; all get the same scores, so that they choose the same tokens.
+    """
     blocks_KRV = scores.view(3, -1, scores.shape[1])
     return debiased(blocks_KRV[0], blocks_KRV[1:]).repeat(3, 1)
 
@@ -86,7 +91,9 @@ def test_the_toys_of_the_oracle(oracle: Path) -> None:
 numbers = st.floats(-8, 8, width=32)
 
 
-@given(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=5), st.floats(0, 200))
+@given(
+    st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=5), st.floats(0, 200)
+)
 def test_laws_of_the_transform(rows: list[list[float]], decay: float) -> None:
     plain, prefixed = torch.tensor(rows[0]), torch.tensor(rows[1:])
     log_q = debiased(plain, prefixed, decay=decay)
@@ -137,7 +144,9 @@ def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
     out_RT = model.generate(ids_RT, **how)
     expected = out_RT[: len(TEXTS), ids_RT.shape[1] :].tolist()
     assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, beams=beams) == expected
-    assert all(END not in row for row in expected)  # the end is suppressed, all have the same length
+    assert all(
+        END not in row for row in expected
+    )  # the end is suppressed, all have the same length
 
 
 IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
@@ -160,9 +169,11 @@ def test_perplexities_are_those_of_the_oracle(oracle: Path) -> None:
 def test_losses_of_chunks_are_those_of_a_naive_loop(
     kind: str, lead: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the logits of 2 positions of 3 rows at once; a first token tells the chunk's first one too."""
+    """With the logits of 2 positions of 3 rows at once; a first token tells the chunk's first one
+    too.
+    """
     model = random_model(kind)
-    monkeypatch.setattr("models.language.perplexity.LOGITS", 2 * 3 * SIZE)
+    monkeypatch.setattr("interventune.models.language.perplexity.LOGITS", 2 * 3 * SIZE)
     found = chunk_loss(model, IDS, PREFIXES, pad=END, lead=lead)
     regular, debiased = 0.0, 0.0
     first = 1 - len(lead)

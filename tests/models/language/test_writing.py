@@ -1,5 +1,6 @@
-"""What a language model writes: greedily whatever its folder asks for, up to any end token, without its
-thinking, and not beyond its context."""
+"""What a language model writes: greedily whatever its folder asks for, up to any end token, without
+its thinking, and not beyond its context.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ import torch
 from tokenizers import processors
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from data_modules.encoding.prompts import PromptTokens
-from models.heads.causal import CausalModel
-from models.language.text_models import TextFailure, reply
-from models.language.writing import end_tokens
-from models.loading import start
+from interventune.data_modules.encoding.prompts import PromptTokens
+from interventune.models.heads.causal import CausalModel
+from interventune.models.language.text_models import TextFailure, reply
+from interventune.models.language.writing import end_tokens
+from interventune.models.loading import start
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, IDS, save
 from tests.models.language.conftest import load_text_model
 from tests.models.language.one_by_one import greedy
@@ -26,7 +27,11 @@ NEW = 6
 PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?", "a")
 SETTINGS: dict[str, dict[str, Any]] = {
     "sampling": {"do_sample": True, "temperature": 9.0, "top_k": 3},
-    "penalties": {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1, "encoder_repetition_penalty": 5.0},
+    "penalties": {
+        "repetition_penalty": 9.0,
+        "no_repeat_ngram_size": 1,
+        "encoder_repetition_penalty": 5.0,
+    },
     "suppressed tokens": {"suppress_tokens": [4, 5, 6, 7], "begin_suppress_tokens": [8, 9, 10]},
     "lengths": {"min_new_tokens": NEW, "max_new_tokens": 1, "max_length": 3},
     "bad words": {"bad_words_ids": [[5], [6]], "sequence_bias": [[[7], -99.0]]},
@@ -42,14 +47,18 @@ def with_settings(folder: Path, **settings: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_generation_settings_of_a_folder_change_nothing(name: str, kind: str, tmp_path: Path) -> None:
+def test_generation_settings_of_a_folder_change_nothing(
+    name: str, kind: str, tmp_path: Path
+) -> None:
     folder = save(tmp_path / kind, kind)
     expected = [greedy(folder, prompt, NEW) or TextFailure("empty answer") for prompt in PROMPTS]
     with_settings(folder, **SETTINGS[name])
     assert list(load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS)) == expected
 
 
-@pytest.mark.parametrize("place", ["generation_config.json", "config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    "place", ["generation_config.json", "config.json", "tokenizer_config.json"]
+)
 def test_every_end_token_ends_an_answer(place: str, tmp_path: Path) -> None:
     folder = save(tmp_path / "gpt2", "gpt2")
     whole = greedy(folder, PROMPTS[0], NEW).split()
@@ -117,7 +126,9 @@ def test_thinking_is_no_part_of_an_answer(text: str, expected: str) -> None:
     assert (found.reason if isinstance(found, TextFailure) else found) == expected
 
 
-def test_thinking_tokens_count_even_if_they_are_special_or_opened_by_the_template(tmp_path: Path) -> None:
+def test_thinking_tokens_count_even_if_they_are_special_or_opened_by_the_template(
+    tmp_path: Path,
+) -> None:
     chat = "{{ messages[0].content }}{% if add_generation_prompt %} <think>\n{% endif %}"
     folder = save(tmp_path / "gpt2", "gpt2", chat=chat)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -149,6 +160,9 @@ def test_logits_that_overflow_end_the_run_and_name_the_model(tmp_path: Path) -> 
     model = load_text_model(folder, max_new_tokens=NEW)
     with torch.no_grad():
         model.model.lm_head.weight.fill_(3e38)
-    for ask in (lambda: model.complete(PROMPTS), lambda: model.next_token_logprobs(PROMPTS, ["red", "blue"])):
+    for ask in (
+        lambda: model.complete(PROMPTS),
+        lambda: model.next_token_logprobs(PROMPTS, ["red", "blue"]),
+    ):
         with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
             list(ask())

@@ -1,5 +1,6 @@
-"""Every shipped configuration parses, composed with another, whatever the order; help answers at once. Then
-the launch scripts, with stand-ins for the programs that a cluster has."""
+"""Every shipped configuration parses, composed with another, whatever the order; help answers at
+once. Then the launch scripts, with stand-ins for the programs that a cluster has.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +12,20 @@ from pathlib import Path
 import pytest
 import yaml
 
+from interventune.training.__main__ import main
 from tests.training.conftest import CONFIGS, resolved
-from training.__main__ import main
 
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
-HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas", "datasets", "wandb")
+HEAVY = (
+    "torch",
+    "pytorch_lightning",
+    "transformers",
+    "scipy",
+    "matplotlib",
+    "pandas",
+    "datasets",
+    "wandb",
+)
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
 PAIRS = [
     (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
@@ -28,7 +38,10 @@ def test_every_experiment_composes_with_a_backbone(
     experiment: str, backbone: str, turned: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every file of either kind stands in one pair; of some, in either order."""
-    files = [CONFIGS / "experiments" / f"{experiment}.yaml", CONFIGS / "backbones" / f"{backbone}.yaml"]
+    files = [
+        CONFIGS / "experiments" / f"{experiment}.yaml",
+        CONFIGS / "backbones" / f"{backbone}.yaml",
+    ]
     flags = [f"-c={path}" for path in files]
     text = resolved(capsys, "fit", *flags)
     assert not turned or resolved(capsys, "fit", *flags[::-1]) == text
@@ -37,12 +50,19 @@ def test_every_experiment_composes_with_a_backbone(
     assert f"name: {experiment}" in text
 
 
-def test_help_has_the_flags_and_values_of_the_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_the_flags_and_values_of_the_experiment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["fit", "-c", "lei_few_shot", "-c=tiny_roberta", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("usage: interventune train fit -c EXPERIMENT -c BACKBONE")
-    for part in ("--model.learning_rate", "--data.train_qa", "default: stories:train", "default: roberta"):
+    for part in (
+        "--model.learning_rate",
+        "--data.train_qa",
+        "default: stories:train",
+        "default: roberta",
+    ):
         assert part in said
     assert "example: interventune train fit" in said
 
@@ -52,7 +72,8 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from contextlib import suppress; from importlib import import_module\n"
         f"for room, words in {calls}:\n"
-        "    with suppress(SystemExit): import_module(room + '.__main__').main([*words, '--help'])\n"
+        "    with suppress(SystemExit): import_module(room + '.__main__').main([*words, "
+        "'--help'])\n"
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(
@@ -93,14 +114,18 @@ def launch(folder: Path, script: str, **environment: str) -> subprocess.Complete
 
 
 def parses(said: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """The configuration that the command line after `-m training` makes, one argument a line."""
+    """The configuration that the command line after `-m interventune.training` makes, one argument
+    a line.
+    """
     arguments = said.splitlines()
     arguments = arguments[arguments.index("-m") + 1 :]
-    assert arguments[:2] == ["training", "fit"]
+    assert arguments[:2] == ["interventune.training", "fit"]
     return resolved(capsys, *arguments[1:])
 
 
-def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_torchrun_starts_the_ordinary_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stand_in(tmp_path, "torchrun", "printf '%s\\n' \"$@\"")
     stand_in(tmp_path, "nvidia-smi", "echo GPU 0; echo GPU 1")
     done = launch(tmp_path, "torchrun.sh", HEAD="node-1", NODES="3")
@@ -131,4 +156,4 @@ def test_a_task_of_a_slurm_array_is_a_worker(tmp_path: Path) -> None:
     done = launch(tmp_path, "sweep.sbatch", SLURM_ARRAY_JOB_ID="77", SLURM_ARRAY_TASK_ID="2")
     assert done.returncode == 130, done.stderr
     assert (tmp_path / "requeued").read_text() == "requeue 77_2\n"
-    assert done.stdout.splitlines() == ["python", "-m", "training", "sweep", *FILES]
+    assert done.stdout.splitlines() == ["python", "-m", "interventune.training", "sweep", *FILES]

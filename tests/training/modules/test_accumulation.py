@@ -1,4 +1,5 @@
-"""Steps over several batches, of unequal sizes, with a shorter last step, have the gradient of one batch.
+"""Steps over several batches, of unequal sizes, with a shorter last step, have the gradient of one
+batch.
 
 The pure functions are cut at any place in tests/losses/test_losses.py.
 """
@@ -7,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from interventune.training.cli import main as train
 from tests.training.callbacks import WholeBatch
 from tests.training.conftest import Commands, launch
-from training.cli import main as train
 
 CHECKED = (
     *("--trainer.callbacks+={class_path: tests.training.callbacks.WholeBatch}",),
@@ -27,7 +28,11 @@ GROUPS = (
 ADVICE = (*GROUPS, "--data.anchor_unadvised=0.2", "--model.loss.mass_weight=0.5")
 SUMS = (*GROUPS, "--data.anchor_unadvised=0.2", "--model.loss.form=probability")
 CHOICES = (
-    *("--data.train_choices=[stories:choices_train]", "--data.val_choices={}", "--data.limit_train=17"),
+    *(
+        "--data.train_choices=[stories:choices_train]",
+        "--data.val_choices={}",
+        "--data.limit_train=17",
+    ),
     *("--data.batch_size=4", "--model.gap_weight=0.5"),
 )
 
@@ -37,7 +42,9 @@ def steps(commands: Commands, experiment: str, architecture: str, *flags: str) -
     if experiment == "lei_few_shot":
         flags = (*flags, f"--model.reference_cache={commands.root}/reference")
     cli = train(commands.of("fit", experiment, architecture, *CHECKED, *flags))
-    (checked,) = (callback for callback in cli.trainer.callbacks if isinstance(callback, WholeBatch))
+    (checked,) = (
+        callback for callback in cli.trainer.callbacks if isinstance(callback, WholeBatch)
+    )
     return checked.steps
 
 
@@ -67,7 +74,11 @@ def test_the_step_has_the_gradient_of_one_batch(
 
 
 def test_an_epoch_that_is_cut_ends_with_a_shorter_step(commands: Commands) -> None:
-    cut = ("--trainer.accumulate_grad_batches=3", "--trainer.limit_train_batches=4", "--data.num_workers=1")
+    cut = (
+        "--trainer.accumulate_grad_batches=3",
+        "--trainer.limit_train_batches=4",
+        "--data.num_workers=1",
+    )
     assert steps(commands, "squad", "bert", *QUESTIONS, *cut) == [3, 1]
 
 

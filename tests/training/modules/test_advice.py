@@ -1,5 +1,6 @@
-"""Group losses in training: which terms a run has, what it refuses, the score that it is selected by; and its
-reference pass: anchors, dominance, and a cache that knows what it depends on."""
+"""Group losses in training: which terms a run has, what it refuses, the score that it is selected
+by; and its reference pass: anchors, dominance, and a cache that knows what it depends on.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ import pandas as pd
 import pytest
 import torch
 
-from data_modules.groups.advice import unadvised
-from data_modules.groups_data import GroupsDataModule
-from data_modules.schema.groups import Group, Targets
-from data_modules.schema.spans import write_records
-from data_modules.sources import read_groups
-from data_modules.stories import groups as story_groups
-from data_modules.stories.questions import vocabulary
-from data_modules.stories.word_tokenizer import build_tokenizer
-from storage.errors import DataError
+from interventune.data_modules.groups.advice import unadvised
+from interventune.data_modules.groups_data import GroupsDataModule
+from interventune.data_modules.schema.groups import Group, Targets
+from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.sources import read_groups
+from interventune.data_modules.stories import groups as story_groups
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.storage.errors import DataError
+from interventune.training.cli import main as train
+from interventune.training.modules import advice
 from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
-from training.cli import main as train
-from training.modules import advice
 
 UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}", "--trainer.log_every_n_steps=1")
 
@@ -46,9 +47,13 @@ def test_the_terms_of_a_run_are_those_of_its_classes(commands: Commands) -> None
 
 
 def test_groups_that_join_no_loss_are_refused(commands: Commands, tmp_path: Path) -> None:
-    write_records(unadvised(islice(story_groups.groups("train"), 6)), path := tmp_path / "bare.json")
+    write_records(
+        unadvised(islice(story_groups.groups("train"), 6)), path := tmp_path / "bare.json"
+    )
     bare = f"--data.train_groups=[{path}]"
-    still = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0, ")
+    still = SMALL["roberta"].replace(
+        "{", "{hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0, "
+    )
     home = fit(commands, bare, f"--backbone.config={still}", "--data.encoding.order=question_first")
     assert curves(home, "train/loss/unadvised")[0][1] < 1e-4  # the model that training starts from
     said = r"data\.train_groups: no group .* none; raise .*unadvised_weight above"
@@ -66,7 +71,9 @@ def test_the_terms_of_domains(architecture: str, commands: Commands) -> None:
     assert losses(home) == kinds | {"span", "total"}
 
 
-def test_the_score_that_models_are_selected_by_needs_both_classes(commands: Commands, tmp_path: Path) -> None:
+def test_the_score_that_models_are_selected_by_needs_both_classes(
+    commands: Commands, tmp_path: Path
+) -> None:
     write_records(unadvised(story_groups.groups("unseen")), plain := tmp_path / "plain.json")
     sets = f"--data.val_groups={{main: {commands.data.groups_dev}, plain: '{plain}'}}"
     found = metrics_of(commands.run("validate", "lei_zero_shot", "roberta", sets))
@@ -99,7 +106,9 @@ def reference_of(commands: Commands, cache: Path, *flags: str) -> Any:
     return cli.model.reference, cli.datamodule.train_set.groups
 
 
-def test_the_cache_serves_equal_runs_and_no_other(commands: Commands, scored: Scored, tmp_path: Path) -> None:
+def test_the_cache_serves_equal_runs_and_no_other(
+    commands: Commands, scored: Scored, tmp_path: Path
+) -> None:
     first, _ = reference_of(commands, tmp_path)
     again, _ = reference_of(commands, tmp_path)
     assert len(scored) == 1
@@ -110,8 +119,13 @@ def test_the_cache_serves_equal_runs_and_no_other(commands: Commands, scored: Sc
     members: dict[str, list[int]] = defaultdict(list)
     for i, group in enumerate(groups.groups):
         members[group.unadvised_key].append(i)
-    for first_one, *others in members.values():  # anchors without advice are the same for all advice
-        assert all(torch.equal(first.log_prob_NVSE[i], first.log_prob_NVSE[first_one]) for i in others)
+    for (
+        first_one,
+        *others,
+    ) in members.values():  # anchors without advice are the same for all advice
+        assert all(
+            torch.equal(first.log_prob_NVSE[i], first.log_prob_NVSE[first_one]) for i in others
+        )
 
 
 def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: Path) -> None:
@@ -128,7 +142,10 @@ def test_another_checkpoint_may_be_the_reference(commands: Commands, tmp_path: P
     build_tokenizer("roberta", vocabulary()[:-1]).save_pretrained(tmp_path / "words")
     with pytest.raises(ValueError, match=r"model\.reference: .* has another tokenizer"):
         reference_of(
-            commands, tmp_path, f"--model.reference={stage}", f"--backbone.tokenizer={tmp_path / 'words'}"
+            commands,
+            tmp_path,
+            f"--model.reference={stage}",
+            f"--backbone.tokenizer={tmp_path / 'words'}",
         )
 
 
@@ -152,7 +169,9 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
     found, groups = reference_of(commands, tmp_path, f"--data.limit_train_groups={limit}")
     ((_, bare, log_prob),) = scored
     wanted = {cell(group) for group in groups.groups}
-    every = {g.unadvised_key for g in read_groups(str(commands.data.groups_train)) if cell(g) in wanted}
+    every = {
+        g.unadvised_key for g in read_groups(str(commands.data.groups_train)) if cell(g) in wanted
+    }
     assert len(bare) == len(every)  # each once
     assert {group.key.rstrip("|") for group in bare} == every
     mean = mean_c(bare, log_prob.double().mean(-1).exp().tolist())
@@ -164,7 +183,9 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
 def test_dominance_may_be_what_the_file_says(
     commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = [group for group in story_groups.groups("train") if group.advice_class == "adversarial"][:6]
+    groups = [
+        group for group in story_groups.groups("train") if group.advice_class == "adversarial"
+    ][:6]
     write_records(groups, path := tmp_path / "adversarial.json")
     patterns: list[Targets] = [(0, 1, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0)] * 2
     by_file = (f"--data.train_groups=[{path}]", "--model.dominance=file")

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from models.weights import nonfinite
+from interventune.models.weights import nonfinite
+from interventune.training.__main__ import main as command
+from interventune.training.stopping.finite_loss import DivergedError, FiniteLoss
 from tests.training.conftest import Commands, launch, metrics_of
-from training.__main__ import main as command
-from training.stopping.finite_loss import DivergedError, FiniteLoss
 
 
 @pytest.mark.parametrize("saving", [(), ("--run.save_every_n_steps=1",)])
@@ -29,7 +29,9 @@ def test_a_loss_that_is_no_number(
     assert "at step" in line
     assert "learning rate of " in line
     assert (str(last) if saving else "no checkpoint was written before") in line
-    assert [path.name for path in commands.root.rglob("*.ckpt")] == (["last.ckpt"] if saving else [])
+    assert [path.name for path in commands.root.rglob("*.ckpt")] == (
+        ["last.ckpt"] if saving else []
+    )
     assert not saving or not nonfinite(torch.load(last, weights_only=True)["state_dict"])
     assert not list(commands.root.rglob("metrics.json"))
 
@@ -43,7 +45,10 @@ def test_weights_that_are_no_numbers_are_not_saved(commands: Commands) -> None:
 
 
 def test_metrics_are_strict_json(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.callbacks.run_record._metrics", lambda trainer: {"val/qa/f1": math.nan})
+    monkeypatch.setattr(
+        "interventune.training.callbacks.run_record._metrics",
+        lambda trainer: {"val/qa/f1": math.nan},
+    )
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")
     assert metrics_of(home)["val/qa/f1"] is None
     json.loads((home / "metrics.json").read_text(), parse_constant=pytest.fail)
@@ -57,10 +62,18 @@ def test_two_processes_end_together(commands: Commands) -> None:
     assert not list(commands.root.rglob("*.ckpt"))
 
 
-@pytest.mark.parametrize(("losses", "ends"), [(".xxx.xxx", False), ("..xxxx", False), ("..x.xxxx", True)])
+@pytest.mark.parametrize(
+    ("losses", "ends"), [(".xxx.xxx", False), ("..xxxx", False), ("..x.xxxx", True)]
+)
 def test_only_a_whole_window_of_skipped_steps_ends_a_float16_run(losses: str, ends: bool) -> None:
     strategy = SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision)
-    about = {"optimizers": [], "global_step": 8, "log_every_n_steps": 4, "log_dir": "", "world_size": 1}
+    about = {
+        "optimizers": [],
+        "global_step": 8,
+        "log_every_n_steps": 4,
+        "log_dir": "",
+        "world_size": 1,
+    }
     scaled = SimpleNamespace(scaler=object())
     trainer: Any = SimpleNamespace(precision_plugin=scaled, strategy=strategy, **about)
     module: Any = SimpleNamespace(device=torch.device("cpu"))

@@ -1,4 +1,6 @@
-"""A run that is stopped and goes on ends with the same weights and curves as one that was never disturbed."""
+"""A run that is stopped and goes on ends with the same weights and curves as one that was never
+disturbed.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,35 @@ from typing import Any
 import pytest
 import torch
 
+from interventune.training.cli import main as train
 from tests.conftest import once
 from tests.mistakes.conftest import refused
 from tests.support.finished_runs import differences
 from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
-from training.cli import main as train
 
-DROPOUT = SMALL["roberta"].replace("{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, ")
+DROPOUT = SMALL["roberta"].replace(
+    "{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, "
+)
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
 UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}")
 BY_STEP = "--run.save_every_n_steps=1"
 HALVES = ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches=2")
 
 
-def arguments(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> list[str]:
+def arguments(
+    commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot"
+) -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
-    groups = (f"--model.reference_cache={commands.root.parent / 'cache'}", "--data.groups_per_class=2")
+    groups = (
+        f"--model.reference_cache={commands.root.parent / 'cache'}",
+        "--data.groups_per_class=2",
+    )
     given = (f"--backbone.config={DROPOUT}", f"--run.version={version}", "--ckpt_path=auto")
-    given += ("--trainer.max_epochs=3", "--trainer.log_every_n_steps=1", "--model.learning_rate=1e-3")
+    given += (
+        "--trainer.max_epochs=3",
+        "--trainer.log_every_n_steps=1",
+        "--model.learning_rate=1e-3",
+    )
     given += groups if experiment == "lei_few_shot" else ()
     return commands.of("fit", experiment, "roberta", *given, *flags)
 
@@ -77,7 +90,9 @@ def test_a_failure_leaves_no_trace(
 def test_the_best_checkpoint_of_before_is_kept(
     kind: str, batch: int, commands: Commands, whole: Callable[..., Path]
 ) -> None:
-    """Whether the run gets a signal right after the validation that chose it, or ends within the epoch."""
+    """Whether the run gets a signal right after the validation that chose it, or ends within the
+    epoch.
+    """
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
     flags = (scored, "--checkpoint.monitor=score", "--checkpoint.mode=max")
     cut(commands, *flags, kind=kind, batch=batch)
@@ -95,17 +110,27 @@ def test_the_best_checkpoint_of_before_is_kept(
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(
-    how: Any, flags: Any, commands: Commands, whole: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    how: Any,
+    flags: Any,
+    commands: Commands,
+    whole: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     code = cut(commands, *flags, **how)
     assert code == 128 + signal.Signals[how["kind"]]
-    (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("stopped at"))
-    assert ("--ckpt_path auto" in said) == (commands.root / "lei_few_shot/cut/checkpoints/last.ckpt").exists()
+    (said,) = (
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("stopped at")
+    )
+    assert ("--ckpt_path auto" in said) == (
+        commands.root / "lei_few_shot/cut/checkpoints/last.ckpt"
+    ).exists()
     same = [flag for flag in flags if "num_workers" not in flag]
     assert_equal_runs(whole(*same), fit(commands, "cut", *flags))
 
 
-def test_questions_alone_and_several_disturbances(commands: Commands, whole: Callable[..., Path]) -> None:
+def test_questions_alone_and_several_disturbances(
+    commands: Commands, whole: Callable[..., Path]
+) -> None:
     flags = ("--data.qa_batch_size=8",)
     for kind, batch in (("SIGTERM", 3), ("bug", 4), ("SIGINT", 2)):
         cut(commands, BY_STEP, *flags, experiment="squad", kind=kind, batch=batch)

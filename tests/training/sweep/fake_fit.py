@@ -1,4 +1,6 @@
-"""Replaces `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; it waits for `until`."""
+"""Replaces `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; it waits for
+`until`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import time
 from pathlib import Path
 
 flags = dict(
-    word.removeprefix("--").split("=", 1) for word in sys.argv if word.startswith("--") and "=" in word
+    word.removeprefix("--").split("=", 1)
+    for word in sys.argv
+    if word.startswith("--") and "=" in word
 )
 x = float(flags["x"])
 if "--print_config" in sys.argv:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import scipy
 
-from training.sweep.select import main as select
+from interventune.training.sweep.select import main as select
 
 SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa.main=stories:dev")
 LIMIT = "--data.limit_val_groups=5"
@@ -27,17 +27,23 @@ def fake_test(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         file.write(json.dumps(flags) + "\n")
     folder = root / flags["run.name"] / flags["run.version"]
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}")
+    (folder / "config.yaml").write_text(
+        "data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}"
+    )
     metrics = {"epoch": 0.0, "test/bias/far/ethical/mu": score / 20, "test/bias/far/ethical/n": 9.0}
     metrics |= {"test/qa/f1": score, "test/qa/n": 13.0, "test/qa/em": None}
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    return subprocess.CompletedProcess(command, int(score > 90), stderr="error: the file is damaged")
+    return subprocess.CompletedProcess(
+        command, int(score > 90), stderr="error: the file is damaged"
+    )
 
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Twelve points, x times y, one failed: score 10 y + x / 100, less is better; checkpoint y + x."""
-    monkeypatch.setattr("training.sweep.select.subprocess.run", fake_test)
+    """Twelve points, x times y, one failed: score 10 y + x / 100, less is better;
+    checkpoint y + x.
+    """
+    monkeypatch.setattr("interventune.training.sweep.select.subprocess.run", fake_test)
     rows: list[dict[str, Any]] = []
     for x, y in itertools.product((16, 4, 1), (0.3, 0.1, 0.2, 0.4)):
         name, state = f"x={x},y={y}", "fail" if (x, y) == (4, 0.1) else "complete"
@@ -47,7 +53,12 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (checkpoints / "last.ckpt").write_text(str(y + x))
         (checkpoints / "best.ckpt").write_text(str(y))
     pd.DataFrame(rows).to_csv(tmp_path / "study" / "study.csv", index=False)
-    about = {"metric": "val/score", "direction": "minimize", "space": {"x": [], "y": []}, "keep": "all"}
+    about = {
+        "metric": "val/score",
+        "direction": "minimize",
+        "space": {"x": [], "y": []},
+        "keep": "all",
+    }
     (tmp_path / "study" / "sweep.json").write_text(json.dumps(about))
     return tmp_path / "study"
 
@@ -65,7 +76,9 @@ def test_mean_and_deviation_of_the_best_are_numpys(study: Path) -> None:
         found = selection(study).loc[key]
         assert found["mean"] == pytest.approx(np.mean(values))
         assert found["std"] == pytest.approx(np.std(values, ddof=1))
-        low, high = scipy.stats.t.interval(0.95, 2, loc=np.mean(values), scale=scipy.stats.sem(values))
+        low, high = scipy.stats.t.interval(
+            0.95, 2, loc=np.mean(values), scale=scipy.stats.sem(values)
+        )
         low, high = (max(low, 0), min(high, 1)) if max(values) < 1 else (low, high)  # of a share
         assert (found["low"], found["high"]) == pytest.approx((low, high))
         assert (found["n"], found["models"]) == (n, 3)
@@ -104,11 +117,19 @@ def test_the_weights_that_the_sweep_kept_are_tested(study: Path) -> None:
 
 def test_a_flag_of_any_length_is_no_file(study: Path) -> None:
     for value in ("a" * 300, "/".join(["b" * 300] * 20), "c\0d"):
-        assert select(["--study", str(study), "--top", "1", *SETS, f"--data.encoding.prompts={value}"]) == 0
+        assert (
+            select(["--study", str(study), "--top", "1", *SETS, f"--data.encoding.prompts={value}"])
+            == 0
+        )
 
 
 def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:
-    for top, flags, limits in (("2", [], "00"), ("2", [], "00"), ("3", [], "000"), ("1", [LIMIT], "0005")):
+    for top, flags, limits in (
+        ("2", [], "00"),
+        ("2", [], "00"),
+        ("3", [], "000"),
+        ("1", [LIMIT], "0005"),
+    ):
         assert select(["--study", str(study), "--top", top, *SETS, *flags]) == 0
         calls = map(json.loads, (study / "points" / "calls.txt").open())
         assert [call["data.limit_val_groups"] for call in calls] == [*limits]

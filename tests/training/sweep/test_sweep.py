@@ -20,9 +20,9 @@ import psutil
 import pytest
 import yaml
 
+from interventune.training.sweep import run
+from interventune.training.sweep.run import main, shares, sweep_of
 from tests.training.conftest import launch, resolved
-from training.sweep import run
-from training.sweep.run import main, shares, sweep_of
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
@@ -56,7 +56,12 @@ def postgres() -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="postgres") as home:
         user = None if os.geteuid() else "nobody"  # as root the server refuses to run
         shutil.chown(home, user or os.geteuid())
-        options: dict[str, Any] = {"user": user, "cwd": home, "check": True, "stdout": subprocess.DEVNULL}
+        options: dict[str, Any] = {
+            "user": user,
+            "cwd": home,
+            "check": True,
+            "stdout": subprocess.DEVNULL,
+        }
         ctl = [found, "-D", f"{home}/data", "-l", f"{home}/log", "-w"]
         subprocess.run([*ctl, "-o", "-U sweeper -A trust -N", "init"], **options)
         subprocess.run([*ctl, "-o", f"-F -k {home} -c listen_addresses=", "start"], **options)
@@ -68,9 +73,12 @@ def postgres() -> Iterator[list[str]]:
 
 def begin(study: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, whose `fit` is fake_fit.py."""
-    code = "import sys; from training.sweep import run; run.FIT = {}; sys.exit(run.main(sys.argv[1:]))"
+    code = "import sys; from interventune.training.sweep import run; run.FIT = {}; "
+    code += "sys.exit(run.main(sys.argv[1:]))"
     arguments = [written(study.parent, content), f"--output={study}", "--dead-after=4", *flags]
-    return subprocess.Popen([sys.executable, "-c", code.format(FAKE), *arguments], cwd=ROOT, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code.format(FAKE), *arguments], cwd=ROOT, text=True
+    )
 
 
 def starts(study: Path) -> dict[str, int]:
@@ -113,7 +121,10 @@ def sweep(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def command(content: dict[str, Any], *flags: str, code: int = 0) -> str:
-        assert main([written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}", *flags]) == code
+        assert (
+            main([written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}", *flags])
+            == code
+        )
         return "".join(capfd.readouterr())
 
     return command
@@ -132,13 +143,22 @@ def test_failed_points_are_kept_with_a_reason(
     run = tmp_path / "study/points/x=1.0/run"
     assert not (run / "checkpoints" / "last.ckpt").exists()
     start = json.loads((run / "starts.txt").read_text())
-    assert (start["job"], start["flags"]["twice"], start["flags"]["ckpt_path"]) == (None, "1.0", "auto")
+    assert (start["job"], start["flags"]["twice"], start["flags"]["ckpt_path"]) == (
+        None,
+        "1.0",
+        "auto",
+    )
     for flags, times in (((), 1), (("--again",), 2)):
         sweep(content, *flags)
-        assert (starts(tmp_path / "study")["x=-1.0"], starts(tmp_path / "study")["x=1.0"]) == (times, 1)
+        assert (starts(tmp_path / "study")["x=-1.0"], starts(tmp_path / "study")["x=1.0"]) == (
+            times,
+            1,
+        )
 
 
-def test_points_are_compared_by_the_weights_that_are_kept(tmp_path: Path, sweep: Callable[..., str]) -> None:
+def test_points_are_compared_by_the_weights_that_are_kept(
+    tmp_path: Path, sweep: Callable[..., str]
+) -> None:
     sweep({"space": {"x": [1.0]}, "keep": "best", "direction": "minimize"})
     assert list(table(tmp_path / "study")["val/score"]) == [11]
     start = json.loads((tmp_path / "study/points/x=1.0/run/starts.txt").read_text())["flags"]
@@ -177,7 +197,10 @@ POSTGRES = "--storage=postgresql+psycopg://me:hush"
         (GRID | {"keep": "best"}, ["--checkpoint.mode=min"], "--checkpoint.mode"),
         (GRID | {"keep": "best"}, ["--checkpoint.monitor=val/other"], "--checkpoint.monitor"),
         (GRID, ["--over", "x=3"], "--over x"),
-        *((GRID, [POSTGRES + rest], "--storage") for rest in ("@127.0.0.1:1/no", "@more@127.0.0.1:1/no", "")),
+        *(
+            (GRID, [POSTGRES + rest], "--storage")
+            for rest in ("@127.0.0.1:1/no", "@more@127.0.0.1:1/no", "")
+        ),
     ],
 )
 def test_one_line_says_what_is_wrong(
@@ -189,7 +212,9 @@ def test_one_line_says_what_is_wrong(
     assert "hush" not in said
 
 
-def test_a_point_left_before_its_first_sign_of_life_is_run(tmp_path: Path, sweep: Callable[..., str]) -> None:
+def test_a_point_left_before_its_first_sign_of_life_is_run(
+    tmp_path: Path, sweep: Callable[..., str]
+) -> None:
     sweep(GRID)
     study = optuna.load_study(study_name="fake", storage=f"sqlite:///{tmp_path}/study/study.db")
     study.enqueue_trial({"x": 1.0}, user_attrs={"point": 0})
@@ -239,9 +264,12 @@ def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
         code, said = launch(command[3:])
         return subprocess.CompletedProcess(command, code, said, said)
 
-    monkeypatch.setattr("training.sweep.run.subprocess.run", forked)
+    monkeypatch.setattr("interventune.training.sweep.run.subprocess.run", forked)
     command = ["lei_sizes", "-c", "tiny_roberta", "--output", str(tmp_path / "study")]
-    for flags, said in (([], "train.jsonl"), (["--data.train_groups=[stories:train]"], "holds 2304")):
+    for flags, said in (
+        ([], "train.jsonl"),
+        (["--data.train_groups=[stories:train]"], "holds 2304"),
+    ):
         assert main([*command, *flags]) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "study").exists()
@@ -252,7 +280,9 @@ def test_values_of_any_kind_become_flags_and_names_of_folders() -> None:
     sweep, _ = sweep_of(["demo_grid", "-c", "squad", "--over", *over, "--a=1"])
     first, second = (sweep.arguments(point) for point in sweep.points())
     assert (first[-1], second[-1]) == ("--k=null", '--k=["a/b", {"c": 1}]')
-    assert {"--model.learning_rate=1e-4", "--a=1"} <= {*first}  # YAML's 1e-4 is a text; the flag is the same
+    assert {"--model.learning_rate=1e-4", "--a=1"} <= {
+        *first
+    }  # YAML's 1e-4 is a text; the flag is the same
     assert first[5].endswith("squad.yaml")
     first, second = (run.folder_name(point) for point in sweep.points())
     assert first == "trainer.max_epochs=3,model.learning_rate=1e-4,k=null"

@@ -12,8 +12,8 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from data_modules.groups.advice import latent_strength, unadvised
-from data_modules.groups.sets import specify
+from interventune.data_modules.groups.advice import latent_strength, unadvised
+from interventune.data_modules.groups.sets import specify
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
@@ -59,17 +59,26 @@ def test_measures_equal_unqovers_own(name: str, oracle: Path, tmp_path: Path) ->
             at = {"subject": x, "category": category, "attribute": a}
             assert cells(metric, **place, **at) == pytest.approx(value, abs=1e-6)
     lines = examples_of(tmp_path / "report")
-    c_of_key = {"|".join(line["key"].split("|")[i] for i in (0, 1, 2, 5)): line["c"] for line in lines}
+    c_of_key = {
+        "|".join(line["key"].split("|")[i] for i in (0, 1, 2, 5)): line["c"] for line in lines
+    }
     assert c_of_key == pytest.approx(expected["C(sorted x1|x2|template|attr)"], abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("data", "printed"), [("noniid_dev", "base_religion_dev"), ("train_4096", "base_religion_train4096")]
+    ("data", "printed"),
+    [("noniid_dev", "base_religion_dev"), ("train_4096", "base_religion_train4096")],
 )
-def test_lei_files_give_the_authors_printout(data: str, printed: str, shared: Path, tmp_path: Path) -> None:
+def test_lei_files_give_the_authors_printout(
+    data: str, printed: str, shared: Path, tmp_path: Path
+) -> None:
     """Per class mu, eta, theta4, and per subject gamma, eta, n."""
     file = shared / f"data/lei/underspecified/religion/addedbias_{data}_squad.json"
-    cells, place, subjects = cells_of(tmp_path, "--predictions", f"p={file}"), {"checkpoint": "p"}, 0
+    cells, place, subjects = (
+        cells_of(tmp_path, "--predictions", f"p={file}"),
+        {"checkpoint": "p"},
+        0,
+    )
     for line in (shared / f"oracle/unqover/{printed}.subj.out.txt").read_text().splitlines():
         words = line.split()
         if line.startswith("intervention:"):
@@ -80,7 +89,9 @@ def test_lei_files_give_the_authors_printout(data: str, printed: str, shared: Pa
         elif "class" in place and len(words) == 4 and words[3].isdigit():
             subject, gamma, eta, n = words
             subjects += 1
-            assert cells("gamma", **place, subject=subject) == pytest.approx(float(gamma), abs=5.01e-5)
+            assert cells("gamma", **place, subject=subject) == pytest.approx(
+                float(gamma), abs=5.01e-5
+            )
             assert cells("eta", **place, subject=subject) == pytest.approx(float(eta), abs=5.01e-3)
             assert cells.n("gamma", **place, subject=subject) == int(n)
     assert place["class"] == "irrelevant"
@@ -96,7 +107,9 @@ def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
     names.write_text("".join(f"[subj] {cluster} | {name}\n" for name, cluster in CLUSTERS.items()))
     if given == "ids":
         parts = ((key.split("|")[2:], record) for key, record in data.items())
-        data = {"|".join([*map(CLUSTERS.__getitem__, key[:2]), *key]): record for key, record in parts}
+        data = {
+            "|".join([*map(CLUSTERS.__getitem__, key[:2]), *key]): record for key, record in parts
+        }
     (tmp_path / "p.json").write_text(json.dumps(data))
     flags = [f"--clusters={names}"] if given == "lists" else []
     cells = cells_of(tmp_path, "--predictions", tmp_path / "p.json", *flags)
@@ -123,7 +136,9 @@ def test_probabilities_above_1_are_refused(
     oracle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "p.json").write_text((oracle / f"{EX2}.json").read_text().replace("0.851", "3.5"))
-    assert "3.5" in told(capsys, "bias", "--predictions", tmp_path / "p.json", "--output", tmp_path / "r")
+    assert "3.5" in told(
+        capsys, "bias", "--predictions", tmp_path / "p.json", "--output", tmp_path / "r"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -153,15 +168,20 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
     assert [line["key"] for line in lines] == [group.key for group in ALL]
     for line, group in zip(lines, ALL, strict=True):
         probabilities = [
-            [naive.score(v.context, v.query, s.start, s.end) for s in v.candidates] for v in group.variants
+            [naive.score(v.context, v.query, s.start, s.end) for s in v.candidates]
+            for v in group.variants
         ]
         expected = [[(start * end) ** 0.5 for start, end in variant] for variant in probabilities]
-        torch.testing.assert_close(torch.tensor(line["scores"]), torch.tensor(expected), rtol=2e-4, atol=0)
+        torch.testing.assert_close(
+            torch.tensor(line["scores"]), torch.tensor(expected), rtol=2e-4, atol=0
+        )
         assert line["prediction"] == [group.subjects[two > one] for one, two in line["scores"]]
     assert len({round(line["c"], 6) for line in lines}) > 10
 
 
-def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(one: Cells, room: Path) -> None:
+def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(
+    one: Cells, room: Path
+) -> None:
     for name in CLASSES:
         c_of: dict[tuple[str, str], list[float]] = defaultdict(list)
         for line in examples_of(room / "report"):
@@ -175,7 +195,9 @@ def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(one:
         assert one.n("spearman", **of_class(name)) == len(c_of)
 
 
-def test_checkpoints_and_data_sets_have_cells_of_their_own(one: Cells, room: Path, tmp_path: Path) -> None:
+def test_checkpoints_and_data_sets_have_cells_of_their_own(
+    one: Cells, room: Path, tmp_path: Path
+) -> None:
     """As trained: a checkpoint of ours keeps its own encoding."""
     same = f"same={save_ckpt(tmp_path / 'same.ckpt', seed=1)}"
     other = f"other={save_ckpt(tmp_path / 'other.ckpt', seed=1, order='context_first')}"
@@ -183,11 +205,15 @@ def test_checkpoints_and_data_sets_have_cells_of_their_own(one: Cells, room: Pat
     cells = cells_of(tmp_path, "--checkpoint", same, other, "--data", *data, "--planted-seed", "5")
     for name in CLASSES:
         for measure in ("mu", "eta", "mass", "spearman"):
-            first, last = (cells(measure, **of_class(name, checkpoint)) for checkpoint in ("same", "other"))
+            first, last = (
+                cells(measure, **of_class(name, checkpoint)) for checkpoint in ("same", "other")
+            )
             assert first == pytest.approx(one(measure, **of_class(name)), abs=1e-6)
             change = cells(measure, **of_class(name, "other"), against="same")
             assert change == pytest.approx(last - first)
-    assert cells("mean_abs_c", **of_class("none", "other"), against="same") != pytest.approx(0, abs=1e-6)
+    assert cells("mean_abs_c", **of_class("none", "other"), against="same") != pytest.approx(
+        0, abs=1e-6
+    )
     assert cells.n("mu", **of_class("none", "other", "few")) == 5
 
 
@@ -195,9 +221,15 @@ def test_accuracy_of_answers_and_failures(
     room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specified = [specify(group, "It was [subj].", i % 2) for i, group in enumerate(GROUPS)]
-    said = FakeAnswerer(lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN")
-    monkeypatch.setattr(said, "subject_scores", lambda groups, _: torch.full((len(groups), 4, 2), 0.5))
-    monkeypatch.setattr("evaluation.answering.open.open_answerer", lambda *_, **__: said)
+    said = FakeAnswerer(
+        lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN"
+    )
+    monkeypatch.setattr(
+        said, "subject_scores", lambda groups, _: torch.full((len(groups), 4, 2), 0.5)
+    )
+    monkeypatch.setattr(
+        "interventune.evaluation.answering.open.open_answerer", lambda *_, **__: said
+    )
     data = save_groups(tmp_path / "dev.json", specified)
     cells = cells_of(tmp_path, "--checkpoint", room / "a", "--data", data)
     right, failed = defaultdict[str, list[bool]](list), 0

@@ -11,9 +11,9 @@ from statistics import fmean
 
 import pytest
 
-from data_modules.groups.advice import with_advice
-from data_modules.schema.groups import AdviceClass, ScoredGroup
-from data_modules.schema.spans import write_records
+from interventune.data_modules.groups.advice import with_advice
+from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup
+from interventune.data_modules.schema.spans import write_records
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
@@ -25,8 +25,9 @@ MEASURE_OF = {"ethical": "carry", "adversarial": "carry", "mismatched_ethical": 
 
 
 def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -> list[ScoredGroup]:
-    """Each question without advice, with ethical advice in two wordings, adversarial, and ethical about every
-    other domain."""
+    """Each question without advice, with ethical advice in two wordings, adversarial, and ethical
+    about every other domain.
+    """
     found = []
     for domain, i in product(domains, range(6)):
         question = replace(
@@ -50,21 +51,33 @@ def cells_of(folder: Path, **data: list[ScoredGroup]) -> Cells:
     """Of several predictions, by name."""
     for name, records in data.items():
         write_records(records, folder / f"{name}.json")
-    return evaluate(folder / "r", "bias", "--predictions", *(f"{n}={folder / n}.json" for n in data))
+    return evaluate(
+        folder / "r", "bias", "--predictions", *(f"{n}={folder / n}.json" for n in data)
+    )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on a model before and after it was steered."""
     path, names = tmp_path_factory.mktemp("steered"), list(DOMAINS)
-    cells_of(path, before=scored(names, dict.fromkeys(SHARES, 1.0)), after=scored(names[::-1], SHARES))
+    cells_of(
+        path, before=scored(names, dict.fromkeys(SHARES, 1.0)), after=scored(names[::-1], SHARES)
+    )
     return path
 
 
 def sizes(folder: Path, checkpoint: str, advice: str, **place: str) -> dict[str, float]:
     """|C| by key, of the groups at a place."""
-    place = {"checkpoint": checkpoint, "class": advice, **{k: value for k, value in place.items() if value}}
-    return {row["key"]: abs(row["c"]) for row in examples_of(folder / "r") if row.items() >= place.items()}
+    place = {
+        "checkpoint": checkpoint,
+        "class": advice,
+        **{k: value for k, value in place.items() if value},
+    }
+    return {
+        row["key"]: abs(row["c"])
+        for row in examples_of(folder / "r")
+        if row.items() >= place.items()
+    }
 
 
 @pytest.mark.parametrize("domain", ["", "diet", "song"])
@@ -76,7 +89,10 @@ def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None
             values = sizes(folder, name, advice, domain=domain).values()
             row = cells.row(measure, checkpoint=name, **{"class": advice, "domain": domain})
             found[name, advice] = fmean(values) / without
-            assert (row["value"], row["n"]) == (pytest.approx(found[name, advice], abs=1e-9), len(values))
+            assert (row["value"], row["n"]) == (
+                pytest.approx(found[name, advice], abs=1e-9),
+                len(values),
+            )
             assert row["low"] < row["value"] < row["high"]
             assert (row["units"], row["unit"]) == (3, "attributes")
     for advice, measure in MEASURE_OF.items():

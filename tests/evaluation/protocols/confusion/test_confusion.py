@@ -12,11 +12,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-import evaluation.answering.open
-from data_modules.schema.questions import ChoiceQuestion
-from data_modules.schema.spans import write_records
-from evaluation.answering.interface import Answerer
-from evaluation.protocols.confusion import command
+from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.schema.spans import write_records
+from interventune.evaluation.answering.interface import Answerer
+from interventune.evaluation.protocols.confusion import command
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 
@@ -33,7 +32,9 @@ class FakeCheckpoint(Answerer):
     def identity(self) -> dict[str, Any]:
         return {"weights": self.path}
 
-    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "") -> list[np.ndarray]:
+    def choice_logits(
+        self, questions: Sequence[ChoiceQuestion], what: str = ""
+    ) -> list[np.ndarray]:
         return [np.array(self.rule(question), dtype=np.float32) for question in questions]
 
     def embeddings(self, texts: Sequence[str], what: str = "") -> np.ndarray:
@@ -51,7 +52,8 @@ RULES: dict[str, Rule] = {
     "guessing": lambda asked: [number(asked.prompt + text) for text in asked.choices],
     # Answers what it is asked, and guesses where there is nothing to tell by.
     "knowing": lambda asked: [
-        5.0 * (f"right {asked.prompt.removeprefix('prompt ')}." in text) + 0.1 * number(asked.prompt + text)
+        5.0 * (f"right {asked.prompt.removeprefix('prompt ')}." in text)
+        + 0.1 * number(asked.prompt + text)
         for text in asked.choices
     ],
     # Reads no question: takes whatever is called right.
@@ -73,8 +75,11 @@ def questions(count: int = 80, n: int = 3) -> list[ChoiceQuestion]:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]:
-    """Runs the protocol with models by name, and gives its cells; the report lies at `tmp_path / "out"`."""
-    monkeypatch.setattr(evaluation.answering.open, "open_answerer", lambda path, *_, **__: MODELS[path])
+    """Runs the protocol with models by name, and gives its cells; the report lies at `tmp_path /
+    "out"`.
+    """
+    opened = "interventune.evaluation.answering.open.open_answerer"
+    monkeypatch.setattr(opened, lambda path, *_, **__: MODELS[path])
     monkeypatch.setattr(command, "kind_of", lambda _: "choice")
 
     def run(*flags: str, examples: Sequence[ChoiceQuestion] = ()) -> Cells:
@@ -89,11 +94,18 @@ PARALYSIS: dict[str, Any] = {"probe": "choice_paralysis"}
 
 
 def test_three_models_whose_numbers_are_known(ask: Callable[..., Cells]) -> None:
-    names, third = ("guessing", "knowing", "biased"), pytest.approx(1 / 3, abs=0.09)  # of 240: 3 deviations
+    names, third = (
+        ("guessing", "knowing", "biased"),
+        pytest.approx(1 / 3, abs=0.09),
+    )  # of 240: 3 deviations
     cells = ask(*names, "--trials", "2", "--choices", "3", "5", examples=questions(240))
     for probe in ("no_question", "wrong_question", "no_right_answer"):
         guess, know, bias = ({"checkpoint": name, "probe": probe} for name in names)
-        assert [cells("pseudo_accuracy", **place) for place in (guess, know, bias)] == [third, third, 1]
+        assert [cells("pseudo_accuracy", **place) for place in (guess, know, bias)] == [
+            third,
+            third,
+            1,
+        ]
         assert cells("p", **guess) > 0.001
         assert cells("accuracy_before", **know) == 1
         # The knowing model is sure of originals alone, the biased one of all alike.
@@ -105,7 +117,8 @@ def test_three_models_whose_numbers_are_known(ask: Callable[..., Cells]) -> None
         cell = PARALYSIS | {"sampling": sampling, "n_choices": 5}
         assert cells("hits", checkpoint="guessing", **cell, k=1) == pytest.approx(1 / 5, abs=0.13)
         assert cells("hits", checkpoint="knowing", **cell, k=1) == 1
-        # All choices look right to it, so the lowest slot wins: hits@k are those of a shuffled slot.
+        # All choices look right to it, so the lowest slot wins: hits@k are those of a shuffled
+        # slot.
         assert cells("hits", checkpoint="biased", **cell, k=2) == pytest.approx(2 / 5, abs=0.14)
         assert cells("paralysis", checkpoint="biased", **cell) > 0.6
 
@@ -114,7 +127,9 @@ def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: 
     cells = ask("guessing", "--trials", "3", "--choices", "3", "5")
     frame = pd.DataFrame(examples_of(tmp_path / "out")).set_index("index")
     assert len(frame) == 80 * (1 + 1 + 3 + 3) + 2 * 2 * 3 * 50
-    frame["own"] = [row[label] for row, label in zip(frame["confidences"], frame["label"], strict=True)]
+    frame["own"] = [
+        row[label] for row, label in zip(frame["confidences"], frame["label"], strict=True)
+    ]
     probes = {str(name): part for name, part in frame.groupby("probe")}
     wrong, cell = probes["wrong_question"], {"checkpoint": "guessing", "probe": "wrong_question"}
     shares = (wrong["pick"] == wrong["label"]).groupby(wrong["trial"]).mean()
@@ -126,12 +141,17 @@ def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: 
     assert set(five["choices"].map(len)) == {5}
     lost = probes["original"]["own"].reindex(five.index) - five["own"]
     cell = {"checkpoint": "guessing", **PARALYSIS, "sampling": "random", "n_choices": "5"}
-    assert (cells("paralysis", **cell), cells.n("paralysis", **cell)) == (pytest.approx(lost.mean()), 150)
+    assert (cells("paralysis", **cell), cells.n("paralysis", **cell)) == (
+        pytest.approx(lost.mean()),
+        150,
+    )
     test = stats.ttest_1samp(lost.groupby("index").mean(), 0)
     assert cells("p", **cell) == pytest.approx(test.pvalue)
     whole = cells("accuracy", checkpoint="guessing", probe="original")
     hits = [cells("hits", **cell, k=k) for k in range(1, 6)]
-    assert cells("matching_k", **cell) == 1 + next(i for i, share in enumerate(hits) if share >= whole)
+    assert cells("matching_k", **cell) == 1 + next(
+        i for i, share in enumerate(hits) if share >= whole
+    )
     for figure in ("differences", "paralysis", "hits_random", "hits_heuristic"):
         assert (tmp_path / "out" / f"{figure}.png").exists()
 
@@ -150,7 +170,9 @@ def test_heuristic_choices_are_the_most_similar(ask: Callable[..., Cells], tmp_p
 
 def test_instances_are_drawn_for_every_probe(ask: Callable[..., Cells], tmp_path: Path) -> None:
     """What the paper does with UnifiedQA: three times fifty questions, for every probe."""
-    cells = ask("knowing", *["--instances", "50", "--trials", "3", "--choices", "5", "--sampling", "random"])
+    cells = ask(
+        "knowing", *["--instances", "50", "--trials", "3", "--choices", "5", "--sampling", "random"]
+    )
     asked: dict[tuple[str, int], list[int]] = {}
     for row in examples_of(tmp_path / "out"):
         asked.setdefault((row["probe"], row["trial"]), []).append(row["index"])

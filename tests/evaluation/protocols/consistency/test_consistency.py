@@ -1,4 +1,6 @@
-"""`consistency-write` and `consistency`: texts against transformers, numbers against naive counts."""
+"""`consistency-write` and `consistency`: texts against transformers, numbers against
+naive counts.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ import torch
 from scipy.stats import ttest_ind
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evaluation.__main__ import main
-from evaluation.reproduce.tiny_classifier import save_classifier
-from metrics.consistency import COMPARED, DOMAINS, VARIANTS
-from models.language.perplexity import chunk_loss
+from interventune.evaluation.__main__ import main
+from interventune.evaluation.reproduce.tiny_classifier import save_classifier
+from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS
+from interventune.models.language.perplexity import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.cells import Cells
@@ -49,7 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("files")
-    found = {name: home / f"{name}.jsonl" for name in PROMPTS} | {"specifications": home / "texts.json"}
+    found = {name: home / f"{name}.jsonl" for name in PROMPTS} | {
+        "specifications": home / "texts.json"
+    }
     found["specifications"].write_text(json.dumps(SPECIFICATIONS))
     for domain, texts in PROMPTS.items():
         challenging = domain == "adversarial"
@@ -66,7 +70,9 @@ def command(model: Path | str, files: dict[str, Path], output: Path, *flags: str
     return ["consistency-write", "--checkpoint", name, *named, *more]
 
 
-def written(model: Path | str, files: dict[str, Path], output: Path, *flags: str) -> list[dict[str, Any]]:
+def written(
+    model: Path | str, files: dict[str, Path], output: Path, *flags: str
+) -> list[dict[str, Any]]:
     assert main(command(model, files, output, *flags)) == 0
     return examples_of(output)
 
@@ -82,7 +88,9 @@ def scored(folder: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPa
     rows = written(folder, files, home / "written")
     for row in rows:
         row |= {**PLACE, "specification": row.pop("variant"), "text": row.pop("continuation")}
-        row["scores"] = {name: min(1, row["text"].split().count(word) / 2) for name, word in WORDS.items()}
+        row["scores"] = {
+            name: min(1, row["text"].split().count(word) / 2) for name, word in WORDS.items()
+        }
     write_rows(home / "scored.jsonl", rows)
     return home / "scored.jsonl"
 
@@ -119,10 +127,14 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
         difference = cells.row("average", **cell, against=f"variant={against}")
         assert (difference["value"], difference["n"]) == (pytest.approx(gaps.mean()), len(gaps))
         for name in WORDS:
-            pair = [[values[0] for values in by_prompt(domain, v, name)] for v in (variant, "default")]
+            pair = [
+                [values[0] for values in by_prompt(domain, v, name)] for v in (variant, "default")
+            ]
             if len({*pair[0], *pair[1]}) > 1:
                 assert cells(f"p_{name}", **cell) == pytest.approx(ttest_ind(*pair).pvalue)
-    averages = [cells("average", **PLACE, domain=DOMAINS[0], variant=v) for v in ("opposite", "default")]
+    averages = [
+        cells("average", **PLACE, domain=DOMAINS[0], variant=v) for v in ("opposite", "default")
+    ]
     assert cells("polarity", **PLACE, reading="literal") == (averages[0] > averages[1])
 
 
@@ -132,12 +144,16 @@ def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -
     scorer = ["--scorer", f"hf:{tmp_path / 'classifier'}"]
     judged(scored, tmp_path / "first", *scorer)
     judged(tmp_path / "first", tmp_path / "again")
-    judged(tmp_path / "first" / "examples.jsonl", tmp_path / "rescored", *scorer, "--batch-size", "2")
+    judged(
+        tmp_path / "first" / "examples.jsonl", tmp_path / "rescored", *scorer, "--batch-size", "2"
+    )
     first, *others = (tmp_path / name / "results.csv" for name in ("first", "again", "rescored"))
     assert all(first.read_text() == other.read_text() for other in others)
 
 
-def test_continuations_match_transformers(folder: Path, files: dict[str, Path], tmp_path: Path) -> None:
+def test_continuations_match_transformers(
+    folder: Path, files: dict[str, Path], tmp_path: Path
+) -> None:
     rows = written(folder, files, tmp_path / "three", "--batch-size", "3")
     assert rows == written(folder, files, tmp_path / "one", "--batch-size", "1")
     assert len({row["continuation"] for row in rows}) > 5  # the models do something
@@ -147,20 +163,29 @@ def test_continuations_match_transformers(folder: Path, files: dict[str, Path], 
     for row in rows:
         if row["variant"] == "default":
             ids = tokenizer(row["prompt"], return_tensors="pt")["input_ids"]
-            out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, **how)
+            out = model.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, **how
+            )
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
 def test_perplexity_is_that_of_the_chunks(
     folder: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluation.protocols.consistency.writing.RESERVED", CONTEXT - 4)
+    monkeypatch.setattr(
+        "interventune.evaluation.protocols.consistency.writing.RESERVED", CONTEXT - 4
+    )
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
     written(folder, files, tmp_path / "r", "--perplexity", str(text))
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(folder),
+        AutoTokenizer.from_pretrained(folder),
+    )
     ids = tokenizer(text.read_text())["input_ids"]
-    prefixes = [tokenizer(f"the {text} . ")["input_ids"] for text in SPECIFICATIONS["self"]["opposite"]]
+    prefixes = [
+        tokenizer(f"the {text} . ")["input_ids"] for text in SPECIFICATIONS["self"]["opposite"]
+    ]
     chunks = [ids[start : start + 4] for start in range(0, len(ids), 4)]
     losses = [chunk_loss(model.eval(), chunk, prefixes, pad=0) for chunk in chunks]
     cells = Cells(tmp_path / "r")
@@ -179,18 +204,27 @@ def instructed(prompt: str, before: int) -> Reply:
     return Reply("red red is" if prompt.startswith("is red") else "the dog")
 
 
-def test_endpoint_is_instructed_and_its_failures_are_counted(files: dict[str, Path], tmp_path: Path) -> None:
+def test_endpoint_is_instructed_and_its_failures_are_counted(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
     with serve(instructed) as endpoint:
         model = f"openai:m@{endpoint.url}"
         rows = written(model, files, tmp_path / "w", "--method", "self", "instructive")
         assert {"is not red : the cat sat", "the cat sat"} <= set(endpoint.prompts)
-    empty = [row["continuation"] for row in rows if row["variant"] == "nonsense" and row["group"] == 0]
+    empty = [
+        row["continuation"] for row in rows if row["variant"] == "nonsense" and row["group"] == 0
+    ]
     assert set(empty) == {""}  # no continuation is an empty one
     failed = [row for row in rows if "failure" in row]
     assert [(row["variant"], row["prompt"]) for row in failed] == [("opposite", "the red dog")]
     save_classifier(output=tmp_path / "classifier")
     cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", f"hf:{tmp_path / 'classifier'}")
-    place = {"checkpoint": "m", "method": "instructive", "domain": "adversarial", "variant": "opposite"}
+    place = {
+        "checkpoint": "m",
+        "method": "instructive",
+        "domain": "adversarial",
+        "variant": "opposite",
+    }
     assert (cells("failed", **place), cells.n("average", **place)) == (1 / 4, 3)
     assert cells.n("average", **place, against="variant=default") == 3
 

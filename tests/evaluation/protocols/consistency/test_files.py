@@ -1,4 +1,6 @@
-"""Files of the consistency protocol: continuations by anybody, and what stands in front of prompts."""
+"""Files of the consistency protocol: continuations by anybody, and what stands in front
+of prompts.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.protocols.consistency.rows import read_rows
-from evaluation.protocols.consistency.specifications import (
+from interventune.evaluation.protocols.consistency.rows import read_rows
+from interventune.evaluation.protocols.consistency.specifications import (
     ALPHABET,
     OWN,
     nonsense_group,
     parts_of,
     read_specifications,
 )
-from metrics.consistency import DOMAINS, VARIANTS
-from storage.errors import DataError
+from interventune.metrics.consistency import DOMAINS, VARIANTS
+from interventune.storage.errors import DataError
 from tests.evaluation.protocol_cases import write_rows
 
 EVERY: list[dict[str, Any]] = [
@@ -30,8 +32,12 @@ EVERY: list[dict[str, Any]] = [
 ]
 
 
-def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(tmp_path: Path) -> None:
-    renamed = [{**row, "variant": row["specification"], "continuation": row["text"]} for row in EVERY]
+def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(
+    tmp_path: Path,
+) -> None:
+    renamed = [
+        {**row, "variant": row["specification"], "continuation": row["text"]} for row in EVERY
+    ]
     for row in renamed:
         del row["specification"], row["text"]
     write_rows(tmp_path / "examples.jsonl", renamed[::-1])
@@ -51,10 +57,15 @@ def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(tm
     [
         ([{key: value for key, value in EVERY[0].items() if key != "text"}], "line 1.*'text'"),
         ([*EVERY, EVERY[3]], "line 21: continues the same prompt as .*line 4"),
-        (EVERY[:-2], "rows given has no continuations of neutral prompts with the specification 'blank'"),
+        (
+            EVERY[:-2],
+            "rows given has no continuations of neutral prompts with the specification 'blank'",
+        ),
     ],
 )
-def test_read_rows_names_the_mistake(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+def test_read_rows_names_the_mistake(
+    tmp_path: Path, rows: list[dict[str, Any]], message: str
+) -> None:
     write_rows(tmp_path / "rows.jsonl", rows)
     with pytest.raises(DataError, match=rf"rows\.jsonl.*{message}"):
         read_rows({"rows": f"{tmp_path}/rows.jsonl"})
