@@ -82,9 +82,8 @@ class GroupsDataModule(QuestionsDataModule):
         super().__init__(**questions)
         if not 0 <= anchor_unadvised < 1 or (anchor_unadvised and random_advice_copies):
             raise DataError(
-                "data.anchor_unadvised: a share below 1, and of use without random_advice_copies "
-                "only; "
-                f"got {anchor_unadvised}"
+                "data.anchor_unadvised: a share below 1, and of use without "
+                f"random_advice_copies only; got {anchor_unadvised}"
             )
         self.train_groups = train_groups or []
         self.group_sources = self.named(self.train_groups, val_groups, test_groups, predict_groups)

@@ -14,16 +14,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from interventune.evaluation.answering.processes import launched, process_group
-from interventune.evaluation.protocol import COMMANDS, PROTOCOLS, Row, evaluated
+from interventune.evaluation.commands import COMMANDS, PROTOCOLS, evaluated
 from interventune.evaluation.report import claimed, write_report
 from interventune.evaluation.shown.views import print_table
 from interventune.storage.command_line import Parser, call, guarded
 
-ROWS = {row.name: row for row in (*PROTOCOLS, *COMMANDS)}
 ABOUT = (
     "Measure a model or its answers: `interventune evaluate PROTOCOL --help` describes a protocol."
 )
@@ -40,14 +38,15 @@ def build_parser(argv: Sequence[str]) -> Parser:
     commands = parser.add_subparsers(
         title="protocols", dest="protocol", metavar="PROTOCOL", required=True
     )
-    for name, row in ROWS.items():
-        function = resolve_name(row.function) if name in argv[:1] else None
-        own: dict[str, Any] = {} if row in PROTOCOLS else {"prog": f"interventune {name}"}
-        command = commands.add_parser(name, help=row.summary, function=function, **own)
-        if row in PROTOCOLS:
+    for name, row in (PROTOCOLS | COMMANDS).items():
+        settings: dict[str, Any] = {"function": row.function} if name in argv[:1] else {}
+        if name in COMMANDS:
+            settings["prog"] = f"interventune {name}"
+        command = commands.add_parser(name, help=row.summary, **settings)
+        if name in PROTOCOLS:
             what = "write the report to this folder"
             command.add_argument(
-                "--output", type=Path, required=row.keeps_report, metavar="DIR", help=what
+                "--output", type=Path, required=row.writes_report, metavar="DIR", help=what
             )
             command.add_argument(
                 "--overwrite", action="store_true", help="replace the report in DIR"
@@ -55,24 +54,24 @@ def build_parser(argv: Sequence[str]) -> Parser:
     return parser
 
 
-def run(row: Row, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
-    """Run one protocol: check the output folder, write the report, print its tables; of several
-    processes, only the first checks, writes and prints.
+def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
+    """Run one command. For a protocol: check the output folder, write the report, print its tables;
+    of several processes, only the first checks, writes and prints.
     """
     rank, size = launched()
-    if row in COMMANDS:
+    if name in COMMANDS:
         if size > 1:
             raise ValueError(
-                f"{row.name}: does not run under torchrun; start it as interventune {row.name}"
+                f"{name}: does not run under torchrun; start it as interventune {name}"
             )
-        call(resolve_name(row.function), vars(arguments))
+        call(COMMANDS[name].function, vars(arguments))
         return
     output: Path | None = arguments.output
     work = output and output.absolute().with_name(f"{output.name}.work.jsonl")
     report = None if rank else output
     with claimed(report, overwrite=arguments.overwrite) if report else nullcontext():
         with process_group(arguments.device, work) as device:
-            evaluation = evaluated(row, vars(arguments), device=device)
+            evaluation = evaluated(name, vars(arguments), device=device)
         if report:
             write_report(
                 evaluation, report, command=[part for part in argv if part != "--overwrite"]
@@ -100,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = build_parser(argv).parse_args(argv)
     try:
-        return guarded(lambda: run(ROWS[arguments.protocol], arguments, argv), arguments.debug)
+        return guarded(lambda: run(arguments.protocol, arguments, argv), arguments.debug)
     except KeyboardInterrupt:
         if not rank:
             print("error: interrupted; run the same command to resume", file=sys.stderr)

@@ -1,120 +1,271 @@
-"""The tables of protocols and of other commands.
+"""The frame of protocols: a protocol only declares how it makes its rows; everything else is done
+here.
 
-A protocol is a typed function that returns an `Evaluation`: its signature declares the flags, its
-docstring the help (storage/command_line.py). Its module imports neither torch nor transformers at
-its top level, so that `--help` is fast. A command without a report is a row in COMMANDS.
+    LENGTH = Protocol("Length", unit="id", by=("variant",), cells=[("variant",)], measures={...})
+
+    def evaluate(*, checkpoint: list[Named], qa: str, asking: Asking) -> Evaluation:
+        def rows(answerer): ...      # a dict for each question: id, variant, long; or failure
+        return LENGTH.run(rows, checkpoint, asking)
+
+A row is written to examples.jsonl: the dimensions of its cell, its unit, its fields, or `failure`,
+the reason why there is no answer, and any other information for readers. A row with a list for a
+dimension, such as layers, represents one row per element: its fields are lists too, or equal for
+all elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from pkgutil import resolve_name
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
-from interventune.evaluation.answering.asking import named_sources
-from interventune.evaluation.report import Evaluation, source_record
-from interventune.storage.command_line import call, flags, value_of
-from interventune.storage.json_files import plain_json
+from interventune.evaluation.answering.asking import Compute, named_sources
+from interventune.evaluation.answering.interface import Ability
+from interventune.evaluation.answering.open import ask_each
+from interventune.evaluation.report import Evaluation, Figure
+from interventune.evaluation.results import Results, Row
+from interventune.evaluation.shown.failures import failure_note
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Statistic, estimate, share
 
-SOURCES = {"SOURCE", "FILE", "CSV"}
-NAMED_SOURCES = {"[NAME=]PATH", "[NAME=]FILE", "[NAME=]SOURCE"}
-"""Names of values in the help that are sources, whose digests are recorded."""
-
-
-class Row(NamedTuple):
-    """A command's name, its function, and one line of help."""
-
-    name: str
-    function: str
-    summary: str
-    keeps_report: bool = True
-    """Whether `--output` is required; otherwise the command may only print a table."""
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
-ROOM = "interventune.evaluation."
-P = f"{ROOM}protocols."
-
-PROTOCOLS: tuple[Row, ...] = (
-    Row(
-        "bias",
-        P + "bias.command:evaluate",
-        "which of two people a model prefers, by class of advice",
-    ),
-    Row(
-        "faithfulness",
-        P + "faithfulness.command:evaluate",
-        "whether it answers without the evidence",
-    ),
-    Row("shift", P + "shift:evaluate", "how far edits of the text, and training, move embeddings"),
-    Row(
-        "negation", P + "yes_or_no:negation", "whether the answer changes when the story is negated"
-    ),
-    Row(
-        "predicate-argument",
-        P + "yes_or_no:predicate_argument",
-        "whether it binds colours to objects",
-    ),
-    Row("sensitivity", P + "sensitivity:evaluate", "how far one word moves when another changes"),
-    Row(
-        "consistency-write",
-        P + "consistency.command:write",
-        "write debiased texts for `consistency`",
-    ),
-    Row(
-        "consistency",
-        P + "consistency.command:evaluate",
-        "whether debiasing does what its specification says",
-    ),
-    Row(
-        "confusion",
-        P + "confusion.command:evaluate",
-        "prior bias and choice paralysis in multiple choice",
-    ),
-    Row("bbq", P + "bbq:evaluate", "whom it names when the text does not give the answer (BBQ)"),
-    Row(
-        "feature-bias",
-        P + "feature_bias.command:evaluate",
-        "which feature ambiguous examples teach it",
-    ),
-    Row(
-        "ask",
-        P + "ask:evaluate",
-        "answer one question, with and without advice",
-        keeps_report=False,
-    ),
-)
-
-COMMANDS: tuple[Row, ...] = (
-    Row("report", f"{ROOM}page.page:run", "put runs and reports on one HTML page"),
-    Row(
-        "reproduce",
-        f"{ROOM}reproduce.run:run",
-        "compute a paper's table and compare it with the paper",
-    ),
-)
-
-
-def evaluated(row: Row, values: Mapping[str, Any], **here: Any) -> Evaluation:
-    """Run a protocol; the evaluation's `about` has the protocol's name and all flags, as plain
-    JSON, with the digests of files that they name.
+@dataclass(frozen=True)
+class Protocol:
+    """How rows become the numbers of a report, and what the report shows.
 
     Args:
-        row: the protocol.
-        values: of every flag; others are ignored.
-        here: other values for this process, such as its device; not recorded.
+        title: heading of the report.
+        measures: field to heading, for means of values in [0, 1]; or other statistics by name.
+        unit: the field or fields of a row whose rows are not independent: the unit of intervals.
+        by: the dimensions: columns of results.csv after `checkpoint` and `against`.
+        cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the
+            whole: its dimensions are in every entry. A row counts for the entries whose dimensions
+            it has.
+        units: the units of intervals, a plural noun.
+        views: tables (default: one of the whole); a view without measures shows all.
+        figures: file name to figure.
+        headline: its clauses.
+        good: a sentence that says which numbers would be good.
+        notes: paragraphs above the tables.
+        console: number of tables on the console.
+        compared: dimensions of the whole, other than the checkpoint, whose values are compared with
+            that of the first row.
+        item: the fields that identify a question, equal for all that is compared (default: the unit
+            and the dimensions that are not compared). Of several rows with the same question, the
+            n-th is compared with the n-th.
+        failures: a plural noun for unanswered rows; empty if rows cannot fail.
+
+    Raises:
+        ValueError: a dimension is missing from an entry of `cells` or from `by`.
     """
-    function = resolve_name(row.function)
-    about: dict[str, Any] = {"protocol": row.name}
-    for flag, *_ in flags(function):
-        value, (_, metavar) = values[flag.name], value_of(flag.annotation)
-        if value is not None and metavar in NAMED_SOURCES:
-            named = named_sources(value, f"--{flag.name}")
-            value = {name: source_record(path) for name, path in named.items()}
-        elif value is not None and metavar in SOURCES:
-            value = (
-                [*map(source_record, value)] if isinstance(value, list) else source_record(value)
-            )
-        about[flag.name] = plain_json(value)
-    evaluation: Evaluation = call(function, {**values, **here})
-    return replace(evaluation, about={**about, **evaluation.about})
+
+    title: str
+    _: KW_ONLY
+    measures: Mapping[str, str | Statistic]
+    unit: str | tuple[str, ...]
+    by: tuple[str, ...] = ()
+    cells: Sequence[tuple[str, ...]] = ((),)
+    units: str = "questions"
+    views: Sequence[View] = ()
+    figures: Mapping[str, Bars] = field(default_factory=dict)
+    headline: Sequence[Said] = ()
+    good: str = ""
+    notes: Sequence[str] = ()
+    console: int = 1
+    compared: tuple[str, ...] = ()
+    item: tuple[str, ...] = ()
+    failures: str = "questions"
+
+    def __post_init__(self) -> None:
+        whole = {*self.cells[0], *self.compared}
+        for entry in self.cells:
+            if not whole <= {*entry} <= {*self.by}:
+                raise ValueError(
+                    f"{self.title}: cells: {entry} must have {whole}, and others of {self.by} only"
+                )
+
+    def run(
+        self,
+        rows: Callable[[Any], Iterable[dict[str, Any]]],
+        sources: Mapping[str, str] | Sequence[str],
+        asking: Compute = Compute(),  # noqa: B008  frozen
+        *,
+        need: Ability = "spans",
+        opened: Callable[[str], Any] | None = None,
+        more: Callable[[Results, Sequence[Row]], None] | None = None,
+    ) -> Evaluation:
+        """Evaluate all models, one after the other, and make the report.
+
+        Args:
+            rows: makes the rows of all questions for an answerer.
+            sources: the models, by name or as `[NAME=]PATH`; others are compared with the first.
+            asking: how they are queried.
+            need: the required ability.
+            opened: opens a source by path, instead of `open_answerer`.
+            more: adds numbers to the table that are not cells of rows, given all rows.
+
+        Raises:
+            ValueError: a source cannot be used, or no model answers.
+        """
+        named = sources if isinstance(sources, Mapping) else named_sources(sources, "--checkpoint")
+
+        def ask(name: str, answerer: Any) -> list[dict[str, Any]]:
+            return [{"checkpoint": name, **row} for row in rows(answerer)]
+
+        found, identities = ask_each(ask, named, asking, need=need, opened=opened)
+        every = list(chain.from_iterable(found.values()))
+        results = self.results(every, list(named))
+        if more is not None:
+            more(results, every)
+        report = self.report(results, every, list(named), identities)
+        return replace(report, notes=[*report.notes, failure_note(every, self.failures)])
+
+    def statistics(self) -> dict[str, Statistic]:
+        """All measures by name and, if rows can fail, the share of those without an answer."""
+        measures = self.measures.items()
+        found = {
+            name: share(what, name) if isinstance(what, str) else what for name, what in measures
+        }
+        return found | ({"failed": share("without an answer", "failed")} if self.failures else {})
+
+    def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
+        """Compute every cell of every checkpoint, then its changes along each compared
+        dimension.
+        """
+        results, frame = Results(self.by, self.units), self.frame(rows)
+        starts = {"checkpoint": names[0]} | {
+            name: next(iter(frame[name]), "") for name in self.compared
+        }
+        for entry in self.cells:
+            finer = [name for name in entry if name not in self.cells[0]]
+            members = frame[(frame[finer] != "").all(axis=1)]
+            places = members[["checkpoint", *entry]].itertuples(index=False, name=None)
+            members = members.assign(place=[place[1:] for place in places])
+            pairs = [
+                *chain.from_iterable(compared(members, *start, entry) for start in starts.items())
+            ]
+            for measure, statistic in self.statistics().items():
+                counted = members.dropna(subset=list(statistic.fields))
+                cells = set(counted["place"])  # a measure is reported where any checkpoint has it
+                for (name, cell), part in members.groupby(["checkpoint", "place"], sort=False):
+                    if cell in cells:
+                        place = dict(zip(entry, cell, strict=True))
+                        results.add(
+                            measure, **estimate(statistic, part)._asdict(), checkpoint=name, **place
+                        )
+                for place, first, other in pairs:
+                    change = estimate(statistic, other, first)
+                    if change.n:
+                        results.add(measure, **change._asdict(), **place)
+                    elif estimate(statistic, other).n:
+                        results.lacking.append(f"{statistic.heading} since {place['against']}")
+        return results
+
+    def frame(self, rows: Sequence[Row]) -> DataFrame:
+        """Return the data for numbers, per row: its dimensions, its fields as float64 (NaN: none),
+        `failed`, `unit`, and as the index its question.
+        """
+        import pandas as pd
+
+        unit = (self.unit,) if isinstance(self.unit, str) else self.unit
+        item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
+        fields = {name for statistic in self.statistics().values() for name in statistic.fields}
+        columns: dict[str, Any] = {
+            name: ["" if row.get(name) is None else row[name] for row in rows]
+            for name in ("checkpoint", *self.by)
+        }
+        columns |= {name: [row.get(name) for row in rows] for name in sorted(fields)}
+        columns["failed"] = ["failure" in row for row in rows]
+        columns["unit"] = [tuple(row[name] for name in unit) for row in rows]
+        lists = [
+            name
+            for name, values in columns.items()
+            if any(isinstance(value, list) for value in values)
+        ]
+        alike = [name for name in item if name not in lists]
+        asked = pd.Series(
+            [tuple(row.get(name, "") for name in alike) for row in rows], dtype=object
+        )
+        frame = pd.DataFrame(columns).assign(asked=asked.factorize()[0])
+        if lists:
+            frame = frame.explode(lists, ignore_index=True)
+        frame = frame.astype(dict.fromkeys([*fields, "failed"], "float64"))
+        number = frame.groupby(
+            ["asked", *(name for name in lists if name in item)], sort=False
+        ).ngroup()
+        again = (
+            frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
+        )
+        return frame.set_index(pd.Index(number + again * (number.max() + 1)))
+
+    def report(
+        self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
+    ) -> Evaluation:
+        """Make the evaluation from finished numbers: `rows` of all examples, `names` of the
+        checkpoints, of which the first is compared with the others, and `about` as for
+        `Evaluation`.
+        """
+        frame, statistics = results.frame, self.statistics()
+        shares = {name for name, statistic in statistics.items() if statistic.share}
+        headings = {name: statistic.heading for name, statistic in statistics.items()}
+        without = headings.pop("failed", "")
+        failed = {"failed": without} if any("failure" in row for row in rows) else {}
+        views, figures = list[View](), dict[str, Figure]()
+        for view in self.views or [View(self.title, self.cells[0])]:
+            where = {**self.place((*view.by, view.across)), **view.where}
+            percent = shares if view.percent is None else view.percent
+            measures = {**(view.measures or headings), **failed}
+            views.append(replace(view, measures=measures, where=where, percent=percent))
+        for name, figure in self.figures.items():
+            where = {**self.place((figure.x, figure.hue, figure.panels)), **figure.where}
+            figure = replace(figure, where=where, percent=shares.issuperset(figure.measures))
+            if figure.parts(frame):
+                figures[name] = figure
+        said, lacking = self.conclusion(results, names, shares), ", ".join(results.lacking)
+        note = (
+            f"Some changes are missing, because no question has both numbers: {lacking}."
+            if lacking
+            else ""
+        )
+        notes = [*self.notes, note]
+        return Evaluation(
+            self.title, results, views, about, said, notes, figures, rows, self.console
+        )
+
+    def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
+        """The headline: its first six clauses, followed by the aim."""
+        about = results, names, self.cells[0]
+        found = (said.clauses(*about, percent=said.measure in shares) for said in self.headline)
+        clauses = "; ".join(islice(chain.from_iterable(found), 6))
+        who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
+        good = f" Aim: {self.good}." if self.good else ""
+        return f"{who}: {clauses}.{good}" if clauses else ""
+
+    def place(self, shown: Sequence[str]) -> dict[str, Any]:
+        """Return the place of the cells that have the dimensions `shown`, without others beyond the
+        first entry's.
+        """
+        return {
+            name: None if name in shown else "" for name in self.by if name not in self.cells[0]
+        }
+
+
+def compared(
+    rows: DataFrame, along: str, start: str, entry: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
+    """Pair the rows with the value `start` of a dimension with those of each other value, by the
+    other dimensions of a cell, and yield them with the place of their change.
+    """
+    same = [name for name in ("checkpoint", *entry) if name != along]
+    against = start if along == "checkpoint" else f"{along}={start}"
+    for values, part in rows.groupby(same, sort=False) if same else [((), rows)]:
+        sides = dict(iter(part.groupby(along, sort=False)))
+        for other in [name for name in sides if name != start and start in sides]:
+            place = dict(zip(same, values, strict=True)) | {along: other, "against": against}
+            yield place, sides[start], sides[other]

@@ -136,13 +136,10 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         what = f"By chance about {chance:.1f} of {len(changes)} intervals of changes exclude 0"
         parts.append(f"{what}; here {excluding} do.")
     parts.append(
-        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}; results.csv has the "
-        "unit of "
-        "each number, how many there are, and full precision. Changes (`against` there) use the "
-        "questions "
-        "that both answered. One line per example: examples.jsonl. Inputs, settings, command and "
-        "versions: "
-        "report.json."
+        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}; results.csv has "
+        "the unit of each number, how many there are, and full precision. Changes (`against` "
+        "there) use the questions that both answered. One line per example: examples.jsonl. "
+        "Inputs, settings, command and versions: report.json."
     )
     content = {
         "title": evaluation.title,

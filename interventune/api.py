@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from inspect import Parameter
 from itertools import islice
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from interventune.data_modules import sources
@@ -17,7 +16,7 @@ from interventune.data_modules.schema.questions import QAExample
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Ability, Answerer
 from interventune.evaluation.answering.open import open_answerer
-from interventune.evaluation.protocol import PROTOCOLS, evaluated
+from interventune.evaluation.commands import PROTOCOLS, evaluated
 from interventune.evaluation.report import Evaluation
 from interventune.storage.command_line import flags
 from interventune.storage.json_files import check
@@ -114,10 +113,9 @@ def evaluate(protocol: str, **values: Any) -> Evaluation:
     >>> {"checkpoint", "data", "measure", "value", "n"} <= set(found.results.frame.columns)
     True
     """
-    rows = {row.name: row for row in PROTOCOLS}
-    if protocol not in rows:
-        raise ValueError(f"{protocol}: no such protocol; there are {', '.join(rows)}")
-    known = {flag.name: flag for flag, *_ in flags(resolve_name(rows[protocol].function))}
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"{protocol}: no such protocol; there are {', '.join(PROTOCOLS)}")
+    known = {flag.name: flag for flag, *_ in flags(PROTOCOLS[protocol].function)}
     chosen = {name: flag.default for name, flag in known.items()}
     for name, value in values.items():
         if name not in known:
@@ -125,7 +123,7 @@ def evaluate(protocol: str, **values: Any) -> Evaluation:
         chosen[name] = check(value, known[name].annotation, f"{protocol}: {name}")
     if missing := [name for name, value in chosen.items() if value is Parameter.empty]:
         raise ValueError(f"{protocol}: {missing[0]} is missing")
-    return evaluated(rows[protocol], chosen)
+    return evaluated(protocol, chosen)
 
 
 def train(*arguments: str) -> Path:

@@ -45,10 +45,9 @@ def normalise_answer(text: str) -> str:
 
 
 SINGLE_REFERENCE = (
-    "EM and F1 of CoQA against one reference a question: the Hub's rows and the train file hold no "
-    "additional answers, so the numbers do not compare with the paper's Table 4, which has four; "
-    "give the "
-    "file coqa-dev-v1.0.json"
+    "EM and F1 of CoQA against one reference a question: the Hub's rows and the train file hold "
+    "no additional answers, so the numbers do not compare with the paper's Table 4, which has "
+    "four; give the file coqa-dev-v1.0.json"
 )
 
 

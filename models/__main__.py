@@ -62,9 +62,8 @@ def export(
         )
     if info.heads == "rationale":
         log.warning(
-            "%s: transformers has no class for the 'rationale' heads; the folder gets encoder and "
-            "span head "
-            "only and answers neither yes, no nor unknown",
+            "%s: transformers has no class for the 'rationale' heads; the folder gets encoder "
+            "and span head only and answers neither yes, no nor unknown",
             checkpoint,
         )
     backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint)

@@ -88,9 +88,8 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     model = open_model(backbone, kind, options, dtype=dtype)
     if backbone.causal and not reads_side_by_side(model.encoder):
         raise DataError(
-            f"backbone: a {model.config.model_type!r} model does not read two candidates after one "
-            "prompt "
-            "as it reads each alone; it can be evaluated, but not trained here"
+            f"backbone: a {model.config.model_type!r} model does not read two candidates after "
+            "one prompt as it reads each alone; it can be evaluated, but not trained here"
         )
     if backbone.lora_rank:
         if backbone.checkpoint == RANDOM:
@@ -191,9 +190,8 @@ def open_model(
         known = (kind.heads, *START_FROM[kind.heads])
         if info.heads not in known:
             raise DataError(
-                f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads "
-                "cannot "
-                f"start; give one with {' or '.join(map(repr, known))} heads"
+                f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} "
+                f"heads cannot start; give one with {' or '.join(map(repr, known))} heads"
             )
         log.info("%s: only what %r and %r heads share is taken over", path, info.heads, kind.heads)
     pretrained = load_pretrained(backbone, dtype=dtype, new_head=new_head)

@@ -26,9 +26,8 @@ def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
     if wrong := nonfinite(weights):
         raise DataError(
             f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: "
-            f"{wrong[0]}): its "
-            "training diverged; choose an earlier checkpoint, or train again with a smaller "
-            "learning rate"
+            f"{wrong[0]}): its training diverged; choose an earlier checkpoint, or train again "
+            "with a smaller learning rate"
         )
 
 

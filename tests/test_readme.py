@@ -23,8 +23,8 @@ from interventune.data_modules.tasks.condaqa import read_pairs
 from interventune.data_modules.tasks.features import Recipe, Wordings
 from interventune.data_modules.tasks.toxicity_prompts import read_prompts
 from interventune.evaluation import __main__ as evaluation
-from interventune.evaluation.protocol import COMMANDS as EVALUATION
-from interventune.evaluation.protocol import PROTOCOLS
+from interventune.evaluation.commands import COMMANDS as EVALUATION
+from interventune.evaluation.commands import PROTOCOLS
 from interventune.evaluation.protocols.consistency.specifications import Method, read_specifications
 from interventune.models.__main__ import export
 from interventune.storage.command_line import Parser
@@ -95,7 +95,7 @@ def test_a_command_is_understood(command: list[str], monkeypatch: pytest.MonkeyP
 
 
 FUNCTIONS = [
-    *(resolve_name(row.function) for row in (*PROTOCOLS, *EVALUATION)),
+    *(row.function for row in (PROTOCOLS | EVALUATION).values()),
     *(resolve_name(f"interventune.data_modules.{path}") for path, _ in data.COMMANDS.values()),
     *(export, Sweep, Select),
 ]

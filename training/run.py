@@ -77,8 +77,7 @@ class Run:
         ):
             raise ValueError(
                 f"run.version: {folder} holds another run; choose another version, or continue "
-                "that one "
-                "with --ckpt_path auto"
+                "that one with --ckpt_path auto"
             )
 
     def lock(self, *, wait: float = 0.0) -> FileLock | None:
@@ -96,8 +95,7 @@ class Run:
         except Timeout:
             raise ValueError(
                 f"{folder} is being trained by another process; wait until it ends, or choose "
-                "another "
-                "run.version or run.name"
+                "another run.version or run.name"
             ) from None
         return lock
 

@@ -194,8 +194,8 @@ def encode_texts(
             if room < 1:
                 raise DataError(
                     f"{name}: the question with its advice takes {len(query_T)} tokens, which "
-                    "leaves no room "
-                    f"for the context in {encoding.max_length} tokens; raise encoding.max_length"
+                    f"leaves no room for the context in {encoding.max_length} tokens; raise "
+                    "encoding.max_length"
                 )
             step = encoding.doc_stride if encoding.doc_stride < room else -(-room // 2)
             for start in range(0, max(1, len(context_T) - room + step), step):

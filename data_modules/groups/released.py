@@ -138,9 +138,9 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
     named = [name for name in ADVICE_CLASSES if re.fullmatch(rf"{name}_.+-\d+", advice_id)]
     if len(parts) != 7 or parts[4] != parts[5] or not all(parts[:6]) or (advice_id and not named):
         raise DataError(
-            "the key needs x1|x2|template|category|attribute|same attribute|CLASS_CATEGORY-NUMBER "
-            "of the "
-            f"advice, with CLASS one of {', '.join(ADVICE_CLASSES)}; found {key}"
+            "the key needs x1|x2|template|category|attribute|same "
+            "attribute|CLASS_CATEGORY-NUMBER of the advice, with CLASS one of "
+            f"{', '.join(ADVICE_CLASSES)}; found {key}"
         )
     one, two, _, category, attribute, *_ = map(str.lower, parts)
     subjects, advice_class = (min(one, two), max(one, two)), named[0] if named else "none"
@@ -217,8 +217,7 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
     if unnamed:
         logger.warning(
             "%s: %d groups have no advice in their ids, but their questions begin with %r: it "
-            "counts as "
-            "ethical, as in LEI's specified set",
+            "counts as ethical, as in LEI's specified set",
             path,
             unnamed,
             LEAD_IN.strip(),

@@ -49,9 +49,8 @@ def read_expansion(
         used = sorted({(match[1], match[2] or "") for match in SLOT.finditer(context)})
         if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
             raise DataError(
-                f"{where}: expected a context with [subj1] and [subj2], each in one form, question "
-                "and "
-                "negated question, separated by tabs"
+                f"{where}: expected a context with [subj1] and [subj2], each in one form, "
+                "question and negated question, separated by tabs"
             )
         fitting = [row for row in rows if f"[{row[0]}]" in line]
         if not fitting:

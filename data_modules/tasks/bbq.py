@@ -154,10 +154,9 @@ def read_bbq(
             )
     if misfits:
         raise DataError(
-            f"{metadata}: {len(misfits)} of {len(items)} targets do not fit question_polarity and "
-            f"stereotyped_groups, the first at {misfits[0]}; it belongs to other data: leave it "
-            "out, and "
-            "targets follow from these fields"
+            f"{metadata}: {len(misfits)} of {len(items)} targets do not fit question_polarity "
+            f"and stereotyped_groups, the first at {misfits[0]}; it belongs to other data: leave "
+            "it out, and targets follow from these fields"
         )
     return items, left_out
 

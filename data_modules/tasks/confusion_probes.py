@@ -107,9 +107,8 @@ def choice_paralysis(
         if len(donors) < n - 1:
             raise DataError(
                 f"question {examples[i].id}: choice paralysis with {n} choices needs {n - 1} "
-                "different right "
-                f"choices of other prompts, there are {len(donors)}; give more questions or fewer "
-                "choices"
+                f"different right choices of other prompts, there are {len(donors)}; give more "
+                "questions or fewer choices"
             )
         choices, slot = [examples[j].choices[examples[j].label] for j in donors], int(place * n)
         choices.insert(slot, examples[i].choices[examples[i].label])

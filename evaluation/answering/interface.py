@@ -132,8 +132,7 @@ class Answerer:
             if len(score) and not float(score.max()) < math.inf:  # max returns NaN if there is one
                 raise ValueError(
                     f"{self.path}: gives scores that are not finite numbers, so its answers mean "
-                    "nothing; "
-                    "choose another checkpoint, or --dtype float32"
+                    "nothing; choose another checkpoint, or --dtype float32"
                 )
 
 

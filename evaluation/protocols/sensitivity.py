@@ -18,7 +18,7 @@ from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.sharing import shared
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Lines
 from interventune.evaluation.shown.headlines import Said
@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 
 NOTE = (
-    "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and after "
-    "a colour "
-    "is replaced by a third one, for both nouns of the 130 stories of the predicate-argument "
-    "probe. Close "
-    "words affect each other more, and a colour is next to its noun, so compare checkpoints and "
-    "layers."
+    "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and "
+    "after a colour is replaced by a third one, for both nouns of the 130 stories of the "
+    "predicate-argument probe. Close words affect each other more, and a colour is next to its "
+    "noun, so compare checkpoints and layers."
 )
 MEASURES = {
     "own": "noun moved by its own colour",

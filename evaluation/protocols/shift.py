@@ -18,7 +18,7 @@ import numpy as np
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
 from interventune.evaluation.answering.asking import Compute, named_sources
 from interventune.evaluation.answering.sharing import shared
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Results, Row
 from interventune.evaluation.shown.figures import Bars, Lines
@@ -38,19 +38,15 @@ if TYPE_CHECKING:
 
 NOTE = (
     "Cosine similarity of the last hidden states of a story and of its variant, in the first "
-    "window that "
-    "differs: of the classification token (cls), and of all tokens of the story that both have "
-    "(common). "
-    "`ts` cuts the story after the evidence, so little should move. `ts_r` and `os_r` delete the "
-    "evidence: a "
-    "low cosine suggests that the model notices."
+    "window that differs: of the classification token (cls), and of all tokens of the story that "
+    "both have (common). `ts` cuts the story after the evidence, so little should move. `ts_r` "
+    "and `os_r` delete the evidence: a low cosine suggests that the model notices."
 )
 BETWEEN_NOTE = (
     "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear "
-    "CKA is 1 if "
-    "fine-tuning kept the arrangement of the inputs, up to rotation and scale. It rises towards 1 "
-    "if there "
-    "are few inputs for the number of hidden units, so compare values of the same inputs only."
+    "CKA is 1 if fine-tuning kept the arrangement of the inputs, up to rotation and scale. It "
+    "rises towards 1 if there are few inputs for the number of hidden units, so compare values "
+    "of the same inputs only."
 )
 CKA_TOKENS = 32
 """Maximum number of context tokens of a story in CKA, evenly spread: each costs the square of the

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Answer, Answerer
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
@@ -46,8 +46,8 @@ NEGATION = Protocol(
     failures="pairs",
     notes=[
         "Each pair asks one question about an original story (org) and about its negation (mod): "
-        "one answer "
-        "is yes, the other no. Both right is the paper's Comb-Acc. Any other answer is wrong."
+        "one answer is yes, the other no. Both right is the paper's Comb-Acc. Any other answer "
+        "is wrong."
     ],
 )
 PREDICATE_ARGUMENT = Protocol(

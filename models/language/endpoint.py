@@ -123,8 +123,7 @@ class EndpointTextModel(TextModel):
                 if failed >= MAX_FAILURES_IN_A_ROW:
                     raise ValueError(
                         f"{self.name} failed {failed} times in a row, the last time: {answer}; "
-                        "check the "
-                        "endpoint and start again"
+                        "check the endpoint and start again"
                     )
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

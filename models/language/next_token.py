@@ -37,8 +37,7 @@ def first_tokens(tokens: Any, labels: Sequence[str], after: str) -> list[int]:
         if (first := found.setdefault(ids[0], label)) != label:
             raise ValueError(
                 f"the label words {first!r} and {label!r} begin with the same token, so their "
-                "probabilities "
-                "cannot be told apart; choose other words"
+                "probabilities cannot be told apart; choose other words"
             )
     return list(found)
 

@@ -59,9 +59,8 @@ def chunk_loss(
         cache = getattr(output, "past_key_values", None)
         if cache is None:
             raise ValueError(
-                f"a {type(model).__name__} does not cache keys and values, which perplexity needs; "
-                "take a "
-                "transformer"
+                f"a {type(model).__name__} does not cache keys and values, which perplexity "
+                "needs; take a transformer"
             )
         # Every column predicts the token of the next; the last one predicts none.
         logits_KPV, target_P = (

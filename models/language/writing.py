@@ -53,8 +53,7 @@ def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
         name = model.name_or_path or type(model).__name__
         raise ValueError(
             f"{name}: gives logits that are not finite numbers in {model.dtype}; choose another "
-            "model, or "
-            "--dtype float32"
+            "model, or --dtype float32"
         )
     return logits_BV
 

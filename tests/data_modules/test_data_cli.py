@@ -46,8 +46,8 @@ def test_no_heavy_library_is_loaded(command: str, advised: list[str], tmp_path: 
     arguments = [*(advised if command == "lei" else perturb), "--output", str(tmp_path / "out")]
     code = (
         "import sys; from interventune.data_modules.__main__ import main; assert "
-        f"main({arguments!r}) == 0; "
-        "print({'torch', 'datasets', 'transformers', 'pytorch_lightning'} & set(sys.modules))"
+        f"main({arguments!r}) == 0; print({{'torch', 'datasets', 'transformers', "
+        "'pytorch_lightning'} & set(sys.modules))"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
@@ -148,8 +148,7 @@ def test_statistics_count_stories_questions_and_types_of_answers(
         "| dev | os | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
         "| dev | ts | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
         "| dev | ts_r | 1 | 3 | 33.3 | 0.0 | 0.0 | 33.3 | 33.3 | 0.0 | 2 (1 rationale begins in "
-        "the first "
-        "sentence, 1 no rationale) |",
+        "the first sentence, 1 no rationale) |",
     ]
     with open(output, newline="") as file:
         table = list(csv.DictReader(file))

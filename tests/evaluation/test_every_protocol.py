@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 from interventune.data_modules.encoding.tokenizers import tokenizer_files
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.protocol import PROTOCOLS
+from interventune.evaluation.commands import PROTOCOLS
 from interventune.models.adapters import own_weights
 from interventune.models.backbones import Backbone
 from interventune.models.checkpoint import KEY, describe
@@ -73,7 +73,7 @@ def reports(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
 
 
 def test_every_protocol_has_a_case() -> None:
-    assert [case.protocol for case in CASES] == [row.name for row in PROTOCOLS]
+    assert [case.protocol for case in CASES] == [*PROTOCOLS]
 
 
 @EVERY

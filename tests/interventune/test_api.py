@@ -16,7 +16,7 @@ import pytest
 import interventune
 from interventune import api
 from interventune.command import main
-from interventune.evaluation import protocol
+from interventune.evaluation.commands import Command
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Results
 from interventune.storage.command_line import Count
@@ -57,8 +57,7 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
     ) -> Evaluation:
         return Evaluation("Length", Results((), "questions"), (), {"seen": [calibrated, limit]})
 
-    for module in (api, protocol):
-        monkeypatch.setattr(module, "resolve_name", lambda name: length)
+    monkeypatch.setattr(Command, "function", property(lambda _: length))
     about = interventune.evaluate("bias", checkpoint=["a"], calibrated=False).about
     flags = {"checkpoint": ["a"], "calibrated": False, "limit": None}
     assert about == {"protocol": "bias", **flags, "seen": [False, None]}

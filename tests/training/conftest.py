@@ -27,9 +27,8 @@ SMALL = {
     "pad_token_id: 1, bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1}",
     **dict.fromkeys(
         ("llama", "qwen3"),
-        "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, head_dim: "
-        "8, "
-        "bos_token_id: 0, eos_token_id: 1, pad_token_id: 3}",
+        "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, "
+        "head_dim: 8, bos_token_id: 0, eos_token_id: 1, pad_token_id: 3}",
     ),
     "gpt2": "{vocab_size: 320, n_embd: 32, n_layer: 1, bos_token_id: 0, eos_token_id: 1, "
     "pad_token_id: 3}",

@@ -127,8 +127,7 @@ class LEIModule(QAModule):
             raise ValueError(
                 "data.train_groups: no group joins a loss, all are of class "
                 f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} "
-                "above 0, or "
-                "name other groups"
+                "above 0, or name other groups"
             )
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 

@@ -98,8 +98,7 @@ class AnswerModule(QAModule):
         if self.fixed_warmup >= total:
             log.warning(
                 "the run has %d steps, but its warm-up %d, so it never reaches "
-                "model.learning_rate; set "
-                "model.warmup_steps, or model.warmup_ratio=0.1",
+                "model.learning_rate; set model.warmup_steps, or model.warmup_ratio=0.1",
                 *(total, self.fixed_warmup),
             )
         return self.fixed_warmup

@@ -79,8 +79,8 @@ class QAModule(FineTuning):
             if kind in ("yes", "no"):
                 raise ValueError(
                     f"data.train_qa: {name} is answered by {kind}, which a span head cannot say; "
-                    "train with "
-                    "interventune.training.modules.answers.AnswerModule (experiments coqa_ot, ...)"
+                    "train with interventune.training.modules.answers.AnswerModule (experiments "
+                    "coqa_ot, ...)"
                 )
 
     @property

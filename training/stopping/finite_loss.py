@@ -61,8 +61,7 @@ def diverged(trainer: pl.Trainer, what: str) -> DivergedError:
     )
     return DivergedError(
         f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; "
-        f"{kept}; try a "
-        "lower model.learning_rate"
+        f"{kept}; try a lower model.learning_rate"
     )
 
 

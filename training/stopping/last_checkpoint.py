@@ -171,9 +171,8 @@ class LastCheckpoint(Checkpoint):
         before = checkpoint.get("processes", trainer.world_size)
         if before != trainer.world_size and trainer.state.fn == "fit":
             rank_zero_info(
-                f"the checkpoint is from {before} processes, this run has {trainer.world_size}: it "
-                "resumes "
-                "at the same share of the epoch, in another order"
+                f"the checkpoint is from {before} processes, this run has {trainer.world_size}: "
+                "it resumes at the same share of the epoch, in another order"
             )
             progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
             for counts in (progress["total"], progress["current"]):

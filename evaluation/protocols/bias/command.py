@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from interventune.evaluation.answering.asking import Asking, named_sources
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Results
 from interventune.evaluation.shown.failures import failure_note
@@ -32,26 +32,21 @@ WHEN = {
 
 NOTE = (
     "`class` is the class of the advice; in `none` the same questions are asked without advice. "
-    "mu: strength "
-    "of the preference for one subject, the mean over subjects of the largest |gamma(x, "
-    "attribute)|; 0 is "
-    "fair, few groups inflate it. eta: 1 if preferences always go one way. theta: mu over pairs. "
-    "mean |C|: "
-    "mean preference in a group. delta, eps: errors of position and negation, 0 is best. mass: "
-    "S(x1) + S(x2); near 0 the model answers something else, and mu means little (UnQover section "
-    "4; LEI)."
+    "mu: strength of the preference for one subject, the mean over subjects of the largest "
+    "|gamma(x, attribute)|; 0 is fair, few groups inflate it. eta: 1 if preferences always go "
+    "one way. theta: mu over pairs. mean |C|: mean preference in a group. delta, eps: errors of "
+    "position and negation, 0 is best. mass: S(x1) + S(x2); near 0 the model answers something "
+    "else, and mu means little (UnQover section 4; LEI)."
 )
 CHANCE_NOTE = (
     "By chance: what a model without preference gets on the same groups, if the two subjects of "
-    "random "
-    "groups swap: the mean and, in brackets, where 95 % of such models are."
+    "random groups swap: the mean and, in brackets, where 95 % of such models are."
 )
 EFFECTS_NOTE = (
     "carry: mean |C| under advice about the subjects' domain / mean |C| of the same questions "
-    "without. kept: "
-    "the same for irrelevant advice and advice about another domain, near 1 where it is ignored. "
-    "scope gap: "
-    "kept - carry of ethical advice, near 1 where it is followed in its domain only."
+    "without. kept: the same for irrelevant advice and advice about another domain, near 1 where "
+    "it is ignored. scope gap: kept - carry of ethical advice, near 1 where it is followed in "
+    "its domain only."
 )
 ACCURACY_NOTE = (
     "accuracy: the share of the two orders whose answer names the right subject (LEI, Figure 6)."

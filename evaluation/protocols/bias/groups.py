@@ -109,10 +109,8 @@ def read_predictions(path: Path) -> DataFrame:
         ).all():  # just above 1 is rounding
             raise DataError(
                 f"{path}: group {record.group.key!r}: needs a model's probabilities (`start` and "
-                "`end` of "
-                "every ans0 and ans1 in UnQover's layout, `start-end-score` of every answer in "
-                "LEI's); found "
-                f"{record.base_scores}"
+                "`end` of every ans0 and ans1 in UnQover's layout, `start-end-score` of every "
+                f"answer in LEI's); found {record.base_scores}"
             )
         probability_NVSE.append(probability_VSE)
         accuracy = share_right(record.group, record.answers)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.results import ALWAYS, Results
 from interventune.evaluation.statistics import Statistic, mean
 from interventune.metrics.bias.intervals import ClassGroups, maxima

@@ -63,8 +63,8 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     count = len(questions[0].choices)
     chance = 1 / count
     note = (
-        f"{len(questions)} questions with {count} choices: "
-        f"guessing is right in {chance:.3f} of them."
+        f"{len(questions)} questions with {count} choices: guessing is right in {chance:.3f} of "
+        "them."
     )
     protocol = replace(CONFUSION, notes=[note])
     more = partial(add_numbers, chance=chance)

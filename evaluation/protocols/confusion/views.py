@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.protocols.confusion.measures import BIASED, CELL
 from interventune.evaluation.protocols.confusion.trials import Sampling
 from interventune.evaluation.shown.figures import Bars, Lines
@@ -53,10 +53,9 @@ CONFUSION = Protocol(
                 "p": "p",
             },
             where={"probe": BIASED},
-            caption="Before: with the original question. Pseudo-accuracy and confidence after: of "
-            "the place "
-            "of the right choice. Without prior bias they are 1 / number of choices, which p "
-            "tests.",
+            caption="Before: with the original question. Pseudo-accuracy and confidence after: "
+            "of the place of the right choice. Without prior bias they are 1 / number of "
+            "choices, which p tests.",
         ),
         View(
             "Wrong question (the paper's Table 1)",
@@ -81,11 +80,9 @@ CONFUSION = Protocol(
                 "p": "p",
             },
             where={"probe": "choice_paralysis"},
-            caption="Before: the drawn questions with their own choices. k to match: the smallest "
-            "k whose "
-            "hits@k reaches the accuracy on all questions. Paralysis: loss of confidence in the "
-            "right "
-            "choice.",
+            caption="Before: the drawn questions with their own choices. k to match: the "
+            "smallest k whose hits@k reaches the accuracy on all questions. Paralysis: "
+            "loss of confidence in the right choice.",
         ),
         View(
             "Calibration by MaxProb (the paper's Table 2)",
@@ -93,9 +90,8 @@ CONFUSION = Protocol(
             {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
             where={"probe": BIASED},
             caption="A question counts as unchanged if its highest confidence is above tau, the "
-            "mean of a "
-            "random half. Changed only: share of changed questions recognised; mixed: with "
-            "originals.",
+            "mean of a random half. Changed only: share of changed questions recognised; "
+            "mixed: with originals.",
         ),
         View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
     ],

@@ -68,9 +68,8 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
             key = (*system, row["domain"], row["variant"], group, row.get("line"), row["prompt"])
             if where_of.setdefault(key, where) != where:
                 raise DataError(
-                    f"{where}: continues the same prompt as {where_of[key]}; give rows a 'group', "
-                    "'line', "
-                    "'checkpoint' or 'method' of their own"
+                    f"{where}: continues the same prompt as {where_of[key]}; give rows a "
+                    "'group', 'line', 'checkpoint' or 'method' of their own"
                 )
             found = {"checkpoint": system[0], "method": system[1], **row, "group": group}
             rows.setdefault(system[0], []).append(found)
@@ -81,8 +80,7 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
         if missing := [cell for cell in product(DOMAINS, VARIANTS) if cell not in cells]:
             raise DataError(
                 f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of "
-                f"{missing[0][0]} "
-                f"prompts with the specification {missing[0][1]!r}"
+                f"{missing[0][0]} prompts with the specification {missing[0][1]!r}"
             )
     methods = list(dict.fromkeys(method for _, method in cells_of))
     order = list(product(methods, DOMAINS, VARIANTS))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.protocols.consistency.measures import EVIDENCE
 from interventune.evaluation.results import Results, Row
 from interventune.evaluation.shown.figures import Bars
@@ -19,9 +19,8 @@ from interventune.metrics.consistency import DOMAINS, THRESHOLD
 TESTS = ("effect", "polarity", "importance", "transferability")
 AVERAGE = {"average": "average rate"}
 NOTE = (
-    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average is "
-    "the mean "
-    "over attributes. The tests and how the readings decide: docs/consistency.md."
+    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average "
+    "is the mean over attributes. The tests and how the readings decide: docs/consistency.md."
 )
 
 PERPLEXITY = Statistic(
@@ -61,8 +60,7 @@ JUDGING = Protocol(
             {test: test for test in TESTS},
             across="measure",
             caption="1: pass, 0: fail, –: not decidable (evidence), or not part of the reading "
-            "(the paper "
-            "tests polarity and importance on adversarial prompts).",
+            "(the paper tests polarity and importance on adversarial prompts).",
         ),
         View(
             "Differences on the same prompts",

@@ -114,8 +114,7 @@ class Writer:
             if not ids or (limit is not None and len(ids) + new > limit):
                 raise ValueError(
                     f"{self.path} reads {limit} tokens, {new} of them new; a prompt with what "
-                    "stands in "
-                    f"front of it has {len(ids)}: {text[:60]!r}"
+                    f"stands in front of it has {len(ids)}: {text[:60]!r}"
                 )
 
     @kept

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.results import Results, Row
 from interventune.evaluation.shown.figures import Lines
 from interventune.evaluation.shown.headlines import Said
@@ -72,19 +72,14 @@ VIEW = View(
     HEADINGS,
     where={"variant": SAID.at["variant"]},
     percent=(),
-    caption="In os+ts_r each question that has the variant counts twice: with its original story, "
-    "where it "
-    "has an answer, and without the evidence, where unknown is right. os: data with unanswerable "
-    "questions. "
-    "Recall: share of unknown where it is right; precision: share of right unknowns; over "
-    "abstention: "
-    "unknown among answerable questions; answered F1: the same for answering, right or wrong; "
-    "grounded F1: "
-    "their mean; reliability: (right - wrong) / all, where unknown counts 0, so at most the share "
-    "of "
-    "answerable questions. exact, HasAns, NoAns: SQuAD 2's official scores; F1 over all is that of "
-    "os. "
-    "never unknown: right wherever there is an answer.",
+    caption="In os+ts_r each question that has the variant counts twice: with its original "
+    "story, where it has an answer, and without the evidence, where unknown is right. "
+    "os: data with unanswerable questions. Recall: share of unknown where it is right; "
+    "precision: share of right unknowns; over abstention: unknown among answerable "
+    "questions; answered F1: the same for answering, right or wrong; grounded F1: their "
+    "mean; reliability: (right - wrong) / all, where unknown counts 0, so at most the "
+    "share of answerable questions. exact, HasAns, NoAns: SQuAD 2's official scores; F1 "
+    "over all is that of os. never unknown: right wherever there is an answer.",
 )
 FIGURE = Lines(
     "coverage",

@@ -16,7 +16,7 @@ from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAE
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Ability, Answer, Answerer
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.protocols.faithfulness import abstention
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.failures import listed
@@ -29,9 +29,9 @@ from interventune.storage.command_line import Named
 
 NOTES: dict[frozenset[str], str] = {
     frozenset({"os"}): "Answers are compared with the human answers to the original story (`os`).",
-    DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and F1 "
-    "count *old "
-    "answers*: a missing answer phrase is appended, but nothing in the text supports it.",
+    DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and "
+    "F1 count *old answers*: a missing answer phrase is appended, but nothing in the "
+    "text supports it.",
     frozenset(
         {"swap"}
     ): "In `swap` the text contradicts what a model may remember: it *follows the text* or "

@@ -178,8 +178,7 @@ def draw_shots(
         if not prompting.parity and len(pool) < count:
             raise DataError(
                 f"cell {cell} has {len(pool)} demonstrations, and {count} are needed; lower "
-                "--shots, or take "
-                "--parity, which goes on with fewer"
+                "--shots, or take --parity, which goes on with fewer"
             )
         part = pool[10 * seed : 10 * seed + count] if prompting.parity else rng.sample(pool, count)
         # Demonstrations show the intended feature, wherever the two differ.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from interventune.data_modules.tasks.features import Hypothesis
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.protocols.feature_bias.prompts import NONE
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
@@ -18,12 +18,10 @@ from interventune.evaluation.statistics import Floats, Statistic
 from interventune.metrics.feature_bias import stratum_weights
 
 NOTE = (
-    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = 100 "
-    "%; "
-    "guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over the two "
-    "kinds of "
-    "such texts, sets of demonstrations and tasks (the paper's metric). In-context predictions are "
-    "calibrated, except explanations."
+    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = "
+    "100 %; guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over "
+    "the two kinds of such texts, sets of demonstrations and tasks (the paper's metric). "
+    "In-context predictions are calibrated, except explanations."
 )
 STEERED_NOTE = (
     "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."

@@ -110,13 +110,13 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
 BO = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
 TEMPLATES = {
     "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + "
-    "'<|end|>\\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}",
+    "'<|end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% "
+    "endif %}",
     # As Gemma's: no system message, texts are stripped, a word of its own for the assistant.
     "plain": "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ "
-    "raise_exception('none') }}"
-    "{% endif %}{{ '<|' + m.role + '|>\\n' + m.content | trim + '<|end|>\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}",
+    "raise_exception('none') }}{% endif %}{{ '<|' + m.role + '|>\\n' + m.content | trim "
+    "+ '<|end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' "
+    "}}{% endif %}",
     # As Llama 2's: white space before the answer, and nothing between the turns.
     "space": "{% for m in messages %}{% if m.role == 'system' %}{{ bos_token + m.content }}"
     "{% elif m.role == 'user' %}{{ '<|user|>' + m.content + '<|assistant|>' }}"

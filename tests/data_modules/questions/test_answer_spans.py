@@ -14,8 +14,7 @@ from interventune.data_modules.schema.spans import Span
 
 STORY = (
     "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green "
-    "kettle. "
-    "Then the kettle broke, so Pim's aunt did not sleep."
+    "kettle. Then the kettle broke, so Pim's aunt did not sleep."
 )
 
 

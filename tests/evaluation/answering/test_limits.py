@@ -99,7 +99,4 @@ def test_stories_that_are_too_long_leave_the_shift_of_the_others(
     flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os", "ts"]
     cells = evaluate(tmp_path / "r", "shift", *flags)
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3
-    assert (
-        "1 of 4 stories are too long for the model"
-        in (tmp_path / "r" / "report.md").read_text()
-    )
+    assert "1 of 4 stories are too long for the model" in (tmp_path / "r" / "report.md").read_text()

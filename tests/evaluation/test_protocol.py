@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from interventune.evaluation.frame import Protocol
+from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.protocols.feature_bias.views import over_strata
 from interventune.evaluation.results import Results
 from interventune.evaluation.shown.headlines import Said
