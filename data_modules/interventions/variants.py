@@ -160,7 +160,7 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     answers = tuple(span for span in example.answers if span.end <= end)
     if example.answers and example.answers[0].end > end:
         scope_end = max((span.end for span in rationale), default=end)
-        first = answer_span(example.gold[0], "span", context, rationale, scope_end=scope_end)
+        first = answer_span(example.gold[0], context, rationale, scope_end=scope_end)
         answers = tuple(dict.fromkeys((*first, *answers)))
     return replace(example, context=context, answers=answers, rationale=rationale, kept=((0, end),))
 
