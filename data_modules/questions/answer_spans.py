@@ -42,8 +42,10 @@ _ARTICLES = frozenset({"a", "an", "the"})
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-_WHOLE_WORDS = r"(?:(?<!\w)|(?!\w)){}(?:(?!\w)|(?<!\w))"
+_WHOLE_WORDS = r"(?!\B\w){}(?<!\w\B)"
 """The text in braces, unless it begins or ends inside a word."""
+_APART = r"(?:(?<![^\W_])|(?![^\W_])){}(?:(?![^\W_])|(?<![^\W_]))"
+"""The same, but underscores separate words."""
 # A number with its separators, a possessive ending, a word with its apostrophes, one other sign.
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|['’]s\b|\w+(?:['’](?!s\b)\w+)*|[^\w\s]", re.IGNORECASE)
 _SIGNS = re.compile(r"[\W_]+")
@@ -119,8 +121,7 @@ def answer_span(
 
 def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Place | None:
     text, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
-    separate = _WHOLE_WORDS.replace(r"\w", r"[^\W_]")  # here, an underscore separates words
-    for pattern in (separate, "{}") if text else ():
+    for pattern in (_APART, "{}") if text else ():
         search = re.compile(pattern.format(re.escape(text))).search
         for piece in rationale:
             match = search(lowered, piece.start)

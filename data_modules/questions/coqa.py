@@ -89,14 +89,9 @@ def _numbered(turns: Iterable[Any], where: str) -> dict[int, Any]:
 def _examples(story: _Story, where: str) -> Iterator[QAExample]:
     """The turns of one story."""
     text, history = story["story"], list[Turn]()
-    questions, answers, *others = (
-        _numbered(turns, where)
-        for turns in (
-            story["questions"],
-            story["answers"],
-            *story.get("additional_answers", {}).values(),
-        )
-    )
+    questions = _numbered(story["questions"], where)
+    answers = _numbered(story["answers"], where)
+    others = [_numbered(turns, where) for turns in story.get("additional_answers", {}).values()]
     for number in sorted(questions.keys() | answers.keys()):
         place = f"{where}: turn {number}"
         if number not in questions or number not in answers:

@@ -129,4 +129,6 @@ def test_read_choices_reads_piqa(shared: Path) -> None:
     folder = shared / "data" / "piqa"
     found = read_choices(f"{folder / 'valid.jsonl'}+{folder / 'valid-labels.lst'}")
     assert len(found) == 1838
-    assert sum(example.label == 0 for example in found) == 910  # Shen and Kejriwal 2022, section 4.1
+    assert (
+        sum(example.label == 0 for example in found) == 910
+    )  # Shen and Kejriwal 2022, section 4.1
