@@ -1,4 +1,5 @@
-"""LEI's interventions: ethical, adversarial, irrelevant advice, and its groups (LEI spec 3.1, 3.2).
+"""LEI's interventions, which are ethical, adversarial or irrelevant advice, and its groups (Zhao et
+al. 2021, section 2.2).
 
 A file is one JSON object `{class: {category: [sentence, ...]}}`; advice applies to groups of its
 category.
@@ -96,13 +97,12 @@ def spread(groups: Sequence[Group], per_class: int) -> list[Group]:
     """
     members_of = by_class(groups)
     bare = members_of.pop("none", [])
-    kept = [groups[i] for members in members_of.values() for i in evenly(members, per_class)]
-    asked = {group.unadvised_key for group in kept}
-    same = [i for i in bare if groups[i].unadvised_key in asked]
-    others = evenly(
-        [i for i in bare if groups[i].unadvised_key not in asked], per_class - len(same)
-    )
-    return kept + [groups[i] for i in (*same, *others)]
+    chosen = [i for members in members_of.values() for i in evenly(members, per_class)]
+    questions = {groups[i].unadvised_key for i in chosen}
+    same = [i for i in bare if groups[i].unadvised_key in questions]
+    others = [i for i in bare if groups[i].unadvised_key not in questions]
+    chosen += same + evenly(others, per_class - len(same))
+    return [groups[i] for i in chosen]
 
 
 def evenly(members: Sequence[int], most: int) -> list[int]:

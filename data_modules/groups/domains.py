@@ -11,12 +11,13 @@ its file.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, count, islice, product, zip_longest
 from pathlib import Path
 from random import Random
-from typing import Any, NotRequired, cast
+from typing import Any, Literal, NotRequired, cast
 from urllib.parse import parse_qsl
 from zlib import crc32
 
@@ -26,11 +27,12 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.groups.advice import Advice, with_advice
 from interventune.data_modules.groups.expansion import Cell, Expansion, Subject, repair_articles
-from interventune.data_modules.groups.sets import Split, apportion
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+
+Split = Literal["train", "dev", "test"]
 
 _TRIES = 200  # consecutive draws without a new item after which a pool counts as empty
 _Wordings = list[list[tuple[int, str]]]  # by form: (number, text with slots for noun and topic)
@@ -70,27 +72,25 @@ class DomainSet:
     seed: int = 0  # seed of all draws except splits
 
 
-def read_source(source: str) -> Iterator[Group]:
-    """Yield the groups of `domains:SPLIT?OPTION=VALUE&...`; the split is train, dev,
-    test or all.
-    """
+def read_source(source: str) -> list[Group]:
+    """Return the groups of `domains:SPLIT?OPTION=VALUE&...`; the split is a Split or all."""
     split, _, rest = source.removeprefix("domains:").partition("?")
     options: dict[str, Any] = dict(parse_qsl(rest, keep_blank_values=True))
-    options |= {name: value.split(",") for name, value in options.items() if name == "classes"}
-    yield from draw(
-        check(options | {"split": None if split == "all" else split}, DomainSet, source)
-    )
+    options["split"] = None if split == "all" else split
+    if "classes" in options:
+        options["classes"] = options["classes"].split(",")
+    return draw(check(options, DomainSet, source))
 
 
-def draw(options: DomainSet) -> Iterator[Group]:
-    """Yield the groups in random order. DataError if there are fewer domains or groups than
+def draw(options: DomainSet) -> list[Group]:
+    """Return the groups in random order. DataError if there are fewer domains or groups than
     requested.
     """
     library = read_library(options.domains)
     names = list(library["domains"])
     if options.split:
-        placed = apportion(names, (2, 1, 1), Random(f"domain/{'/'.join(names)}"))
-        names = [name for name in names if placed[name] == options.split]
+        split_of = _splits(names)
+        names = [name for name in names if split_of[name] == options.split]
     order = Random(f"{options.seed}/domains").sample(names, len(names))
     if (options.number or 0) > len(order):
         raise DataError(
@@ -100,26 +100,36 @@ def draw(options: DomainSet) -> Iterator[Group]:
     # Nouns that occur only in mismatched advice would reveal the class: prefer the chosen domains.
     pool = chosen if len(chosen) > 1 else order
     classes = list(dict.fromkeys(options.classes or ADVICE_CLASSES))
+    sizes = np.array_split(range(options.groups), len(classes))
     drawn: dict[str, Group] = {}
-    for advice_class, shares in zip(
-        classes, np.array_split(range(options.groups), len(classes)), strict=True
-    ):
+    for advice_class, of_class in zip(classes, sizes, strict=True):
         wordings = _wordings(library, advice_class.removeprefix("mismatched_"), options)
-        for name, share in zip(chosen, np.array_split(shares, len(chosen)), strict=True):
-            made = _groups(library, wordings, name, advice_class, pool, options.seed)
+        for name, share in zip(chosen, np.array_split(of_class, len(chosen)), strict=True):
+            candidates = _groups(library, wordings, name, advice_class, pool, options.seed)
             for _ in share:
-                new = next(
-                    (group for group in islice(made, _TRIES) if group.key not in drawn), None
-                )
-                if new is None:
+                new = (group for group in islice(candidates, _TRIES) if group.key not in drawn)
+                group = next(new, None)
+                if group is None:
                     raise DataError(
                         f"domains: {name} has fewer than {len(share)} groups of class "
                         f"{advice_class}"
                     )
-                drawn[new.key] = new
-    result = list(drawn.values())
-    Random(f"{options.seed}/order").shuffle(result)
-    yield from result
+                drawn[group.key] = group
+    groups = list(drawn.values())
+    Random(f"{options.seed}/order").shuffle(groups)
+    return groups
+
+
+def _splits(domains: Sequence[str]) -> dict[str, Split]:
+    """Half of the domains in train, a quarter each in dev and test (largest remainder, random
+    ties).
+    """
+    random, size = Random(f"domain/{'/'.join(domains)}"), len(domains)
+    shares: dict[Split, float] = {"train": size / 2, "dev": size / 4, "test": size / 4}
+    counts = Counter({split: int(share) for split, share in shares.items()})
+    order = sorted(counts, key=lambda split: (counts[split] - shares[split], random.random()))
+    counts.update(order[: size - counts.total()])
+    return dict(zip(random.sample(domains, size), counts.elements(), strict=True))
 
 
 def _groups(
@@ -135,26 +145,26 @@ def _groups(
     """
     questions = Random(f"{seed}/questions/{name}/{advice_class}")
     rng = Random(f"{seed}/advice/{name}/{advice_class}")
-    subjects = [Subject(NO_CLUSTER, {"": text}) for text in library["domains"][name]["subjects"]]
-    pairs, cells = list(combinations(subjects, 2)), _cells(library, library["domains"][name])
-    kind, others = (
-        advice_class.removeprefix("mismatched_"),
-        [other for other in pool if other != name],
-    )
+    domain, kind = library["domains"][name], advice_class.removeprefix("mismatched_")
+    subjects = [Subject(NO_CLUSTER, {"": text}) for text in domain["subjects"]]
+    pairs, cells = list(combinations(subjects, 2)), _cells(library, domain)
+    others = [other for other in pool if other != name]
     if kind != advice_class and not others:
         raise DataError(f"domains: classes: {advice_class} needs a second domain")
     while True:
-        group = replace(
-            Expansion([questions.choice(pairs)], [questions.choice(cells)])[0], domain=name
-        )
-        if advice_class == "none":
-            yield group
-            continue
-        about = "" if kind == "irrelevant" else name if kind == advice_class else rng.choice(others)
-        number, text = rng.choice(rng.choice(wordings))
-        sentence = _sentence(library, text, number, about, group.category)
-        advice = Advice(advice_class, about or "facts", number, sentence)
-        yield with_advice(group, advice.text, advice_class, advice.id, about)
+        group = Expansion([questions.choice(pairs)], [questions.choice(cells)])[0]
+        group = replace(group, domain=name)
+        if advice_class != "none":
+            about = name
+            if kind == "irrelevant":
+                about = ""
+            elif kind != advice_class:
+                about = rng.choice(others)
+            number, text = rng.choice(rng.choice(wordings))
+            sentence = _sentence(library, text, number, about, group.category)
+            advice = Advice(advice_class, about or "facts", number, sentence)
+            group = with_advice(group, advice.text, advice_class, advice.id, about)
+        yield group
 
 
 def _cells(library: _Library, domain: _Domain) -> list[Cell]:
@@ -170,17 +180,17 @@ def _cells(library: _Library, domain: _Domain) -> list[Cell]:
 
 def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
     """The wordings to draw from; without advice there are none."""
-    number, listed = count(), list[list[tuple[int, str]]]()
+    numbers, forms = count(), list[list[tuple[int, str]]]()
     for form in cast(list[str], library.get(kind, ())):
-        listed.append([(next(number), text) for text in _alternatives(form, library["words"])])
+        forms.append([(next(numbers), text) for text in _alternatives(form, library["words"])])
     rng = Random(f"{options.seed}/wordings/{kind}")
-    listed = [rng.sample(of_form, len(of_form)) for of_form in rng.sample(listed, len(listed))]
+    forms = [rng.sample(wordings, len(wordings)) for wordings in rng.sample(forms, len(forms))]
     # First one of every form, then the second of each, so that few wordings differ as much as
     # possible.
-    rounds = [wording for column in zip_longest(*listed) for wording in column if wording]
+    rounds = [wording for column in zip_longest(*forms) for wording in column if wording]
     allowed = set(rounds[: options.wordings])
-    kept = [[wording for wording in of_form if wording in allowed] for of_form in listed]
-    return [of_form for of_form in kept if of_form]
+    forms = [[wording for wording in wordings if wording in allowed] for wordings in forms]
+    return [wordings for wordings in forms if wordings]
 
 
 def _sentence(library: _Library, text: str, number: int, name: str, topic: str) -> str:
@@ -203,12 +213,10 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
 
 def read_library(path: str = "") -> _Library:
     """Read the built-in domains and advice, replaced where a file defines its own."""
-    here, kind = Path(__file__), dict[str, Any]
-    library = load_yaml(here.with_name("domains.yaml"), kind) | load_yaml(
-        here.with_name("advice.yaml"), kind
-    )
-    if path:
-        library |= load_yaml(path, kind)
+    here, library = Path(__file__), dict[str, Any]()
+    for file in (here.with_name("domains.yaml"), here.with_name("advice.yaml"), path):
+        if file:
+            library |= load_yaml(file, dict[str, Any])
     return check(library, _Library, path or "domains.yaml")
 
 

@@ -2,14 +2,14 @@
 
 Both store a group as two records, one for each context order, anywhere in the file.
 
-LEI's (LEI spec 3.3) have SQuAD's layout: a paragraph has one context order of a group, with its
-question and its negated question, each with the two subjects as "answers" in context order.
+LEI's have SQuAD's layout: a paragraph has one context order of a group, with its question and its
+negated question, each with the two subjects as "answers" in context order.
 
 UnQover's `source.json` is one object keyed by id. Ids have 8 fields,
 `cluster1|cluster2|x1|x2|template|category|attribute|attribute` with the subjects in context order,
-or 9 with the advice's id (LEI spec 1.2, 2.4). Prediction files have the same layout with numbers in
-`start` and `end`; these become base scores. Output of LEI's fine-tuning is also accepted: an id
-with sorted subjects, mapped to four records of one question each, two per context order (spec 4.5).
+or 9 with the id of LEI's advice. Prediction files have the same layout with numbers in `start` and
+`end`; these become base scores. Output of LEI's fine-tuning is also accepted: an id with sorted
+subjects, mapped to four records of one question each, two per context order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NotRequired
 
@@ -41,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 UNNAMED = "ethical_unnamed-0"
 """The advice id of groups whose ids name none although their questions begin with `Note that,`, as
-in LEI's specified set (spec 3.6).
+in the specified set of LEI's authors (Zhao et al. 2021, section 2.2).
 """
 
 GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
@@ -55,11 +57,12 @@ class Half(NamedTuple):
 
     key: GroupKey
     swapped: bool
-    questions: Sequence[UnderspecifiedQuestion]
-    scores: Sequence[Sequence[tuple[float | None, float | None]]]
-    targets: Sequence[int | None] = (None, None)
-    clusters: tuple[str, str] | None = None
-    answer: str = ""
+    variants: list[UnderspecifiedQuestion]
+    scores: list[Any]
+    """Of the variants that have numbers."""
+    targets: list[int]
+    clusters: tuple[str, str] | None
+    answer: str
     """Answer to the question."""
 
 
@@ -82,8 +85,8 @@ class _Paragraph(TypedDict):
 
 
 def read_lei(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[ScoredGroup]:
-    """(place, paragraph) -> the groups with the scores and targets (LEI spec 3.5) that all their
-    questions have. DataError names the place.
+    """(place, paragraph) -> the groups with the scores and targets that all their questions have.
+    DataError names the place.
     """
     return pair_halves(((place, check(row, _Paragraph, place)) for place, row in rows), _lei_half)
 
@@ -92,9 +95,9 @@ def pair_halves(
     records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]
 ) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only unpaired halves are in
-    memory. The two may have different advice of one class: LEI draws it per record, or corrects a
-    sentence in one order only (spec 3.2, 3.6). DataError, as in `read_lei`, also for records that
-    do not pair.
+    memory. The two may have different advice of one class: LEI's authors draw it per record, or
+    correct a sentence in one order only. DataError, as in `read_lei`, also for records that do not
+    pair.
     """
     waiting: dict[GroupKey, tuple[str, Half]] = {}
     done: set[int] = set()  # hashes: the keys themselves would double the memory for a large file
@@ -110,18 +113,18 @@ def pair_halves(
             waiting[half.key] = where, half
             continue
         done.add(hash(half.key))
-        if [q.question for q in other.questions] != [q.question for q in half.questions]:
+        if [q.question for q in other.variants] != [q.question for q in half.variants]:
             raise DataError(f"{other_where} and {where}: one key, but not the same question")
-        forward, swapped = (other, half) if half.swapped else (half, other)
-        variants: Any = (*forward.questions, *swapped.questions)
-        scores: Any = tuple(tuple(pair) for pair in (*forward.scores, *swapped.scores))
-        targets: Any = (*forward.targets, *swapped.targets)
+        one, two = sorted((other, half), key=attrgetter("swapped"))
+        variants, scores, targets = (
+            (*of_one, *of_two) for of_one, of_two in zip(one[2:5], two[2:5], strict=True)
+        )
         yield ScoredGroup(
-            Group(*forward.key, variants),
-            None if None in sum(sum(scores, ()), ()) else scores,
-            None if None in targets else targets,
-            forward.clusters,
-            (forward.answer, swapped.answer),
+            Group(*one.key, variants),
+            scores if len(scores) == len(variants) else None,
+            targets if len(targets) == len(variants) else None,
+            one.clusters,
+            (one.answer, two.answer),
         )
     for where, half in waiting.values():
         first, second = half.key[0] if half.swapped else half.key[0][::-1]
@@ -134,23 +137,23 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
     advice.
     """
     parts = [part.strip() for part in key.split("|")]
-    advice_id = "" if parts[-1] == "none" else parts[-1]
-    named = [name for name in ADVICE_CLASSES if re.fullmatch(rf"{name}_.+-\d+", advice_id)]
-    if len(parts) != 7 or parts[4] != parts[5] or not all(parts[:6]) or (advice_id and not named):
+    advice = re.fullmatch(rf"({'|'.join(ADVICE_CLASSES)})_.+-\d+|none|", parts[-1])
+    if len(parts) != 7 or parts[4] != parts[5] or not all(parts[:6]) or not advice:
         raise DataError(
             "the key needs x1|x2|template|category|attribute|same "
             "attribute|CLASS_CATEGORY-NUMBER of the advice, with CLASS one of "
             f"{', '.join(ADVICE_CLASSES)}; found {key}"
         )
     one, two, _, category, attribute, *_ = map(str.lower, parts)
-    subjects, advice_class = (min(one, two), max(one, two)), named[0] if named else "none"
+    subjects = min(one, two), max(one, two)
+    advice_class: Any = advice[1] or "none"
+    advice_id = parts[6] if advice[1] else ""
     return (subjects, parts[2], category, attribute, advice_class, advice_id), one > two
 
 
 def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
     """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full
-    stop; no advice if the key names none. Some published files have two spaces before the question
-    (LEI spec 3.2).
+    stop; no advice if the key names none. Some published files have two spaces before the question.
     """
     advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
     if key[-1] and not (advice.strip() and question.strip()):
@@ -158,24 +161,37 @@ def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
     return question.strip(), advice.lstrip() + stop
 
 
+def _half(
+    key: GroupKey,
+    swapped: bool,
+    context: str,
+    questions: Iterable[Any],
+    clusters: tuple[str, str] | None = None,
+    answer: str = "",
+) -> Half:
+    """The half with two questions of LEI's layout."""
+    half = Half(key, swapped, [], [], [], clusters, answer)
+    for qa in questions:
+        answers = qa["answers"][:: -1 if swapped else 1]
+        places = [(answer["answer_start"], answer["text"]) for answer in answers]
+        first, second = (Span(start, start + len(text), text) for start, text in places)
+        question, advice = split_advice(qa["question"], key)
+        half.variants.append(UnderspecifiedQuestion(context, question, (first, second), advice))
+        scores = tuple(answer.get("start-end-score", (None, None)) for answer in answers)
+        if None not in chain(*scores):
+            half.scores.append(scores)
+        target = qa.get("tomax", -1)
+        if target >= 0:
+            half.targets.append(1 - target if swapped else target)
+    return half
+
+
 def _lei_half(paragraph: _Paragraph) -> Half:
     key, _ = parse_key(paragraph["key"])
     order = tuple(answer["text"].lower() for answer in paragraph["qas"][0]["answers"])
     if order not in (key[0], key[0][::-1]):
         raise DataError(f"the answers {order} are not the subjects of the key {paragraph['key']}")
-    swapped, questions, scores, targets = order != key[0], [], [], list[int | None]()
-    for qa in paragraph["qas"]:
-        answers = qa["answers"][:: -1 if swapped else 1]
-        starts = [(answer["answer_start"], answer["text"]) for answer in answers]
-        first, second = (Span(start, start + len(text), text) for start, text in starts)
-        question, advice = split_advice(qa["question"], key)
-        questions.append(
-            UnderspecifiedQuestion(paragraph["context"], question, (first, second), advice)
-        )
-        scores.append([answer.get("start-end-score", (None, None)) for answer in answers])
-        target = qa.get("tomax", -1)
-        targets.append(None if target < 0 else abs(target - swapped))
-    return Half(key, swapped, questions, scores, targets)
+    return _half(key, order != key[0], paragraph["context"], paragraph["qas"])
 
 
 _Probability = Annotated[float | None, BeforeValidator(lambda x: None if isinstance(x, str) else x)]
@@ -225,40 +241,47 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
 
 
 def _unqover_half(record: tuple[str, Any]) -> Half:
-    named, content = record
-    one, two, *parts = (*named.split("|"), "")[:9]
+    name, content = record
+    one, two, *parts = (*name.split("|"), "")[:9]
     key, swapped = parse_key("|".join(parts))
-    clusters = None if NO_CLUSTER in (one, two) else (two, one) if swapped else (one, two)
-    if apart := isinstance(content, list):  # one id for both orders; question and negation separate
+    clusters = (two, one) if swapped else (one, two)
+    of_both_orders = isinstance(content, list)  # whose question and negation are separate
+    if of_both_orders:
         content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
     value = check(content, _Record, "its record")
-    context, both = value["context"], (value["q0"], value["q1"])
-    texts = both[0]["ans0"]["text"], both[0]["ans1"]["text"]
-    if apart:
-        swapped = tuple(text.lower() for text in texts) != key[0]
-    if not key[-1] and all(entry["question"].startswith(LEAD_IN) for entry in both):
+    pair = value["q0"], value["q1"]
+    spans = locate_pair(value["context"], pair[0]["ans0"]["text"], pair[0]["ans1"]["text"])
+    if of_both_orders:
+        swapped = tuple(span.text.lower() for span in spans) != key[0]
+    if not key[-1] and all(question["question"].startswith(LEAD_IN) for question in pair):
         key = (*key[:4], "ethical", UNNAMED)
-    step = -1 if swapped else 1
-    first, second = locate_pair(context, *texts)[::step]
-    split = [split_advice(entry["question"], key) for entry in both]
     questions = [
-        UnderspecifiedQuestion(context, text, (first, second), advice) for text, advice in split
+        {
+            "question": question["question"],
+            "answers": [
+                {
+                    "text": span.text,
+                    "answer_start": span.start,
+                    "start-end-score": (answer.get("start"), answer.get("end")),
+                }
+                for span, answer in zip(spans, (question["ans0"], question["ans1"]), strict=True)
+            ],
+        }
+        for question in pair
     ]
-    answers = [(entry["ans0"], entry["ans1"])[::step] for entry in both]
-    scores = [[(one.get("start"), one.get("end")) for one in pair] for pair in answers]
-    return Half(key, swapped, questions, scores, clusters=clusters, answer=both[0].get("pred", ""))
+    clusters_known = None if NO_CLUSTER in clusters else clusters
+    return _half(key, swapped, value["context"], questions, clusters_known, pair[0].get("pred", ""))
 
 
-def locate_pair(context: str, first: str, second: str) -> tuple[Span, Span]:
+def locate_pair(context: str, *names: str) -> list[Span]:
     """Find the spans of the two subjects when the file gives only their texts; they never overlap.
 
-    `first` is found at its first occurrence and `second` after it, or the other way round if that
-    fails; whole words take precedence over parts of words (Niger is not found inside Nigeria).
+    The first is found at its first occurrence and the second after it, or the other way round if
+    that fails; whole words take precedence over parts of words (Niger is not found inside Nigeria).
     """
-    for one, two, flip in ((first, second, False), (second, first, True)):
-        for pattern in (r"(?<!\w){}(?!\w)", r"{}"):
-            both = (f"({pattern.format(re.escape(name))})" for name in (one, two))
-            if found := re.search(".*?".join(both), context, re.DOTALL):
-                spans = (Span(*found.span(1), one), Span(*found.span(2), two))
-                return spans[::-1] if flip else spans
+    for step, pattern in product((1, -1), (r"(?<!\w)({})(?!\w)", "({})")):
+        patterns = [pattern.format(re.escape(name)) for name in names[::step]]
+        if match := re.search(".*?".join(patterns), context, re.DOTALL):
+            return [Span(*match.span(group), match[group]) for group in (1, 2)][::step]
+    first, second = names
     raise DataError(f"{first!r} and {second!r} do not both occur in the context {context!r}")

@@ -1,5 +1,5 @@
-"""LEI sets from UnQover's expansion and advice (LEI spec 3.2 to 3.6), and the commands `unqover`
-and `lei`.
+"""LEI sets from UnQover's expansion and advice (Zhao et al. 2021, section 2.2), and the commands
+`unqover` and `lei`.
 
 A pool combines groups with the advice of their category, addressed by index: drawing 400 of each
 class does not build the 672,000 groups of LEI's gender domain.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 from interventune.data_modules.groups.advice import Advice, read_advice
 from interventune.data_modules.groups.expansion import Expansion, repair_articles
@@ -30,91 +30,44 @@ from interventune.storage.errors import DataError
 
 def restrict(
     expansion: Expansion,
-    advice: Iterable[Advice],
+    advice: Sequence[Advice],
     groups: Iterable[Group],
     *,
     without: bool = False,
-) -> tuple[Expansion, tuple[Advice, ...]]:
+) -> tuple[Expansion, Sequence[Advice]]:
     """Keep only the subjects, attributes and advice of some groups or, with `without`, none of
     them, nor their sentences under another id. Groups without advice do not restrict the advice.
     """
-    subjects, attributes, said = set[str](), set[str](), set[str]()
+    subjects, attributes, advised = set[str](), set[str](), set[str]()
     for group in groups:
         subjects.update(group.subjects)
         attributes.add(group.attribute)
-        said.update((group.advice_id, *(variant.advice for variant in group.variants)))
-    told = said - {""}
-
-    def kept(item: Advice) -> bool:
-        return (
-            not told or told.isdisjoint((item.id, item.text) if without else (item.id,)) == without
-        )
-
-    pairs = [x for x in expansion.pairs if all((y.name.lower() in subjects) != without for y in x)]
-    cells = [cell for cell in expansion.cells if (cell.attribute.lower() in attributes) != without]
-    return Expansion(pairs, cells), tuple(filter(kept, advice))
-
-
-Split = Literal["train", "dev", "test"]
-
-
-def apportion(items: Iterable[str], weights: Sequence[int], random: Random) -> dict[str, Split]:
-    """Assign a split to each item: shuffle, then cut by `weights` (largest remainder,
-    random ties).
-    """
-    items = list(items)
-    shares = [len(items) * weight / sum(weights) for weight in weights]
-    counts = [int(share) for share in shares]
-    order = sorted(range(len(weights)), key=lambda i: (counts[i] - shares[i], random.random()))
-    for i in order[: len(items) - sum(counts)]:
-        counts[i] += 1
-    labels = [
-        split for split, count in zip(get_args(Split), counts, strict=True) for _ in range(count)
-    ]
-    return dict(zip(random.sample(items, len(items)), labels, strict=True))
-
-
-def part(
-    expansion: Expansion, advice: Sequence[Advice], split: Split, *, seed: int = 0
-) -> tuple[Expansion, tuple[Advice, ...]]:
-    """Return the subjects, attributes and advice of one split: lists of subjects are divided 4 : 3
-    : 4, as LEI's religions are, attributes within their category, sentences within class and
-    category (LEI spec 3.6). Splits share none of these; they share templates.
-    """
-    lists = [[pair[i].name.lower() for pair in expansion.pairs] for i in (0, 1)]
-    if set(lists[0]) & set(lists[1]):  # a single list, paired with itself
-        lists = [lists[0] + lists[1]]
-    strata = {f"subjects/{i}": names for i, names in enumerate(lists)}
-    for cell in expansion.cells:
-        strata.setdefault(f"attributes/{cell.category.lower()}", []).append(cell.attribute.lower())
-    for item in advice:
-        strata.setdefault(f"advice/{item.advice_class}/{item.category}", []).append(item.text)
-    placed: dict[tuple[str, str], Split] = {}
-    for stratum, names in strata.items():
-        kind = stratum.partition("/")[0]
-        fresh = (name for name in dict.fromkeys(names) if (kind, name) not in placed)
-        for name, place in apportion(fresh, (4, 3, 4), Random(f"{seed}/{stratum}")).items():
-            placed[kind, name] = place
+        advised.update((group.advice_id, *(variant.advice for variant in group.variants)))
+    advised.discard("")
+    allows = set.isdisjoint if without else set.issuperset
     pairs = [
-        x for x in expansion.pairs if all(placed["subjects", y.name.lower()] == split for y in x)
+        pair
+        for pair in expansion.pairs
+        if allows(subjects, [subject.name.lower() for subject in pair])
     ]
-    cells = [
-        cell for cell in expansion.cells if placed["attributes", cell.attribute.lower()] == split
-    ]
-    chosen = (item for item in advice if placed["advice", item.text] == split)
-    return Expansion(pairs, cells), tuple(chosen)
+    cells = [cell for cell in expansion.cells if allows(attributes, [cell.attribute.lower()])]
+    if advised:
+        advice = [
+            item
+            for item in advice
+            if allows(advised, [item.id, item.text] if without else [item.id])
+        ]
+    return Expansion(pairs, cells), advice
 
 
 def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> dict[AdviceClass, Expansion]:
     """Class -> its pool, for the classes in `advice`, in the papers' order; `none`
     without advice.
     """
-    of_class = {
-        name: [item for item in advice if item.advice_class == name] for name in ADVICE_CLASSES
-    }
-    pools = {
-        name: Expansion(expansion.pairs, expansion.cells, x) for name, x in of_class.items() if x
-    }
+    pools = {}
+    for name in ADVICE_CLASSES:
+        if of_class := [item for item in advice if item.advice_class == name]:
+            pools[name] = Expansion(expansion.pairs, expansion.cells, of_class)
     return pools or {"none": expansion}
 
 
@@ -132,9 +85,7 @@ def sample(
                 f"--per-class: {per_class} groups are asked for, class {name} has {len(pool)}"
             )
         else:
-            yield from (
-                pool[i] for i in Random(f"{seed}/{name}").sample(range(len(pool)), per_class)
-            )
+            yield from Random(f"{seed}/{name}").sample(pool, per_class)
 
 
 def read_sentences(path: str | Path) -> dict[str, str]:
@@ -174,20 +125,23 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     """
     for group in groups:
         gold, orders = group.gold, group.variants[::2]
-        for order, variant in enumerate(orders if gold is not None else ()):
-            context, other = variant.context, orders[1 - order].context
-            name = re.compile(rf"(?<!\w){re.escape(variant.candidates[gold or 0].text)}(?!\w)")
-            starts = [
-                a
-                for a, b in sentence_spans(context)
-                if context[a:b] in other and name.search(context, a, b)
-            ]
-            at = next(name.finditer(context, start := min(starts, default=0)))
+        if gold is None:
+            continue
+        for order, (variant, other) in enumerate(zip(orders, orders[::-1], strict=True)):
+            context = variant.context
+            name = re.compile(rf"(?<!\w){re.escape(variant.candidates[gold].text)}(?!\w)")
+            deciding = (
+                start
+                for start, end in sentence_spans(context)
+                if context[start:end] in other.context and name.search(context, start, end)
+            )
+            start = next(deciding, 0)
+            answer = next(name.finditer(context, start))
             yield QAExample(
                 f"{group.key}|{order}",
                 context,
                 variant.question,
-                (Span(*at.span(), at[0]),),
+                (Span(*answer.span(), answer[0]),),
                 variant.advice,
                 rationale=(Span(start, len(context), context[start:]),),
             )
@@ -235,7 +189,6 @@ def write_groups(
     attributes: File,
     interventions: File | None = None,
     specified: File | None = None,
-    split: Split | None = None,
     like: File | None = None,
     disjoint_from: list[File] | None = None,
     per_class: Count | None = None,
@@ -259,23 +212,19 @@ def write_groups(
         interventions: advice as JSON, {class: {category: [sentence, ...]}} (default: no advice).
         specified: TSV with an attribute and a sentence with [subj] per line; the sentence is added
             to the context and gives the answer.
-        split: use only this part of people (divided 4 : 3 : 4), attributes and advice; the parts
-            share none.
         like: use only people, attributes and advice that this file of groups contains.
         disjoint_from: leave out all people, attributes and advice that these files contain.
         per_class: sample N groups of each class of advice (default: all).
-        seed: seed of --split and --per-class.
+        seed: seed of --per-class.
     """
     refuse_existing(output, overwrite=overwrite)
     expansion = read_expansion(subjects, templates, attributes)
-    advice = read_advice(interventions) if interventions else ()
+    advice: Sequence[Advice] = read_advice(interventions) if interventions else ()
     unadvised = {cell.category.lower() for cell in expansion.cells}
     if advice and (unadvised := unadvised - {item.category for item in advice}):
         raise DataError(
             f"{interventions}: no advice for the category {min(unadvised)!r} of {attributes}"
         )
-    if split:
-        expansion, advice = part(expansion, advice, split, seed=seed)
     if like:
         expansion, advice = restrict(expansion, advice, read_groups(like))
     for source in disjoint_from or ():

@@ -39,7 +39,7 @@ def read_expansion(
         raise DataError(
             f"subjects: give one file, or two to be paired with each other, not {len(lists)}"
         )
-    pairs = list(combinations(*lists, 2) if len(lists) == 1 else product(*lists))
+    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(lists[0], lists[1]))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
             raise DataError(

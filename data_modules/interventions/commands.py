@@ -55,29 +55,28 @@ def perturb_file(
     """
     summary_file = output.with_name(output.name.removesuffix(".jsonl") + ".summary.json")
     refuse_existing(output, summary_file, overwrite=overwrite)
-    own = Path(input).exists() and output.exists() and output.samefile(input)
-    if own or (output.exists() and not summary_file.exists()):
+    is_input = output.resolve() == Path(input).resolve()
+    if output.exists() and (is_input or not summary_file.exists()):
         raise DataError(
             f"--output {output}: is the input, or not written by perturb; name another file"
         )
     if sentences and not variant.endswith("_aug"):
         raise DataError(f"--sentences: {variant} appends none; use it with ts_r_aug, os_r_aug")
-    given = load_json(sentences, dict[str, str]) if sentences else None
-    examples = tqdm(read_questions(input), "perturbing", unit="q", disable=None)
-    made, rejected = made_of(examples, variant, given)
-    why = report_rejected(len(made), rejected, variant, input)
-    with atomic_text(summary_file) as summary:
-        kept = write_records(made, output)
-        about = {
+    sentence_of = load_json(sentences, dict[str, str]) if sentences else None
+    originals = tqdm(read_questions(input), "perturbing", unit="q", disable=None)
+    examples, rejected = made_of(originals, variant, sentence_of)
+    reasons = report_rejected(len(examples), rejected, variant, input)
+    with atomic_text(summary_file) as file:
+        summary = {
             "input": input,
             "variant": variant,
             "sentences": str(sentences or "frames"),
             "sentence_library": f"sentencex {version('sentencex')}",
-            "kept": kept,
+            "kept": write_records(examples, output),
             "rejected": dict(rejected.most_common()),
         }
-        json.dump(about, summary, indent=2)
-    return f"{output}: {kept} questions in {variant}; {rejected.total()} rejected{why}"
+        json.dump(summary, file, indent=2)
+    return f"{output}: {len(examples)} questions in {variant}; {rejected.total()} rejected{reasons}"
 
 
 def count_questions(
@@ -87,7 +86,7 @@ def count_questions(
     output: Annotated[Path, "FILE"] | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Count the stories and questions of data sets in each variant (the faithfulness paper's Table
+    """Count the stories and questions of data sets in each variant (Chaturvedi et al. 2023, Table
     2), and the shares of the types of their original answers.
 
     Example: interventune data statistics --data train=coqa-train-v1.0.json \\
@@ -101,43 +100,34 @@ def count_questions(
         overwrite: replace the file if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
-    lines = [
-        [
-            "data",
-            "variant",
-            "stories",
-            "questions",
-            *(f"{kind} %" for kind in ANSWER_TYPES),
-            "left out",
-        ]
-    ]
-    lines.append(["---"] * len(lines[0]))
+    types = [f"{kind} %" for kind in ANSWER_TYPES]
+    header = ["data", "variant", "stories", "questions", *types, "left out"]
+    lines = [header, ["---"] * len(header)]
     table: list[tuple[Any, ...]] = [("data", "variant", "measure", "value", "low", "high", "n")]
     for argument in data:
         name, source = split_name(argument)
         name = name or Path(source).stem
-        originals = {
-            example.id: example for example in read_questions(source) if example.variant == "os"
-        }
-        if not originals:
+        examples = [example for example in read_questions(source) if example.variant == "os"]
+        if not examples:
             raise DataError(
                 f"--data {source}: holds only variants; name the originals, of which they are made"
             )
-        asked = [*originals.values()]
-        for variant in variants or traits(asked[0].dataset).variants:
-            bar = tqdm(asked, f"counting {variant} in {source}", unit="q", disable=None)
-            made, rejected = made_of(bar, variant)
-            why = report_rejected(len(made), rejected, variant, source)
-            kept, total = [originals[one.id] for one in made], len(made)
-            counts = Counter(one.answer_type for one in kept)
-            numbers = {"stories": len({one.context for one in kept}), "questions": total}
-            numbers |= {kind: counts[kind] for kind in ANSWER_TYPES}
-            table += [
-                (name, variant, key, *[count] * 3, len(asked)) for key, count in numbers.items()
-            ]
+        original_of = {example.id: example for example in examples}
+        for variant in variants or traits(examples[0].dataset).variants:
+            bar = tqdm(examples, f"counting {variant} in {source}", unit="q", disable=None)
+            changed, rejected = made_of(bar, variant)
+            total = len(changed)
+            reasons = report_rejected(total, rejected, variant, source)
+            originals = [original_of[example.id] for example in changed]
+            stories = len({original.context for original in originals})
+            counts = Counter(original.answer_type for original in originals)
+            measures = {"stories": stories, "questions": total}
+            measures |= {kind: counts[kind] for kind in ANSWER_TYPES}
+            for measure, value in measures.items():
+                table.append((name, variant, measure, value, value, value, len(examples)))
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
-            left = f"{rejected.total()}{why}"
-            lines.append([name, variant, f"{numbers['stories']}", f"{total}", *shares, left])
+            left_out = f"{rejected.total()}{reasons}"
+            lines.append([name, variant, str(stories), str(total), *shares, left_out])
     if output is not None:
         with atomic_text(output) as file:
             csv.writer(file, lineterminator="\n").writerows(table)

@@ -44,6 +44,7 @@ from interventune.storage.errors import DataError
 logger = logging.getLogger(__name__)
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
+_TRIMMED = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -274,6 +275,5 @@ def trim(text: str, start: int, end: int) -> Place:
     """Return the piece of `text` without white space at its ends; (end, end) if nothing else is
     left.
     """
-    piece = text[start:end]
-    first = end - len(piece.lstrip())
-    return first, max(start + len(piece.rstrip()), first)
+    match = _TRIMMED.search(text, start, end)
+    return match.span() if match else (end, end)

@@ -62,8 +62,6 @@ LEI_SETS: dict[str, tuple[str, ...]] = {
     "all.json": ADVISED,
     "sample.json": (*ADVISED, "--per-class", "7"),
     "seeded.json": (*ADVISED, "--per-class", "7", "--seed", "3"),
-    "train.json": (*ADVISED, "--split", "train"),
-    "test.json": (*ADVISED, "--split", "test"),
     "like.json": (*ADVISED, "--like", "sample.json"),
     "disjoint.json": (*ADVISED, "--disjoint-from", "one.json", "--per-class", "5"),
     "specified.json": (*ADVISED, "--specified", "specified.tsv", "--per-class", "2"),
@@ -98,7 +96,7 @@ def curve(room: Path) -> dict[str, Any]:
 
 
 def lei_sets(room: Path) -> dict[str, Any]:
-    """Groups of invented word lists, all, sampled and split."""
+    """Groups of invented word lists, all and sampled."""
     write_lists(room)
     names = [line.split("|")[1].strip() for line in ATTRIBUTES.splitlines()[:4]]
     Path("specified.tsv").write_text(

@@ -1,6 +1,4 @@
-"""Groups with advice: samples even over its classes, the planted preference, splits that never
-leak, gold.
-"""
+"""Groups with advice: samples even over its classes, the planted preference, gold."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -27,15 +24,12 @@ from interventune.data_modules.groups.advice import (
 )
 from interventune.data_modules.groups.expansion import Expansion
 from interventune.data_modules.groups.sets import (
-    Split,
     advised_pools,
     gold_examples,
-    part,
     restrict,
     sample,
     specify,
 )
-from interventune.data_modules.groups.unqover import read_expansion
 from interventune.data_modules.groups_data import (
     GroupsDataModule,
     balanced_sample,
@@ -55,7 +49,6 @@ from tests.data_modules.fixtures.tiny_lists import (
     make_group,
     name_expansion,
     place_expansion,
-    put,
     religion,
     tiny_expansion,
     write_lists,
@@ -216,46 +209,6 @@ def test_cross_products_of_the_spec_contain_the_released_files(
     }
     assert len(built) == keys
     assert all(built[group.key] == group for group in shipped)
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """11 subjects, 2 categories of 7 attributes, 8 sentences a class and category, some
-    repeated.
-    """
-    folder = tmp_path_factory.mktemp("long")
-    subjects = put(folder / "s", "".join(f"[subj] S{i}\n" for i in range(11)))
-    slots = put(folder / "t", "[subj1] met [subj2].\tWho [p]?\tWho [p:neg]?\n")
-    rows = [
-        f"[p{neg}] {c} | did{neg} {c}{i}\n" for neg in ("", ":neg") for c in "uv" for i in range(7)
-    ]
-    attributes = put(folder / "a", "".join(rows).replace("did:neg", "skipped"))
-    sentences = {
-        name: {c: [f"{name} {i if i % 2 else c} {i}." for i in range(8)] for c in "uv"}
-        for name in ("ethical", "adversarial", "irrelevant")
-    }
-    advice = put(folder / "i.json", json.dumps(sentences))
-    return read_expansion([subjects], slots, attributes), read_advice(advice)
-
-
-@given(seed=st.integers(0, 10_000))
-def test_splits_never_leak_and_cover_everything(long: Tiny, seed: int) -> None:
-    parts = [part(*long, split, seed=seed) for split in get_args(Split)]
-    subjects = [{one.name for pair in expansion.pairs for one in pair} for expansion, _ in parts]
-    attributes = [{cell.attribute for cell in expansion.cells} for expansion, _ in parts]
-    for names, total in (
-        (subjects, 11),
-        (attributes, 14),
-        ([{x.id for x in a} for _, a in parts], 48),
-    ):
-        assert sum(map(len, names)) == len(frozenset().union(*names)) == total
-    words = [{item.text for item in advice} for _, advice in parts]
-    assert not words[0] & words[1] | words[0] & words[2] | words[1] & words[2]
-    assert [len(names) for names in subjects] == [4, 3, 4]
-    for category in "uv":  # 7 x (4, 3, 4) / 11 = 2.5, 1.9, 2.5
-        assert sorted(
-            sum(category in name.split()[1] for name in names) for names in attributes
-        ) == [2, 2, 3]
 
 
 def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None:
