@@ -18,7 +18,7 @@ from interventune.data_modules.schema.groups import LEAD_IN, AdviceClass, Group
 from interventune.storage.json_files import load_json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Advice:
     """One sentence of advice; `number` is its index in the file's list."""
 
@@ -113,7 +113,7 @@ def evenly(members: Sequence[int], most: int) -> list[int]:
 
 def by_class(groups: Sequence[Group]) -> dict[AdviceClass, list[int]]:
     """Return the indices of the groups of each class."""
-    members = defaultdict[AdviceClass, list[int]](list)
+    members = defaultdict(list)
     for i, group in enumerate(groups):
         members[group.advice_class].append(i)
     return members

@@ -180,7 +180,7 @@ def _cells(library: _Library, domain: _Domain) -> list[Cell]:
 
 def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
     """The wordings to draw from; without advice there are none."""
-    numbers, forms = count(), list[list[tuple[int, str]]]()
+    numbers, forms = count(), []
     for form in cast(list[str], library.get(kind, ())):
         forms.append([(next(numbers), text) for text in _alternatives(form, library["words"])])
     rng = Random(f"{options.seed}/wordings/{kind}")

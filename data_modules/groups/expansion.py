@@ -22,7 +22,7 @@ SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 _ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subject:
     """One subject: its plain form first, then any others (`:dem`, the demonym), by the head's
     suffix.
@@ -40,7 +40,7 @@ class Subject:
 SubjectPair = tuple[Subject, Subject]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
     """A template with one attribute filled in, to be combined with every pair of subjects."""
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired
+from typing import Annotated, Any, NamedTuple, NotRequired, cast
 
 from pydantic import BeforeValidator
 from typing_extensions import TypedDict
@@ -57,10 +57,8 @@ class Half(NamedTuple):
 
     key: GroupKey
     swapped: bool
-    variants: list[UnderspecifiedQuestion]
-    scores: list[Any]
-    """Of the variants that have numbers."""
-    targets: list[int]
+    questions: list[tuple[UnderspecifiedQuestion, Any, int | None]]
+    """Each with its scores and its target, if it has them."""
     clusters: tuple[str, str] | None
     answer: str
     """Answer to the question."""
@@ -113,18 +111,17 @@ def pair_halves(
             waiting[half.key] = where, half
             continue
         done.add(hash(half.key))
-        if [q.question for q in other.variants] != [q.question for q in half.variants]:
+        if [q.question for q, *_ in other.questions] != [q.question for q, *_ in half.questions]:
             raise DataError(f"{other_where} and {where}: one key, but not the same question")
-        one, two = sorted((other, half), key=attrgetter("swapped"))
-        variants, scores, targets = (
-            (*of_one, *of_two) for of_one, of_two in zip(one[2:5], two[2:5], strict=True)
-        )
+        forward, swapped = sorted((other, half), key=attrgetter("swapped"))
+        questions = (*forward.questions, *swapped.questions)
+        variants, scores, targets = cast(Any, zip(*questions, strict=True))
         yield ScoredGroup(
-            Group(*one.key, variants),
-            scores if len(scores) == len(variants) else None,
-            targets if len(targets) == len(variants) else None,
-            one.clusters,
-            (one.answer, two.answer),
+            Group(*forward.key, variants),
+            None if None in scores else scores,
+            None if None in targets else targets,
+            forward.clusters,
+            (forward.answer, swapped.answer),
         )
     for where, half in waiting.values():
         first, second = half.key[0] if half.swapped else half.key[0][::-1]
@@ -170,20 +167,21 @@ def _half(
     answer: str = "",
 ) -> Half:
     """The half with two questions of LEI's layout."""
-    half = Half(key, swapped, [], [], [], clusters, answer)
+    variants = []
     for qa in questions:
         answers = qa["answers"][:: -1 if swapped else 1]
         places = [(answer["answer_start"], answer["text"]) for answer in answers]
         first, second = (Span(start, start + len(text), text) for start, text in places)
-        question, advice = split_advice(qa["question"], key)
-        half.variants.append(UnderspecifiedQuestion(context, question, (first, second), advice))
+        text, advice = split_advice(qa["question"], key)
+        variant = UnderspecifiedQuestion(context, text, (first, second), advice)
         scores = tuple(answer.get("start-end-score", (None, None)) for answer in answers)
-        if None not in chain(*scores):
-            half.scores.append(scores)
         target = qa.get("tomax", -1)
-        if target >= 0:
-            half.targets.append(1 - target if swapped else target)
-    return half
+        if swapped and target >= 0:
+            target = 1 - target
+        variants.append(
+            (variant, None if None in chain(*scores) else scores, None if target < 0 else target)
+        )
+    return Half(key, swapped, variants, clusters, answer)
 
 
 def _lei_half(paragraph: _Paragraph) -> Half:
@@ -228,7 +226,8 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
         for order in ((value[:2], value[2:]) if isinstance(value, list) else (value,))
     )
     for record in pair_halves(records, _unqover_half):
-        unnamed += record.group.advice_id == UNNAMED
+        if record.group.advice_id == UNNAMED:
+            unnamed += 1
         yield record
     if unnamed:
         logger.warning(
@@ -244,7 +243,9 @@ def _unqover_half(record: tuple[str, Any]) -> Half:
     name, content = record
     one, two, *parts = (*name.split("|"), "")[:9]
     key, swapped = parse_key("|".join(parts))
-    clusters = (two, one) if swapped else (one, two)
+    clusters = None
+    if NO_CLUSTER not in (one, two):
+        clusters = (two, one) if swapped else (one, two)
     of_both_orders = isinstance(content, list)  # whose question and negation are separate
     if of_both_orders:
         content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
@@ -269,8 +270,8 @@ def _unqover_half(record: tuple[str, Any]) -> Half:
         }
         for question in pair
     ]
-    clusters_known = None if NO_CLUSTER in clusters else clusters
-    return _half(key, swapped, value["context"], questions, clusters_known, pair[0].get("pred", ""))
+    answer = pair[0].get("pred", "")
+    return _half(key, swapped, value["context"], questions, clusters, answer)
 
 
 def locate_pair(context: str, *names: str) -> list[Span]:

@@ -92,7 +92,7 @@ def read_sentences(path: str | Path) -> dict[str, str]:
     """Attribute (lower-case) -> the sentence that decides it, from lines `attribute TAB sentence`;
     `[subj]` is the person who did it: `was a baker<TAB>[subj] got up at four to light the oven.`
     """
-    sentences: dict[str, str] = {}
+    sentences = {}
     for where, line in listed(path):
         attribute, _, sentence = (part.strip() for part in line.partition("\t"))
         if "[subj]" not in sentence:

@@ -45,7 +45,7 @@ def read_expansion(
             raise DataError(
                 f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once"
             )
-    rows, cells = [*read_attributes(attributes)], list[Cell]()
+    rows, cells = [*read_attributes(attributes)], []
     for number, (where, line) in enumerate(listed(templates)):
         context, *questions = line.split("\t")
         slots = sorted({*SLOT.findall(context)})
@@ -114,7 +114,7 @@ def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]
 
 def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
     """Head -> [(cluster, text), ...], rows in order; no rows for any other head."""
-    by_head = defaultdict[str, list[tuple[str, str]]](list)
+    by_head = defaultdict(list)
     for where, line in listed(path):
         match = re.fullmatch(r"\[([^\[\]\s]+)\] (?:([^|]*)\|)?\s*([^|]*\S)", line)
         if match is None:

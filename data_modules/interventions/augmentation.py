@@ -2,14 +2,13 @@
 the answer.
 
 In a story without its rationale, a bare phrase at the end may still reveal that the answer was
-appended. The +Aug variants hide it in a sentence (faithfulness spec 1.6): one of the frames below,
-or one of the user's.
+appended. The +Aug variants (Chaturvedi et al. 2023, section 5) hide it in a sentence: one of the
+frames below, or one of the user's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from random import Random
 
 from interventune.data_modules.questions.answer_spans import occurs
@@ -52,23 +51,22 @@ def template_sentence(example: QAExample) -> str:
     )
 
 
-def given_sentence(example: QAExample, sentences: Mapping[str, str]) -> str | Rejected:
-    """Return the mapping's sentence for an example's id, if it contains the first gold answer."""
+def checked_sentence(example: QAExample, sentences: dict[str, str]) -> str | Rejected:
+    """Return the sentence for the example's id, if it contains the first gold answer."""
     sentence, answer = sentences.get(example.id, "").strip(), bare_answer(example.gold[0])
     plain, phrase, *rationale = (
         " ".join(text.lower().split())
         for text in (sentence, answer, *(s.text for s in example.rationale))
     )
-    reason = ""
     if not sentence:
-        reason = "no sentence"
-    elif not occurs(phrase.rstrip(".!?") or phrase, plain):  # the sentence has its own full stop
-        reason = "the sentence lacks the answer"
-    elif not _CLOSED.search(sentence):
-        reason = "the sentence has no end"
-    elif any(plain.count(text) > phrase.count(text) for text in rationale):
-        reason = "the sentence repeats the rationale"
-    return Rejected(reason) if reason else sentence
+        return Rejected("no sentence")
+    if not occurs(phrase.rstrip(".!?") or phrase, plain):  # the sentence has its own full stop
+        return Rejected("the sentence lacks the answer")
+    if not _CLOSED.search(sentence):
+        return Rejected("the sentence has no end")
+    if any(plain.count(text) > phrase.count(text) for text in rationale):
+        return Rejected("the sentence repeats the rationale")
+    return sentence
 
 
 def bare_answer(answer: str) -> str:
@@ -92,4 +90,4 @@ def bare_answer(answer: str) -> str:
             elif lone and (left == right or lone < 0):
                 body = text.rstrip(".!?")
                 text = body.removesuffix(right) + text[len(body) :]
-    return text if any(character.isalnum() for character in text) else whole
+    return text if any(map(str.isalnum, text)) else whole

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from interventune.data_modules.interventions.reformatting import edited
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
@@ -54,19 +54,17 @@ OPPOSITES = {word: other for pair in _PAIRS for word, other in permutations(pair
 class Pool(NamedTuple):
     """The material that a file's questions provide for each other."""
 
-    answers: Mapping[tuple[AnswerType, Shape], Sequence[str]]
+    answers: dict[tuple[AnswerType, Shape], list[str]]
     """The distinct first answers, as written in the stories."""
-    paragraphs: Mapping[str, Iterable[str]]
+    paragraphs: dict[str, dict[str, None]]
     """The distinct contexts of each article, in file order."""
-    mentions: Mapping[tuple[str, Shape], Mapping[str, str]]
+    mentions: dict[tuple[str, Shape], dict[str, str]]
     """The first answers of each article, by their shape, with their normal form."""
 
 
 def pool_of(examples: Iterable[QAExample]) -> Pool:
     """Collect the pool of the originals of a file."""
-    answers = defaultdict[tuple[AnswerType, Shape], dict[str, None]](dict)
-    paragraphs = defaultdict[str, dict[str, None]](dict)
-    mentions = defaultdict[tuple[str, Shape], dict[str, str]](dict)
+    answers, paragraphs, mentions = (defaultdict[Any, dict[str, Any]](dict) for _ in range(3))
     for example in examples:
         answer = _first_answer(example)
         if words := normalised(answer):
@@ -107,11 +105,10 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     answer, story = _first_answer(example), example.context
     if not normalised(answer):
         return Rejected("no answer span")
-    old = tuple(dict.fromkeys((*filter(normalised, example.gold), answer)))
-    old_words = [normalised(text) for text in old]
+    old = {text: words for text in (*example.gold, answer) if (words := normalised(text))}
 
-    def names_old(words: str) -> bool:
-        return any(occurs(text, words) for text in old_words)
+    def names_old(text: str) -> bool:
+        return any(occurs(words, text) for words in old.values())
 
     turns = (text for turn in example.history for text in (turn.question, turn.answer))
     question = normalised("\n".join([example.question, *turns]))
@@ -126,7 +123,7 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     if names_old(normalised("\n".join(pattern.split(story)))):
         return Rejected("answer is left in the story in other words")
     others = pool.answers.get((example.answer_type, shape(answer)), [])
-    everything = "\n".join([normalised(story), question, *old_words])
+    everything = "\n".join([normalised(story), question, *old.values()])
     drawn = Random(f"swap/0/{example.id}").sample(others, min(len(others), DRAWS))
     for new in sorted(drawn, key=lambda text: abs(len(text.split()) - len(answer.split()))):
         words = normalised(new)
@@ -137,7 +134,7 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
                 pieces,
                 len(new) - len(answer),
                 references=(new,),
-                remembered=old,
+                remembered=tuple(old),
             )
     return Rejected("no other answer of its shape that the story lacks")
 
@@ -168,7 +165,7 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
         return Rejected("no answer span")
     question, random = example.question, Random(f"near_miss/0/{example.id}")
     known = [normalised(question), *_gold_words(example)]
-    exchanged, opposite, negated = list[str](), list[str](), list[str]()
+    exchanged, negated = [], []
     body = re.sub(r"^\W+", "", question)  # its first word is no name
     for match in _MENTION.finditer(body):
         others = [
@@ -177,20 +174,22 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
             if not any(words in text or text in words for text in known)
             and len(text.split()) <= len(match[0].split()) + 2
         ]
-        if others := [text for text in others if text in example.context] or others:
-            exchanged.append(
-                question.removesuffix(body) + _with_instead(body, match, random.choice(others))
-            )
-    for match in re.finditer(r"\w+", question):
-        if other := OPPOSITES.get(match[0]):
-            opposite.append(_with_instead(question, match, other))
+        near = [text for text in others if text in example.context]
+        if others:
+            changed = _with_instead(body, match, random.choice(near or others))
+            exchanged.append(question.removesuffix(body) + changed)
+    opposite = [
+        _with_instead(question, match, OPPOSITES[match[0]])
+        for match in re.finditer(r"\w+", question)
+        if match[0] in OPPOSITES
+    ]
     if verb := _NEGATED.search(question):
         negated.append(_with_instead(question, verb, verb[0] + random.choice(["n't", " not"])))
     kinds = [edits for edits in (*[exchanged] * 3, *[opposite] * 2, negated) if edits]
     if not kinds:
         return Rejected("nothing in the question to change")
-    changed = random.choice(random.choice(kinds))
-    return example.unanswered(question=changed, kept=((0, len(example.context)),))
+    question = random.choice(random.choice(kinds))
+    return example.unanswered(question=question, kept=((0, len(example.context)),))
 
 
 def _first_answer(example: QAExample) -> str:

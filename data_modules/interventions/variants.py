@@ -21,12 +21,12 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from interventune.data_modules.interventions.augmentation import given_sentence, template_sentence
+from interventune.data_modules.interventions.augmentation import checked_sentence, template_sentence
 from interventune.data_modules.interventions.exchanges import (
     Pool,
     misplace,
@@ -51,7 +51,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def perturb(
     example: QAExample,
     variant: Variant,
-    sentences: Mapping[str, str] | None = None,
+    sentences: dict[str, str] | None = None,
     pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
 ) -> QAExample | Rejected:
     """Return one variant of an original with its rationale, or the reason why there is none (edits:
@@ -102,7 +102,7 @@ def perturb(
 
 
 def made_of(
-    examples: Iterable[QAExample], variant: Variant, sentences: Mapping[str, str] | None = None
+    examples: Iterable[QAExample], variant: Variant, sentences: dict[str, str] | None = None
 ) -> tuple[list[QAExample], Counter[str]]:
     """Return one variant of the originals that allow it, and the number of the others by reason;
     EXCHANGED ones take answers and paragraphs from these originals.
@@ -120,7 +120,7 @@ def with_rationale(example: QAExample) -> QAExample:
     first alone would leave the others' evidence. An example without an answer span is returned
     unchanged.
     """
-    context, places = example.context, set[Place]()
+    context, places = example.context, set()
     if example.rationale or traits(example.dataset).rationales:
         return example
     for answer in example.answers:
@@ -170,7 +170,7 @@ def truncate(example: QAExample) -> QAExample | Rejected:
 
 
 def delete(
-    example: QAExample, variant: Variant, sentences: Mapping[str, str] | None
+    example: QAExample, variant: Variant, sentences: dict[str, str] | None
 ) -> QAExample | Rejected:
     """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
     rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
@@ -204,7 +204,9 @@ def delete(
         appended = ""
     if appended and variant.endswith("_aug"):
         sentence = (
-            template_sentence(example) if sentences is None else given_sentence(example, sentences)
+            template_sentence(example)
+            if sentences is None
+            else checked_sentence(example, sentences)
         )
         if isinstance(sentence, Rejected):
             return sentence

@@ -164,7 +164,7 @@ class _Indexed(NamedTuple):
 @lru_cache(maxsize=128)  # questions about one text are consecutive
 def _indexed(text: str) -> _Indexed:
     lowered = "".join(low if len(low := char.lower()) == 1 else char for char in text)
-    places, keys = list[Place](), list[str]()
+    places, keys = [], []
     for match in _WORD.finditer(lowered):
         word = _SIGNS.sub("", match[0])
         places.append(match.span())

@@ -163,7 +163,7 @@ def _story(record: _Question, where: str) -> tuple[str, list[Span]]:
         )
     story, spans = build_story(gold.values())
     of_title = dict(zip(gold, spans, strict=True))
-    evidence = list[Span]()
+    evidence = []
     for title, index in record.supporting_facts:
         if not 0 <= index < len(gold[title]):
             continue

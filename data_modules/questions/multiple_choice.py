@@ -71,7 +71,7 @@ def read_rows(
             for i, (where, row) in enumerate(rows)
         )
     layout: Layout | None = None
-    records = list[tuple[str, dict[str, Any], str, tuple[str, ...], int]]()
+    records = []
     for where, row in rows:
         if layout is None:
             layout = min(

@@ -91,7 +91,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
                     f"{place} (id {name}): is_impossible is {impossible}, but 'answers' holds "
                     f"{len(answers)}"
                 )
-            spans = list[Span]()
+            spans = []
             for answer in answers:
                 start, text = answer.get("answer_start"), answer["text"]
                 span = nearest(text, start or 0, row["context"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.interventions.augmentation import (
     bare_answer,
-    given_sentence,
+    checked_sentence,
     template_sentence,
 )
 from interventune.data_modules.interventions.variants import perturb, with_rationale
@@ -213,7 +213,7 @@ def answered(answer: str, number: int = 0) -> QAExample:
 
 
 def reason(sentence: str, answer: str) -> str:
-    found = given_sentence(answered(answer), {"q0": sentence})
+    found = checked_sentence(answered(answer), {"q0": sentence})
     return found.reason if isinstance(found, Rejected) else ""
 
 
