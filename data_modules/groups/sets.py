@@ -38,19 +38,18 @@ def restrict(
     """Keep only the subjects, attributes and advice of some groups or, with `without`, none of
     them, nor their sentences under another id. Groups without advice do not restrict the advice.
     """
-    subjects, attributes, advised = set[str](), set[str](), set[str]()
+    names, advised = set[str](), set[str]()
     for group in groups:
-        subjects.update(group.subjects)
-        attributes.add(group.attribute)
+        names.update((*group.subjects, group.attribute))
         advised.update((group.advice_id, *(variant.advice for variant in group.variants)))
     advised.discard("")
     allows = set.isdisjoint if without else set.issuperset
     pairs = [
         pair
         for pair in expansion.pairs
-        if allows(subjects, [subject.name.lower() for subject in pair])
+        if allows(names, [subject.name.lower() for subject in pair])
     ]
-    cells = [cell for cell in expansion.cells if allows(attributes, [cell.attribute.lower()])]
+    cells = [cell for cell in expansion.cells if allows(names, [cell.attribute.lower()])]
     if advised:
         advice = [
             item
@@ -220,8 +219,9 @@ def write_groups(
     refuse_existing(output, overwrite=overwrite)
     expansion = read_expansion(subjects, templates, attributes)
     advice: Sequence[Advice] = read_advice(interventions) if interventions else ()
-    unadvised = {cell.category.lower() for cell in expansion.cells}
-    if advice and (unadvised := unadvised - {item.category for item in advice}):
+    categories = {cell.category.lower() for cell in expansion.cells}
+    unadvised = categories - {item.category for item in advice}
+    if advice and unadvised:
         raise DataError(
             f"{interventions}: no advice for the category {min(unadvised)!r} of {attributes}"
         )
@@ -237,7 +237,8 @@ def write_groups(
     groups = sample(pools, per_class, seed=seed)
     if specified:
         sentences = read_sentences(specified)
-        if lacking := {cell.attribute.lower() for cell in expansion.cells} - {*sentences}:
-            raise DataError(f"{specified}: no sentence for the attribute {min(lacking)!r}")
+        missing = {cell.attribute.lower() for cell in expansion.cells} - sentences.keys()
+        if missing:
+            raise DataError(f"{specified}: no sentence for the attribute {min(missing)!r}")
         groups = (specify(group, sentences[group.attribute]) for group in groups)
     return f"{output}: {write_records(groups, output)} groups of class {', '.join(pools)}"

@@ -238,8 +238,8 @@ def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) ->
     variants = [
         (record.group, variant) for record in expected.values() for variant in record.group.variants
     ]
-    told = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
-    assert told == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
+    advice = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
+    assert advice == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
     found = [*read_unqover_file(saved(tmp_path, fine_tuned(records)))]
     assert {
         record.group.key: replace(record, clusters=("female", "male")) for record in found
@@ -255,8 +255,8 @@ ADVICE = ("Note that, gender is no ground.", "Note that, jobs are open to all.")
 def test_the_specified_set_is_ethical_with_whom_it_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """LEI's specified set (spec 3.6): ids of eight fields, a sentence that names the man, and
-    ethical advice of its own for each record.
+    """Ids of eight fields, a sentence that names the man, and ethical advice of its own for each
+    record.
     """
     records = source(tmp_path)
     for i, (key, record) in enumerate(records.items()):

@@ -23,17 +23,19 @@ ANSWERS = ("Rome", "New York", "7", "1,200", "in 1998", "May 5", "a red bike", "
 WORDS = (*ANSWERS, "Ann", "rode", "rome", "Romes", "Rome-based", "17", "and then", ".", "é😀", "a")
 
 
-def asked(story: str, answer: str, question: str = "What is it?", **more: Any) -> QAExample:
+def question_about(
+    story: str, answer: str, question: str = "What is it?", **more: Any
+) -> QAExample:
     """A question whose answer is the first place of `answer`."""
     return QAExample("q", story, question, (Span.locate(answer, story, "q"),), **more)
 
 
 def pool(*answers: str) -> Pool:
-    return pool_of([asked(answer, answer) for answer in answers])
+    return pool_of([question_about(answer, answer) for answer in answers])
 
 
 @st.composite
-def told(draw: st.DrawFn) -> tuple[list[str], int, QAExample]:
+def cases(draw: st.DrawFn) -> tuple[list[str], int, QAExample]:
     """The words of a story, which of them is the answer, and the question; the rationale is some
     words.
     """
@@ -50,26 +52,26 @@ def told(draw: st.DrawFn) -> tuple[list[str], int, QAExample]:
     return words, at, QAExample(name, story, "Why is it so?", (answer,), rationale=(why,))
 
 
-@given(told())
+@given(cases())
 def test_only_the_answer_is_exchanged(case: tuple[list[str], int, QAExample]) -> None:
     words, at, original = case
     old, others = words[at], pool(*ANSWERS)
-    found = perturb(original, "swap", pool=others)
-    assert perturb(original, "swap", pool=others) == found
+    result = perturb(original, "swap", pool=others)
+    assert perturb(original, "swap", pool=others) == result
     spoilt = any(old.lower() in word.lower() and word != old for word in words)
-    if isinstance(found, Rejected):
+    if isinstance(result, Rejected):
         likes = [word for word in ANSWERS if shape(word) == shape(old) and word != old]
         assert spoilt or all(word.lower() in original.context.lower() for word in likes)
         return
-    (new,), (answer,), (why,) = found.references, found.answers, found.rationale
+    (new,), (answer,), (why,) = result.references, result.answers, result.rationale
     exchanged = [new if word == old else word for word in words]
-    assert found.context == " ".join(exchanged)
+    assert result.context == " ".join(exchanged)
     assert (answer.start, answer.text) == (sum(len(word) + 1 for word in exchanged[:at]), new)
     assert why.text == re.sub(rf"\b{re.escape(old)}\b", new, original.rationale[0].text)
     assert (new in ANSWERS, shape(new), new in original.context) == (True, shape(old), False)
-    assert (found.gold, found.remembered, found.id) == ((new,), (old,), original.id)
+    assert (result.gold, result.remembered, result.id) == ((new,), (old,), original.id)
     with pytest.raises(DataError, match="is a variant already"):
-        perturb(found, "swap", pool=others)
+        perturb(result, "swap", pool=others)
 
 
 @pytest.mark.parametrize(
@@ -93,20 +95,20 @@ def test_only_the_answer_is_exchanged(case: tuple[list[str], int, QAExample]) ->
     ],
 )
 def test_stories_that_cannot_be_swapped(story: str, question: str, reason: str) -> None:
-    example = asked(story, "Rome", question, references=("Rome", "the eternal city"))
-    found = perturb(
+    example = question_about(story, "Rome", question, references=("Rome", "the eternal city"))
+    result = perturb(
         example, "swap", pool=pool("Rome", "Oslo", "7", "a red bike", "the Rome of old")
     )
-    assert found == Rejected(reason)
+    assert result == Rejected(reason)
 
 
 def test_history_counts_as_asked_and_a_cut_answer_is_widened() -> None:
     more = {"rationale": (Span(9, 12, "New"),), "history": (Turn("Whence?", "New York"),)}
-    example = asked("Ann left New York.", "New York", **more)
+    example = question_about("Ann left New York.", "New York", **more)
     assert perturb(example, "swap", pool=pool("Oslo")) == Rejected("answer occurs in the question")
-    found = perturb(replace(example, history=()), "swap", pool=pool("Oslo"))
-    assert isinstance(found, QAExample)
-    assert (found.context, found.rationale) == ("Ann left Oslo.", (Span(9, 13, "Oslo"),))
+    result = perturb(replace(example, history=()), "swap", pool=pool("Oslo"))
+    assert isinstance(result, QAExample)
+    assert (result.context, result.rationale) == ("Ann left Oslo.", (Span(9, 13, "Oslo"),))
     assert perturb(replace(example, answers=()), "swap") == Rejected("no answer span")
 
 
@@ -119,22 +121,22 @@ _PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), ma
 def test_the_nearest_paragraph_without_the_answer(
     others: list[tuple[str, str]], question: str
 ) -> None:
-    original = asked(
+    original = question_about(
         "ann is in rome", "rome", question, article="A", rationale=(Span(0, 3, "ann"),)
     )
-    file = [asked(f"x {text}", "x", article=name) for name, text in others]
+    file = [question_about(f"x {text}", "x", article=name) for name, text in others]
     best, most = None, -1
     for text in (example.context for example in file if example.article == "A"):
         shared = len({*question.split()} & {*text.split()})
         if "rome" not in text.split() and shared > most:
             best, most = text, shared
-    found = perturb(original, "misplaced", pool=pool_of([original, *file]))
+    result = perturb(original, "misplaced", pool=pool_of([original, *file]))
     if best is None:
-        assert found == Rejected("no other paragraph of its article without the answer")
+        assert result == Rejected("no other paragraph of its article without the answer")
         return
-    assert isinstance(found, QAExample)
-    assert (found.context, found.question, found.gold) == (best, question, ("rome",))
-    assert (found.answer_type, found.answers, found.rationale, found.kept) == (
+    assert isinstance(result, QAExample)
+    assert (result.context, result.question, result.gold) == (best, question, ("rome",))
+    assert (result.answer_type, result.answers, result.rationale, result.kept) == (
         "unknown",
         (),
         (),
@@ -149,20 +151,20 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
         "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960.",
         "Who left Rome before 2001?",
     )
-    original = replace(asked(story, "Ann Lee", question), id=name, article="A" * article)
+    original = replace(question_about(story, "Ann Lee", question), id=name, article="A" * article)
     file = [
-        asked(text, text, article="A")
+        question_about(text, text, article="A")
         for text in ("Oslo", "1960", "1975", "Ann", "a red bike", "Rome")
     ]
-    found = perturb(original, "near_miss", pool=pool_of([original, *file]))
-    assert isinstance(found, QAExample)
-    assert perturb(original, "near_miss", pool=pool_of([original, *file])) == found
+    result = perturb(original, "near_miss", pool=pool_of([original, *file]))
+    assert isinstance(result, QAExample)
+    assert perturb(original, "near_miss", pool=pool_of([original, *file])) == result
     swapped = (
         {question.replace("Rome", "Oslo"), question.replace("2001", "1960")} if article else set()
     )
-    assert found.question in {*swapped, question.replace("before", "after")}
-    assert (found.context, found.gold, found.answers) == (story, ("Ann Lee",), ())
-    assert (found.answer_type, found.rationale, found.variant) == ("unknown", (), "near_miss")
+    assert result.question in {*swapped, question.replace("before", "after")}
+    assert (result.context, result.gold, result.answers) == (story, ("Ann Lee",), ())
+    assert (result.answer_type, result.rationale, result.variant) == ("unknown", (), "near_miss")
 
 
 @pytest.mark.parametrize(
@@ -170,20 +172,20 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
 )
 @pytest.mark.parametrize("lead", ["", " ", "\t", "¿", '"', "- ", "(¡", "...", "\u2014 "])
 def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
-    original = asked("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
-    found = perturb(
-        original, "near_miss", pool=pool_of([original, asked("Oslo", "Oslo", article="A")])
+    original = question_about("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
+    result = perturb(
+        original, "near_miss", pool=pool_of([original, question_about("Oslo", "Oslo", article="A")])
     )
-    assert isinstance(found, QAExample)
-    assert found.question == lead + question.format("Oslo")
+    assert isinstance(result, QAExample)
+    assert result.question == lead + question.format("Oslo")
 
 
 def test_questions_without_names_and_opposites_are_negated_or_rejected() -> None:
-    found = perturb(asked("Ann is here.", "Ann", "Who is here?"), "near_miss")
-    assert isinstance(found, QAExample)
-    assert found.question in ("Who isn't here?", "Who is not here?")
+    result = perturb(question_about("Ann is here.", "Ann", "Who is here?"), "near_miss")
+    assert isinstance(result, QAExample)
+    assert result.question in ("Who isn't here?", "Who is not here?")
     nothing = Rejected("nothing in the question to change")
-    assert perturb(asked("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
+    assert perturb(question_about("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
     assert perturb(QAExample("q", "Ann sat.", "Who isn't?"), "near_miss") == Rejected(
         "no answer span"
     )
@@ -194,10 +196,10 @@ def squad(tmp_path: Path) -> Path:
     """Two articles of two paragraphs, a question each; the second article has no title."""
 
     def paragraph(story: str, answer: str) -> dict[str, object]:
-        said = {"text": answer, "answer_start": story.index(answer)}
+        span = {"text": answer, "answer_start": story.index(answer)}
         return {
             "context": story,
-            "qas": [{"id": story[:3], "question": "What?", "answers": [said]}],
+            "qas": [{"id": story[:3], "question": "What?", "answers": [span]}],
         }
 
     places = [paragraph("Ann is in Rome. She sat.", "Rome"), paragraph("Ben is in Oslo.", "Oslo")]

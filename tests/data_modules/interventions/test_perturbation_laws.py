@@ -30,8 +30,8 @@ def squeezed(text: str) -> str:
 
 def naive_occurs(text: str, context: str) -> bool:
     """Word by word, white space being one token."""
-    wanted, found = (re.findall(r"\w+|\W", " ".join(t.split())) for t in (text, context))
-    return any(found[i : i + len(wanted)] == wanted for i in range(len(found) - len(wanted) + 1))
+    part, whole = (re.findall(r"\w+|\W", " ".join(t.split())) for t in (text, context))
+    return any(whole[i : i + len(part)] == part for i in range(len(whole) - len(part) + 1))
 
 
 _SENTENCES = st.sampled_from(
@@ -71,35 +71,35 @@ def examples(draw: st.DrawFn) -> QAExample:
 def test_offsets_cut_what_they_claim_and_kept_pieces_begin_the_context(
     original: QAExample, variant: Variant
 ) -> None:
-    found = perturb(original, variant)
-    assume(isinstance(found, QAExample))
-    assert isinstance(found, QAExample)
-    for span in (*found.answers, *found.rationale):
+    result = perturb(original, variant)
+    assume(isinstance(result, QAExample))
+    assert isinstance(result, QAExample)
+    for span in (*result.answers, *result.rationale):
         assert 0 <= span.start < span.end
-        assert found.context[span.start : span.end] == span.text
-    kept = "".join(original.context[start:end] for start, end in found.kept)
+        assert result.context[span.start : span.end] == span.text
+    kept = "".join(original.context[start:end] for start, end in result.kept)
     if variant == "os_r":  # every other character
         gone = {i for span in original.rationale for i in range(span.start, span.end)}
         others = "".join(c for i, c in enumerate(original.context) if i not in gone)
         assert squeezed(kept) == squeezed(others)
     if variant in REFORMATTED:
-        assert kept in ("", found.context)
-        pairs = [(original.context, found.context)]
-        pairs += [(original.question, found.question)] * (variant in ("quoted", "spaced"))
-        spans = (original.answers, found.answers), (original.rationale, found.rationale)
+        assert kept in ("", result.context)
+        pairs = [(original.context, result.context)]
+        pairs += [(original.question, result.question)] * (variant in ("quoted", "spaced"))
+        spans = (original.answers, result.answers), (original.rationale, result.rationale)
         pairs += [
             (b.text, a.text) for before, after in spans for b, a in zip(before, after, strict=True)
         ]
         for before, after in pairs:
             assert squeezed(straight_quotes(before)) == squeezed(straight_quotes(after))
     else:
-        assert found.context == (f"{kept} {found.appended}" if found.appended else kept)
-    assert list(found.kept) == sorted(found.kept)
-    assert found.gold == original.gold
+        assert result.context == (f"{kept} {result.appended}" if result.appended else kept)
+    assert list(result.kept) == sorted(result.kept)
+    assert result.gold == original.gold
     if variant in DELETED:
-        assert (found.answer_type, found.answers, found.rationale) == ("unknown", (), ())
+        assert (result.answer_type, result.answers, result.rationale) == ("unknown", (), ())
         places = [(span.start, span.end) for span in original.answers] * (variant != "near_miss")
-        assert not any(start <= a and b <= end for a, b in places for start, end in found.kept)
+        assert not any(start <= a and b <= end for a, b in places for start, end in result.kept)
 
 
 @given(examples())
@@ -124,9 +124,9 @@ def test_ts_is_a_prefix_of_the_story_and_ts_r_of_ts(original: QAExample) -> None
 def test_no_rationale_is_left_and_the_answer_is_there(
     original: QAExample, variant: Variant
 ) -> None:
-    found = perturb(original, variant)
-    assume(isinstance(found, QAExample))
-    assert isinstance(found, QAExample)
+    result = perturb(original, variant)
+    assume(isinstance(result, QAExample))
+    assert isinstance(result, QAExample)
     texts = [span.text for span in original.rationale]
     if variant == "ts_r":
         sentences = sentence_spans(original.context)
@@ -135,11 +135,11 @@ def test_no_rationale_is_left_and_the_answer_is_there(
         texts = [original.context[a:b] for a, b in sentences if inside & set(range(a, b))]
         assert texts
     for text in texts:
-        assert not naive_occurs(text, found.context) or not any(
+        assert not naive_occurs(text, result.context) or not any(
             character.isalnum() for character in text
         )
     if original.answer_type != "yes":
-        assert naive_occurs(original.gold[0], found.context)
+        assert naive_occurs(original.gold[0], result.context)
 
 
 @given(st.text("ab. '\n", max_size=4), st.text("ab. '\n", max_size=12))
@@ -161,9 +161,9 @@ def test_boundaries_agree_with_hotpotqas_own(shared: Path) -> None:
     for parts in paragraphs.values():
         text = "".join(parts)
         ends = {len("".join(parts[: i + 1]).rstrip()) for i in range(len(parts))}
-        found = {end for _, end in sentence_spans(text)}
+        ours = {end for _, end in sentence_spans(text)}
         last = {len(text.rstrip())}
-        differ += len((ends ^ found) - last)
-        total += len((ends | found) - last)
+        differ += len((ends ^ ours) - last)
+        total += len((ends | ours) - last)
     assert total > 3000
     assert differ / total < 0.03

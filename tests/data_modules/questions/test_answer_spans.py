@@ -38,8 +38,8 @@ def piece(text: str, of: str = STORY) -> Span:
 def test_an_answer_in_the_rationale_is_cut_from_there(
     answer: str, rationale: str, expected: tuple[int, str]
 ) -> None:
-    (found,) = answer_span(answer, STORY, [piece(rationale)])
-    assert found == Span(expected[0], expected[0] + len(expected[1]), expected[1])
+    (result,) = answer_span(answer, STORY, [piece(rationale)])
+    assert result == Span(expected[0], expected[0] + len(expected[1]), expected[1])
 
 
 def _naive_words(text: str) -> list[tuple[int, int, str]]:
@@ -67,16 +67,16 @@ _TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
 
 @given(answer=_TEXTS, text=_TEXTS)
 def test_the_search_by_words_equals_a_naive_loop(answer: str, text: str) -> None:
-    found = [(span.start, span.end) for span in answer_span(answer, text, [])]
-    assert found == [best for best in [_naive_best(answer, text)] if best]
+    result = [(span.start, span.end) for span in answer_span(answer, text, [])]
+    assert result == [best for best in [_naive_best(answer, text)] if best]
 
 
 @given(answer=st.text(max_size=12), text=st.text(max_size=60), end=st.integers(0, 60))
 def test_located_spans_cut_what_they_claim(answer: str, text: str, end: int) -> None:
     for scope in (None, end):
-        for found in answer_span(answer, text, [Span(0, end, text[:end])], scope_end=scope):
-            assert text[found.start : found.end] == found.text
-            assert found.end <= (len(text) if scope is None else scope)
+        for result in answer_span(answer, text, [Span(0, end, text[:end])], scope_end=scope):
+            assert text[result.start : result.end] == result.text
+            assert result.end <= (len(text) if scope is None else scope)
 
 
 def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
