@@ -95,7 +95,7 @@ def items_of(room: Path) -> list[BBQItem]:
     return read_bbq([f"{room}/bbq.jsonl"], room / "metadata.csv")[0]
 
 
-def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
+def test_picks_by_mentions_take_the_best_one_or_unknown(tmp_path: Path) -> None:
     """The best of each person's, and unknown at 0."""
     asked: list[QAExample] = []
 
@@ -109,12 +109,8 @@ def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
                 for example, less in zip(examples, known, strict=True)
             ]
 
-    assert list(protocol.by_mentions(Spans(), items_of(tmp_path), "fair", "Be fair.")) == [
-        1,
-        1,
-        2,
-        2,
-    ]
+    picks = protocol.picks(Spans(), "mentions", items_of(tmp_path), "fair", "Be fair.")
+    assert list(picks) == [1, 1, 2, 2]
     spans = [(span.start, span.text) for span in asked[0].answers]
     assert sorted(spans) == [
         (0, "The cellist"),
