@@ -13,11 +13,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.tasks.bbq import BBQItem, read_bbq
 from interventune.evaluation.answering.interface import Ability, Answerer, Choosing, kind_of
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
@@ -28,9 +29,6 @@ from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import Statistic, share
 from interventune.metrics.bbq import bias, scaled_bias
 from interventune.storage.command_line import AtLeast, Named, split_name
-
-if TYPE_CHECKING:
-    from interventune.data_modules.tasks.bbq import BBQItem
 
 NOTE = (
     "In ambiguous contexts (ambig) the text does not give the answer and unknown is right; in "
@@ -112,7 +110,6 @@ def evaluate(
         limit: use only the first N examples of each file; 0: all.
         asking: model options.
     """
-    from interventune.data_modules.tasks.bbq import read_bbq
     from interventune.evaluation.answering.open import open_answerer
 
     sentences = {"none": ""}

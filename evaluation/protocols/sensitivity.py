@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.sharing import shared
 from interventune.evaluation.protocol import Protocol
@@ -98,7 +99,6 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
 def colour_stories() -> list[Story]:
     """Return the 130 stories of the predicate-argument probe."""
-    from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 
     def third(colour: str, other: str) -> str:
         following = COLOURS[COLOURS.index(colour) :] + COLOURS

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from interventune.data_modules.tasks.condaqa import ContrastPair, read_pairs
+from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Answer, Answerer
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
@@ -21,9 +23,6 @@ from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
 from interventune.storage.command_line import Named
-
-if TYPE_CHECKING:
-    from interventune.data_modules.tasks.condaqa import ContrastPair
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of the model's answers, right or wrong."""
@@ -102,8 +101,6 @@ def negation(
             pairs.
         asking: model options.
     """
-    from interventune.data_modules.tasks.condaqa import read_pairs
-
     contrasts, unpaired = read_pairs(pairs)
     questions = [example for pair in contrasts for example in pair.examples()]
 
@@ -158,8 +155,6 @@ def predicate_argument(
             examples.jsonl of any report) and answer.
         asking: model options.
     """
-    from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
-
     questions = [*predicate_argument_questions()]
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
