@@ -1,7 +1,8 @@
 """Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by
-specifications, by their opposites, by nonsense, and by an empty specification.
+specifications, by their opposites, by nonsense, and by an empty specification (Morabito et al.
+2023, section 3).
 
-Probes spec A. Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
+Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from interventune.storage.errors import DataError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from interventune.evaluation.protocols.consistency.writing import Writer
 
 
 def write(
@@ -149,11 +148,9 @@ def evaluate(
         device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
         batch_size: texts per batch.
     """
-    from tqdm import tqdm
-
     from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
     from interventune.evaluation.protocols.consistency.measures import add_verdicts, flags
-    from interventune.evaluation.protocols.consistency.rows import read_rows
+    from interventune.evaluation.protocols.consistency.rows import by_text, read_rows
     from interventune.evaluation.protocols.consistency.views import judging, verdict_sentence
 
     rows_of = read_rows(named_sources(continuations, "--continuations"))
@@ -162,11 +159,8 @@ def evaluate(
     if scorer or not any("scores" in row for row in written):
         judge = Scorer(scorer or DEFAULT, device=device, batch_size=batch_size)
         about["scorer_identity"] = judge.identity
-        texts = sorted(
-            {row["continuation"] for row in written}, key=lambda text: (-len(text), text)
-        )
-        bar = tqdm(judge.score(texts), "scoring", len(texts), unit="text", disable=None)
-        scores_of = dict(zip(texts, bar, strict=True))
+        texts = (row["continuation"] for row in written)
+        scores_of = by_text(judge.score, texts, "scoring")
         for row in written:
             row |= {"scored_by": judge.name, "scores": scores_of[row["continuation"]]}
     attributes = [

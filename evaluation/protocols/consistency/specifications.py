@@ -1,4 +1,5 @@
-"""The text put before a prompt for debiasing, and for its controls (probes spec A4).
+"""The text put before a prompt for debiasing, and for its controls (Morabito et al. 2023, sections
+4 and 5).
 
 Self-debiasing gets several descriptions of bad text, one prefix each; instructive debiasing one
 instruction. `original` is against bias, `opposite` for it, `nonsense` is random characters in the
@@ -56,8 +57,8 @@ class Specifications:
 
 def nonsense_group(seed: int, count: int) -> tuple[str, ...]:
     """Make `count` pieces, 15 to 45 characters long, of one string of 512 random characters, a
-    sixth of them spaces; a seed gives the same everywhere. The paper describes the procedure;
-    alphabet and lengths are this project's.
+    sixth of them spaces; a seed gives the same everywhere. The paper describes the procedure
+    (section 5.3); alphabet and lengths are this project's.
 
     >>> nonsense_group(0, 2)
     ('w2 a jt 1 90s  8d atn  j904yi0a', 'cq ;qla8 sw   ek27;;dzo7 yqchyqho6g3')
