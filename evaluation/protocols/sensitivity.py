@@ -105,9 +105,9 @@ def colour_stories() -> list[Story]:
         return next(third for third in following if third not in (colour, other))
 
     stories = []
-    for (form, *nouns), (one, two) in product(SCHEMAS, COLOUR_PAIRS):
-        pairs = (one, two), (third(one, two), two), (one, third(two, one))
-        text, *exchanged = (form.format(col1=first, col2=second) for first, second in pairs)
+    for (form, *nouns), (first, second) in product(SCHEMAS, COLOUR_PAIRS):
+        pairs = (first, second), (third(first, second), second), (first, third(second, first))
+        text, *exchanged = (form.format(col1=one, col2=two) for one, two in pairs)
         stories.append(Story(text, exchanged, nouns))
     return stories
 

@@ -173,7 +173,7 @@ def evaluate(
         )
     for row in written:
         row |= flags(row["scores"], attributes)
-    evaluation = judging(attributes, rows_of).run(
+    evaluation = judging(attributes, written).run(
         rows_of.__getitem__,
         {name: name for name in rows_of},
         opened=str,

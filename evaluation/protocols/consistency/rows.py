@@ -65,7 +65,11 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else Path(path)
         for where, value in labelled_rows(str(file)):
-            row = {"checkpoint": name, "method": "given", **check(value, Continuation, where)}
+            row: dict[str, Any] = {
+                "checkpoint": name,
+                "method": "given",
+                **check(value, Continuation, where),
+            }
             if "continuation" not in row and "failure" not in row:
                 raise DataError(
                     f"{where}: the field 'text' is missing: the continuation, without its prompt"
@@ -90,8 +94,8 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
                 )
     methods = dict.fromkeys(method for _, method in cells_of)
     order = list(product(methods, DOMAINS, VARIANTS))
-    for some in rows.values():
-        some.sort(key=lambda row: order.index((row["method"], row["domain"], row["variant"])))
+    for written in rows.values():
+        written.sort(key=lambda row: order.index((row["method"], row["domain"], row["variant"])))
     return rows
 
 

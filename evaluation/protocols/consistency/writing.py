@@ -72,8 +72,8 @@ class Writer:
         method = "instructive" if decay is None else f"self {decay:g}"
         numbered = [
             (domain, line, prompt.text)
-            for domain, some in prompts.items()
-            for line, prompt in enumerate(some, 1)
+            for domain, texts in prompts.items()
+            for line, prompt in enumerate(texts, 1)
         ]
         self.check(
             text + prompt for part in parts for text in ("", *part.texts) for *_, prompt in numbered

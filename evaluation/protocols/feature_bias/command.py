@@ -134,8 +134,8 @@ def evaluate(
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)
     texts = {
-        name: [text for cell in CELLS for text in one.tests[cell][:limit]]
-        for name, one in tasks.items()
+        name: [text for cell in CELLS for text in feature_task.tests[cell][:limit]]
+        for name, feature_task in tasks.items()
     }
     places = {name: counted_with(name) for name in tasks}
     steerable = {name for name, place in places.items() if place["family"] != "SA"} or set(tasks)

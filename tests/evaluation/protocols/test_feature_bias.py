@@ -156,9 +156,9 @@ def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
     wording = {"key": "Glad?", "words": ["no", "yes"], "zero": "it is sad", "one": "it is glad"}
     (tmp_path / "w.json").write_text(json.dumps({"*": {"h1": wording}}))
     ways = list(get_args(Intervention))
-    found = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
-    assert [few.intervention for few in found] == ["none", *(f"{way} to h1" for way in ways)]
-    text = {few.intervention: few.prompt("X") for few in found}
+    shots = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
+    assert [few.intervention for few in shots] == ["none", *(f"{way} to h1" for way in ways)]
+    text = {few.intervention: few.prompt("X") for few in shots}
     assert text["instruction to h1"].startswith(
         "Write 1 when it is glad, and 0 when it is sad.\n\n"
     )
