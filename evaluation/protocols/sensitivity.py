@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from interventune.data_modules.encoding.windows import EncodedRow
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 
-NOTE = (
-    "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and "
-    "after a colour is replaced by a third one, for both nouns of the 130 stories of the "
-    "predicate-argument probe. Close words affect each other more, and a colour is next to its "
-    "noun, so compare checkpoints and layers."
-)
 MEASURES = {
     "own": "noun moved by its own colour",
     "other": "by the other",
@@ -60,7 +54,12 @@ SENSITIVITY = Protocol(
     headline=[Said(name, f"{words}, last layer", layer="last") for name, words in MEASURES.items()],
     good="a noun moves further with its own colour",
     failures="",
-    notes=[NOTE],
+    notes=[
+        "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and "
+        "after a colour is replaced by a third one, for both nouns of the 130 stories of the "
+        "predicate-argument probe. Close words affect each other more, and a colour is next to its "
+        "noun, so compare checkpoints and layers."
+    ],
 )
 
 
