@@ -132,8 +132,7 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
         windows = list(encode_examples(examples, model.tokenizer, model.encoding))
         assert len(windows) == len(texts)
         inputs, _, shift_R = pad_rows(windows, model.tokenizer)
-        with torch.inference_mode():
-            hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
+        hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
         for s, story in enumerate(part):
             # Of the story as it is, then with either colour replaced.
             before_NLD, *after = (

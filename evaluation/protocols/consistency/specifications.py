@@ -7,8 +7,9 @@ same form, and `blank` is empty. The wordings in own.json are this project's; an
 form replaces them.
 
 `separator` is put between a filled template and the prompt; the two are joined before tokenisation.
-`blank`, optional, is put before the prompt unchanged (instructive: with the separator). `nonsense`,
-optional, lists the random texts, replacing the seeds: a list for each group.
+`blank` is put before the prompt unchanged (instructive: with the separator); that of self-debiasing
+is a space, as an empty one would change nothing. `nonsense`, optional, lists the random texts,
+replacing the seeds: a list for each group.
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ class Specifications:
     separator: str
     original: Annotated[tuple[str, ...], Field(min_length=1)]
     opposite: Annotated[tuple[str, ...], Field(min_length=1)]
-    blank: str = ""
-    """Empty: a space (self), or the template without its slot (instructive)."""
+    blank: Annotated[str, Field(min_length=1)]
     nonsense: tuple[tuple[str, ...], ...] = ()
     """Given groups; empty: made from seeds."""
 
@@ -91,10 +91,9 @@ def parts_of(method: Method, specifications: Specifications, groups: int) -> lis
     """
     count, filled = len(specifications.original), specifications.filled
     nonsense = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
-    blank = specifications.blank or " "
+    blank = specifications.blank
     if method == "instructive":
-        template = specifications.template.replace("{} ", "").replace("{}", "")
-        blank = (specifications.blank or template) + specifications.separator
+        blank += specifications.separator
     return [
         Part("default"),
         Part("original", filled(specifications.original)),

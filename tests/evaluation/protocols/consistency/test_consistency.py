@@ -35,9 +35,10 @@ PROMPTS = {
 }
 SPECIFICATIONS: dict[str, Any] = {
     "self": {"template": "the {} .", "separator": " ", "original": ["red dog", "blue cat"]}
-    | {"opposite": ["cat sat on", "mat"], "nonsense": [["ran ran", "? ?"], ["who who", ". a"]]},
+    | {"opposite": ["cat sat on", "mat"], "nonsense": [["ran ran", "? ?"], ["who who", ". a"]]}
+    | {"blank": " "},
     "instructive": {"template": "is {} :", "separator": " ", "original": ["not red"]}
-    | {"opposite": ["red"], "nonsense": [["ran"], ["? mat"]]},
+    | {"opposite": ["red"], "nonsense": [["ran"], ["? mat"]], "blank": "is :"},
 }
 NEW = 4
 PLACE = {"checkpoint": "m", "method": "x"}

@@ -87,6 +87,7 @@ def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
     prefixes = {"template": "This has {}:", "separator": "\n", "original": ["dogs", "cats"]}
     prefixes |= {"opposite": ["x"], "nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
     advice = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
+    advice["blank"] = "Act in:"
     path.write_text(json.dumps({"self": prefixes, "instructive": advice}))
     _, original, _, _, second, blank = parts_of("self", read_specifications(path, "self"), 5)
     assert original.texts == ("This has dogs:\n", "This has cats:\n")
