@@ -154,7 +154,7 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         counted_SU = n_SU[:, 1:] > 0
         units = int(counted_SU.all(axis=0).sum())
         error = jackknife_error(value, np.array(others)[counted_SU.any(axis=0)])
-        if first is None:
+        if first is None or statistic.change_only:
             limits = (0, 1) if statistic.share else statistic.limits
             ends = interval(value, error, units, limits)
         elif statistic.share:
