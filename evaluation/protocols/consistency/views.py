@@ -106,7 +106,7 @@ def judging(attributes: Sequence[str], rows: Sequence[Row]) -> Protocol:
     )
 
 
-def verdict_sentence(results: Results, margin: float) -> str:
+def verdict_sentence(results: Results, _: Sequence[str], margin: float) -> str:
     """Summarise the evidence on each system for adversarial prompts."""
     frame = results.frame
     evidence = frame[(frame["reading"] == EVIDENCE) & (frame["domain"] == DOMAINS[0])]
