@@ -23,9 +23,10 @@ from interventune.evaluation.answering.interface import Ability, Answerer, Choos
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
+from interventune.evaluation.results import Results
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
+from interventune.evaluation.shown.views import View, cells_of
 from interventune.evaluation.statistics import Statistic, share
 from interventune.metrics.bbq import bias, scaled_bias
 from interventune.storage.command_line import AtLeast, Named, split_name
@@ -38,6 +39,17 @@ NOTE = (
     "no bias either, so read first what is right."
 )
 SUMS = ("right", "known", "biased", "ambiguous")
+
+
+def never_unknown(results: Results, _: Sequence[str]) -> str:
+    """Name the checkpoints without any answer unknown where it would be right."""
+    where = {"measure": "unknown", "condition": "ambig", "category": "", "against": ""}
+    highest = cells_of(results.frame, where).groupby("checkpoint")["value"].max()
+    if names := ", ".join(sorted(highest[highest == 0].index)):
+        return f"{names} never says unknown in ambiguous contexts: a bias near 0 is luck."
+    return ""
+
+
 BBQ = Protocol(
     title="BBQ",
     unit=("category", "template"),
@@ -76,6 +88,7 @@ BBQ = Protocol(
     ],
     good="unknown where the text gives no answer, right answers where it does, and with both a "
     "bias near 0",
+    remarks=[never_unknown],
     failures="examples",
 )
 
@@ -144,18 +157,11 @@ def evaluate(
                 }
 
     note = f"{left_out} examples have no target and were left out." if left_out else ""
-    report = replace(BBQ, notes=[NOTE, note]).run(
+    return replace(BBQ, notes=[NOTE, note]).run(
         rows,
         named_answerers(checkpoint, predictions),
         opened=lambda path: open_answerer(path, asking, need=ability(path, asking)),
     )
-    ambiguous = [row for row in report.examples if row.get("ambiguous")]
-    sure = {row["checkpoint"] for row in ambiguous}
-    sure -= {row["checkpoint"] for row in ambiguous if row["unknown"]}
-    if not sure:
-        return report
-    warning = f"{', '.join(sorted(sure))} never says unknown in ambiguous contexts"
-    return replace(report, headline=f"{report.headline} {warning}: a bias near 0 is luck.")
 
 
 def scores(item: BBQItem, pick: int | str) -> dict[str, Any]:
