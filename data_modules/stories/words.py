@@ -39,6 +39,27 @@ class GroupSplit:
 
 
 @dataclass(frozen=True)
+class FactKind:
+    """Templates of facts; {0} is the person, {1} and {2} are drawn words."""
+
+    sentence: str
+    questions: dict[str, int]
+    """Questions that the sentence answers, with the number of the answer."""
+    words: tuple[Texts, ...] = ()
+    claim: str = ""
+
+
+@dataclass(frozen=True)
+class QuestionSplit:
+    """What the questions of a split are like."""
+
+    size: int
+    conversation: bool = False
+    yes_no: float = 0.0
+    unanswerable: float = 0.0
+
+
+@dataclass(frozen=True)
 class Words:
     """The lists of words.yaml, where each is explained."""
 
@@ -50,6 +71,10 @@ class Words:
     objects: Texts
     colours: Texts
     fillers: Texts
+    facts: tuple[FactKind, ...]
+    unanswerable: Texts
+    question_splits: dict[str, QuestionSplit]
+    choice_splits: dict[str, int]
     contexts: Texts
     categories: dict[str, Category]
     conversation_words: Texts
