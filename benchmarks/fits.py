@@ -100,7 +100,7 @@ def with_callbacks(measured: bool, experiment: str, size: Size, seed: int) -> Tu
             for owner, name in ((SetMetric, "update"), (FiniteLoss, "on_train_batch_end")):
                 stack.enter_context(patch.object(owner, name, lambda *_, **__: None))
         flags = ("--trainer.precision=auto", "--checkpoint.monitor=null")
-        shape = SHAPES.callbacks[size]
+        shape = SHAPES["callbacks"][size]
         turn, _ = short_fit(root, experiment, shape, STEPS[size], seed, *flags)
     return turn
 
@@ -124,7 +124,7 @@ def adapters(size: Size, seed: int) -> Turn:
     if torch.cuda.is_available():
         flags.append("--trainer.precision=bf16-true")
     with tempfile.TemporaryDirectory() as root:
-        shape = SHAPES.decoder[size]
+        shape = SHAPES["decoder"][size]
         turn, trainer = short_fit(root, "lei_few_shot", shape, STEPS[size], seed, *flags)
         checkpoint = str(Path(str(trainer.log_dir)) / "checkpoints" / "last.ckpt")
         began = time.perf_counter()

@@ -38,7 +38,7 @@ def measure(size: Size, *, repeats: int) -> pd.DataFrame:
             softmax.
     """
     questions = read_choices("stories:choices_dev")
-    shape = SHAPES.decoder[size]
+    shape = SHAPES["decoder"][size]
     with tempfile.TemporaryDirectory() as folder:
         words = (*vocabulary(), "question", "answer", ":")
         build_tokenizer(shape.architecture, words).save_pretrained(folder)

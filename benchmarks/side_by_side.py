@@ -31,20 +31,12 @@ class Shape:
     architecture: str
     config: dict[str, Any]
     questions: int = 0
+    lengths: tuple[int, ...] = ()
     batch_size: int = 16
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """The content of shapes.yaml, where each is explained."""
-
-    training: dict[Size, Shape]
-    callbacks: dict[Size, Shape]
-    decoder: dict[Size, Shape]
-    lengths: tuple[int, ...]
-
-
-SHAPES = load_yaml(Path(__file__).with_name("shapes.yaml"), Shapes)
+SHAPES = load_yaml(Path(__file__).with_name("shapes.yaml"), dict[str, dict[Size, Shape]])
+"""By what is measured."""
 
 
 class Turn(NamedTuple):

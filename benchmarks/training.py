@@ -54,7 +54,7 @@ def measure(size: Size, *, repeats: int) -> pd.DataFrame:
     if torch.cuda.is_available():
         del systems["Trainer, run_qa's defaults"]  # float32, for minutes
     with tempfile.TemporaryDirectory() as folder:
-        shape = SHAPES.training[size]
+        shape = SHAPES["training"][size]
         jobs = [(make_job(shape, Path(folder), seed),) for seed in range(repeats + 1)]
         return in_turns(f"training/{size}, {precision}", "samples/s", systems, jobs)
 
@@ -68,10 +68,10 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     tokenizer = build_tokenizer(shape.architecture, (f"w{i}" for i in range(words)))
     tokenizer.save_pretrained(path := str(folder / "tokenizer"))
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    points = range(len(SHAPES.lengths))
-    drawn_points = rng.uniform(0, points[-1], shape.questions)
+    places = range(len(shape.lengths))
+    drawn_places = rng.uniform(0, places[-1], shape.questions)
     examples = []
-    for i, length in enumerate(np.interp(drawn_points, points, SHAPES.lengths).astype(int)):
+    for i, length in enumerate(np.interp(drawn_places, places, shape.lengths).astype(int)):
         drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
         question, context = drawn[:12], drawn[12:]  # 12 tokens: the median question
         answer = Span(0, len(context[0]), context[0])

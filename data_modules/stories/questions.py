@@ -19,23 +19,16 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, product
+from itertools import chain
 from random import Random
 from typing import NamedTuple
 
-from interventune.data_modules.schema.groups import LEAD_IN, AdviceClass
+from interventune.data_modules.schema.groups import LEAD_IN
 from interventune.data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
 from interventune.data_modules.schema.spans import Span
-from interventune.data_modules.stories.words import (
-    WORDS,
-    FactKind,
-    QuestionSplit,
-    advice_sentences,
-    negated,
-)
+from interventune.data_modules.stories.words import WORDS, FactKind, QuestionSplit, negated
 from interventune.storage.errors import DataError
 
 DEV_BUCKETS = 20
@@ -77,11 +70,7 @@ def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     rng = Random(f"stories/{split}/{seed}")
     for index in range(options.size):
         story = _story_of(split, options.conversation, rng)
-        name = f"story-{split}-{seed}-{index}"
-        if options.conversation:
-            yield _turn(story, options, rng, name)
-        else:
-            yield _ask(story, rng.choice(story.facts), rng, name)
+        yield _example(f"story-{split}-{seed}-{index}", story, options, rng)
 
 
 def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
@@ -116,16 +105,19 @@ def vocabulary() -> list[str]:
 
     texts = [LEAD_IN, *WORDS.contexts, *WORDS.fillers, *WORDS.meeting_places, *chain(*KINDS)]
     texts += ["and a met at the", negated("")]
-    for kind in WORDS.facts:
-        texts += [kind.sentence, *kind.questions, kind.claim]
+    for fact in WORDS.facts:
+        texts += [fact.sentence, *fact.questions, fact.claim]
     for category in WORDS.categories.values():
-        texts += category.attributes + category.unseen_attributes
-    classes: tuple[AdviceClass, ...] = ("ethical", "adversarial", "irrelevant")
-    for name, advice_class, unseen in product(WORDS.categories, classes, (False, True)):
-        texts += advice_sentences(advice_class, name, unseen=unseen)
-    pieces = set(re.findall(r"[a-z]+|[.,?]", " ".join(texts).lower()))
-    framing = re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower())
-    return [*sorted(pieces), *sorted({*WORDS.conversation_words, *framing} - pieces)]
+        texts += category.attributes + category.unseen_attributes + category.topics
+    texts += WORDS.group_phrases + WORDS.other_phrases + WORDS.other_topics
+    texts += chain(*WORDS.frames, *WORDS.unseen_frames)
+    words = _words_of(texts)
+    return [*sorted(words), *sorted(_words_of([*WORDS.conversation_words, *FRAMES]) - words)]
+
+
+def _words_of(texts: Iterable[str]) -> set[str]:
+    """Words and punctuation marks, without the slots of templates."""
+    return set(re.findall(r"[a-z]+|[.,?|]", re.sub(r"{\w*}", "", " ".join(texts).lower())))
 
 
 def _story_of(split: str, conversation: bool, rng: Random) -> Story:
@@ -194,34 +186,31 @@ def _deeds(rng: Random) -> list[str]:
     return list(dict.fromkeys(both))
 
 
-def _ask(story: Story, fact: Fact, rng: Random, name: str) -> QAExample:
-    """A question about a fact of the story; the span lies inside the fact's own sentence."""
-    question, answer = rng.choice(fact.questions)
-    rationale = Span.locate(fact.sentence, story.context, "stories")
-    start = rationale.start + fact.sentence.index(answer)
-    answers = (Span(start, start + len(answer), answer),)
-    return QAExample(
-        name, story.context, question, answers, rationale=(rationale,), dataset="stories"
-    )
-
-
-def _turn(story: Story, options: QuestionSplit, rng: Random, name: str) -> QAExample:
-    """A question after up to two about other facts."""
-    fact, *others = rng.sample(story.facts, len(story.facts))
-    history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, 2)])
-    draw = rng.random()
+def _example(name: str, story: Story, options: QuestionSplit, rng: Random) -> QAExample:
+    """A question about a fact of the story, in conversations after up to two about other facts; the
+    span lies inside the fact's own sentence.
+    """
+    if options.conversation:
+        fact, *others = rng.sample(story.facts, len(story.facts))
+        history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, 2)])
+        draw = rng.random()
+    else:
+        fact, history, draw = rng.choice(story.facts), (), 0.0
     claims = _claims(fact, story.facts)
     example = partial(QAExample, name, story.context, history=history, dataset="stories")
     if draw < options.unanswerable:
         form = rng.choice(WORDS.unanswerable)
         question = form.format(_called(rng.choice(story.people), "the "))
         return example(question, answer_type="unknown", references=("unknown",))
+    rationale = Span.locate(fact.sentence, story.context, "stories")
     if claims and draw > 1 - options.yes_no:
-        question, answer = rng.choice(claims)
-        rationale = (Span.locate(fact.sentence, story.context, "stories"),)
-        return example(question, answer_type=answer, rationale=rationale, references=(answer,))
-    span = _ask(story, fact, rng, name)
-    return replace(span, history=history, references=span.gold)
+        question, kind = rng.choice(claims)
+        return example(question, answer_type=kind, rationale=(rationale,), references=(kind,))
+    question, answer = rng.choice(fact.questions)
+    start = rationale.start + fact.sentence.index(answer)
+    answers = (Span(start, start + len(answer), answer),)
+    references = (answer,) if options.conversation else ()
+    return example(question, answers, rationale=(rationale,), references=references)
 
 
 def _claims(fact: Fact, facts: list[Fact]) -> list[tuple[str, AnswerType]]:

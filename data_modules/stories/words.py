@@ -87,6 +87,7 @@ class Words:
     good: Texts
     bad: Texts
     opinions: Texts
+    opinion_end: str
 
 
 WORDS = load_yaml(Path(__file__).with_name("words.yaml"), Words)

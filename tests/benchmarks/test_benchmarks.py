@@ -21,7 +21,7 @@ from benchmarks import likelihoods, training
 from benchmarks.side_by_side import SHAPES, Shape, Turn, shown, table
 
 VOCABULARY = 400
-CONFIG = SHAPES.training["cpu"].config | {
+CONFIG = SHAPES["training"]["cpu"].config | {
     "num_hidden_layers": 2,
     "hidden_size": 48,
     "num_attention_heads": 3,
@@ -47,7 +47,7 @@ def rows_seen() -> Iterator[Counter[tuple[int, ...]]]:
 
 @pytest.mark.parametrize("name", training.SYSTEMS)
 def test_every_system_trains_once_on_every_window(name: str, tmp_path: Path) -> None:
-    job = training.make_job(Shape("bert", CONFIG, 13, 4), tmp_path, 0)
+    job = training.make_job(Shape("bert", CONFIG, 13, (32, 384), 4), tmp_path, 0)
     expected = Counter(tuple(ids) for ids in training.windows(job)["input_ids"])
     with rows_seen() as seen:
         assert training.SYSTEMS[name](job).rate > 0
