@@ -39,9 +39,7 @@ class Clock(pl.Callback):
     def on_train_batch_end(
         self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        for part in (batch.qa, batch.groups):
-            if part is not None:
-                self.tokens = self.tokens + part.inputs["attention_mask"].sum()
+        self.tokens += sum(part.inputs["attention_mask"].sum() for part in batch if part)
 
     def on_train_epoch_end(self, *_: Any) -> None:
         self.seconds = now() - self.began

@@ -68,10 +68,9 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     tokenizer = build_tokenizer(shape.architecture, (f"w{i}" for i in range(words)))
     tokenizer.save_pretrained(path := str(folder / "tokenizer"))
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    places = range(len(shape.lengths))
-    drawn_places = rng.uniform(0, places[-1], shape.questions)
+    lengths = np.quantile(shape.lengths, rng.random(shape.questions)).astype(int)
     examples = []
-    for i, length in enumerate(np.interp(drawn_places, places, shape.lengths).astype(int)):
+    for i, length in enumerate(lengths):
         drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
         question, context = drawn[:12], drawn[12:]  # 12 tokens: the median question
         answer = Span(0, len(context[0]), context[0])

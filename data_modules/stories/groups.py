@@ -18,13 +18,14 @@ design would inflate it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from random import Random
 
 from interventune.data_modules.groups.advice import Advice, latent_strength, with_advice
 from interventune.data_modules.groups.expansion import Cell, Expansion, Subject
 from interventune.data_modules.schema.groups import NO_CLUSTER, AdviceClass, Group
-from interventune.data_modules.stories.words import WORDS, GroupSplit, advice_sentences, negated
+from interventune.data_modules.stories.words import WORDS, GroupSplit, negated
 from interventune.storage.errors import DataError
 
 
@@ -68,7 +69,7 @@ def _advised(split: GroupSplit, seed: int, rng: Random) -> Iterator[Group]:
             }[split.contexts]
             for advice_class in split.classes:
                 for template in rng.sample(templates, split.rounds):
-                    advice = _advice(advice_class, category, split.unseen_advice, rng)
+                    advice = rng.choice(advice_on(category, advice_class, split.unseen_advice))
                     built.append(_group(pair, template, category, attribute, advice))
     rng.shuffle(built)
     yield from built
@@ -83,17 +84,39 @@ def _planting(seed: int, rng: Random) -> Iterator[Group]:
         category, kind = rng.choice(tuple(WORDS.categories.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
         advised = len(built) % 2 == 0
-        advice = _advice(rng.choice(classes), category, False, rng) if advised else None
+        advice = rng.choice(advice_on(category, rng.choice(classes), False)) if advised else None
         template = rng.randrange(len(WORDS.contexts))
         group = _group(rng.choice(pairs), template, category, attribute, advice)
         built[group.key] = group
     yield from built.values()
 
 
-def _advice(kind: AdviceClass, category: str, unseen: bool, rng: Random) -> Advice:
-    sentences = advice_sentences(kind, category, unseen=unseen)
-    number = rng.randrange(len(sentences))
-    return Advice(kind, f"{category}-unseen" if unseen else category, number, sentences[number])
+@cache
+def advice_on(category: str, advice_class: AdviceClass, unseen: bool) -> tuple[Advice, ...]:
+    """Return all advice of one class for one category, in a fixed order; `unseen`: the held-out
+    wordings.
+
+    Ethical advice denies a link between a person's group and the topic, adversarial advice claims
+    one. Irrelevant advice claims or denies with the same sentence frames, but about another trait,
+    another topic or both, so that neither the frame nor the mention of a group or topic reveals the
+    class. Advice about another trait alone also counts as mismatched advice. Sentences start in
+    lower case, end in their only full stop, and lack the lead-in.
+    """
+    denials, claims = zip(*(WORDS.unseen_frames if unseen else WORDS.frames), strict=True)
+    topics = WORDS.categories[category].topics
+    if advice_class == "irrelevant":
+        frames = denials + claims
+        links = [
+            *product(WORDS.other_phrases, topics + WORDS.other_topics),
+            *product(WORDS.group_phrases, WORDS.other_topics),
+        ]
+    else:
+        frames = denials if advice_class.endswith("ethical") else claims
+        mismatched = advice_class.startswith("mismatched")
+        links = [*product(WORDS.other_phrases if mismatched else WORDS.group_phrases, topics)]
+    sentences = (frame.format(x=x, y=y) for frame in frames for x, y in links)
+    name = f"{category}-unseen" if unseen else category
+    return tuple(Advice(advice_class, name, i, text) for i, text in enumerate(sentences))
 
 
 def _group(

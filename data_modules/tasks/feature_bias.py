@@ -117,10 +117,12 @@ def build_task(
     both numbers. DataError: the feature needs a second text or a
     column that is absent, or a cell is empty.
     """
-    cell_of, count = dict[str, str](), 0
+    cell_of, repeated = dict[str, str](), 0
     for row in labelled_texts:
-        count += 1
-        if (text := row.part()) not in cell_of:
+        text = row.part()
+        if text in cell_of:
+            repeated += 1
+        else:
             cell_of[text] = f"{row.label}_{recipe.side(row)}"
     sizes = Counter(cell_of.values())
     parts: dict[str, Examples] = {}
@@ -142,9 +144,9 @@ def build_task(
         "feature": recipe.feature,
         "options": recipe.options,
         "seed": seed,
-        "texts": count,
+        "texts": len(cell_of) + repeated,
         "on_neither_side": sizes["0_None"] + sizes["1_None"],
-        "repeated": count - len(cell_of),
+        "repeated": repeated,
     }
     return FeatureTask(dataset=name, features=recipe.wordings, made_from=made_from, **parts)
 
