@@ -5,13 +5,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.side_by_side import SHAPES, Size, Turn, in_turns
@@ -25,7 +24,6 @@ from interventune.evaluation.answering.open import open_answerer
 Likelihoods = list[list[float]]
 """Log-likelihoods of the choices of each question."""
 System = Callable[[str, list[ChoiceQuestion]], Likelihoods]
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 APART = "largest difference from float64"
 
 
@@ -68,7 +66,7 @@ def interventune(folder: str, questions: list[ChoiceQuestion]) -> Likelihoods:
     return [logit_C.tolist() for logit_C in our_model(folder).choice_logits(questions)]
 
 
-@lru_cache(maxsize=1)
+@cache
 def our_model(folder: str) -> Answerer:
     """Load it as `evaluate confusion --choice-prompt question --likelihood sum` does."""
     options = Choosing(choice_prompt="question", likelihood="sum")
@@ -91,10 +89,10 @@ def lm_eval(
     return [[next(total) for _ in question.choices] for question in questions]
 
 
-@lru_cache(maxsize=1)
+@cache
 def their_model(folder: str, batch_size: int, softmax: str) -> Any:
     """lm-eval's own model, in float32 except for the softmax."""
-    options = {"pretrained": folder, "device": DEVICE, "dtype": "float32", "batch_size": batch_size}
+    options = {"pretrained": folder, "device": "auto", "dtype": "float32", "batch_size": batch_size}
     return import_module("lm_eval.models.huggingface").HFLM(**options, softmax_dtype=softmax)
 
 

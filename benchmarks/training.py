@@ -71,8 +71,8 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     lengths = np.quantile(shape.lengths, rng.random(shape.questions)).astype(int)
     examples = []
     for i, length in enumerate(lengths):
-        drawn = [f"w{word}" for word in rng.integers(0, words, length - special)]
-        question, context = drawn[:12], drawn[12:]  # 12 tokens: the median question
+        tokens = [f"w{word}" for word in rng.integers(0, words, length - special)]
+        question, context = tokens[:12], tokens[12:]  # 12 tokens: the median question
         answer = Span(0, len(context[0]), context[0])
         examples.append(
             QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad")

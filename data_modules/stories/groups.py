@@ -55,40 +55,41 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 
 
 def _advised(split: GroupSplit, seed: int, rng: Random) -> Iterator[Group]:
-    built, everything = list[Group](), range(len(WORDS.contexts))
+    result = list[Group]()
+    all_templates = range(len(WORDS.contexts))
     for category, kind in WORDS.categories.items():
         attributes = kind.unseen_attributes if split.unseen_attributes else kind.attributes
         for pair, attribute in product(rivals(split.subjects, seed), attributes):
             # The two held-out contexts of a (pair, attribute) do not depend on the seed.
             name = "/".join((*sorted(pair), attribute))
-            held_out = Random(f"held out/{name}").sample(everything, 2)
+            held_out = Random(f"held out/{name}").sample(all_templates, 2)
             templates = {
                 "held_out": held_out,
-                "known": [template for template in everything if template not in held_out],
-                "all": everything,
+                "known": [template for template in all_templates if template not in held_out],
+                "all": all_templates,
             }[split.contexts]
             for advice_class in split.classes:
                 for template in rng.sample(templates, split.rounds):
                     advice = rng.choice(advice_on(category, advice_class, split.unseen_advice))
-                    built.append(_group(pair, template, category, attribute, advice))
-    rng.shuffle(built)
-    yield from built
+                    result.append(_group(pair, template, category, attribute, advice))
+    rng.shuffle(result)
+    yield from result
 
 
 def _planting(seed: int, rng: Random) -> Iterator[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
-    built = dict[str, Group]()
+    group_of = dict[str, Group]()
     pairs = rivals(WORDS.subjects, seed) + rivals(WORDS.unseen_subjects, seed)
     classes = WORDS.group_splits["train"].classes
-    while len(built) < 4_000:
+    while len(group_of) < 4_000:
         category, kind = rng.choice(tuple(WORDS.categories.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
-        advised = len(built) % 2 == 0
+        advised = len(group_of) % 2 == 0
         advice = rng.choice(advice_on(category, rng.choice(classes), False)) if advised else None
         template = rng.randrange(len(WORDS.contexts))
         group = _group(rng.choice(pairs), template, category, attribute, advice)
-        built[group.key] = group
-    yield from built.values()
+        group_of[group.key] = group
+    yield from group_of.values()
 
 
 @cache

@@ -3,10 +3,10 @@
     from interventune.data_modules.stories.questions import qa_examples
     for example in qa_examples("dev"): ...
 
-A story first names everybody, then states one fact per sentence and some fillers. Several people
+A story first names its people, then states one fact per sentence and some fillers. Several people
 have facts of the same kind, so a reader must connect the right person with the right fact. Besides
 people with names, members of the invented groups occur in stories, each group equally often in
-every role: the stories teach what the words mean and prefer nobody.
+every role: the stories teach what the words mean and prefer no group.
 
 `train` and `dev` ask for spans, one question per story. The other splits imitate CoQA (Chaturvedi
 et al. 2023, section 4.1): every question has a rationale, the sentence that states its fact, and up
@@ -181,9 +181,9 @@ def _deeds(rng: Random) -> list[str]:
         for category in WORDS.categories.values()
         for attribute in category.attributes + category.unseen_attributes
     ]
-    drawn = [rng.choice(attributes), *rng.sample(attributes, 2)]
-    both = (deed for attribute in drawn for deed in (attribute, negated(attribute)))
-    return list(dict.fromkeys(both))
+    sample = [rng.choice(attributes), *rng.sample(attributes, 2)]
+    deeds = (deed for attribute in sample for deed in (attribute, negated(attribute)))
+    return list(dict.fromkeys(deeds))
 
 
 def _example(name: str, story: Story, options: QuestionSplit, rng: Random) -> QAExample:

@@ -2,8 +2,8 @@
 them.
 
 An ambiguous context does not contain the answer, so unknown is right; a disambiguated context does.
-A biased model names the target: `target_loc` in the authors' metadata. The questions' own fields
-tell it, too.
+A biased model names the target: `target_loc` in the authors' metadata, which also follows from the
+questions' own fields.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def read_bbq(
 
     targets = dict[tuple[str, ...], _Target]()
     for where, value in labelled_rows(str(metadata)) if metadata else ():
-        listed = check(value, _Target, where)
-        if listed["target_loc"] in ("0", "1", "2"):
-            targets[_key(listed)] = listed
+        target_row = check(value, _Target, where)
+        if target_row["target_loc"] in ("0", "1", "2"):
+            targets[_key(target_row)] = target_row
     items, left_out, misfits = list[BBQItem](), 0, list[str]()
     for source in sources:
         before = len(items)

@@ -1,8 +1,8 @@
 """Confusion probes: multiple-choice questions changed so that a model can only use its prior
 beliefs.
 
-    drawn = draw_instances(examples, seed, 50)
-    changed = choice_paralysis(examples, seed, drawn, n=5)
+    targets = draw_instances(examples, seed, 50)
+    changed = choice_paralysis(examples, seed, targets, n=5)
 
 Each probe is a pure function of the questions, a seed and the indices to change; its texts come
 from other questions of the same list, whose indices are in `donors` (Shen and Kejriwal 2022,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
@@ -72,7 +72,7 @@ class FeatureTask:
     dataset: str
     """Its name."""
     features: Mapping[Hypothesis, Wording] = field(default_factory=dict)
-    """h1 and h2 in words, if known."""
+    """The wordings of h1 and h2, if known."""
     made_from: Mapping[str, Any] = field(default_factory=dict)
     demos_1_1: Examples
     demos_0_0: Examples
@@ -114,8 +114,8 @@ def build_task(
     next demonstrations; a cell keeps `min_demos` of these before it gets any test.
 
     Repeated texts count once; texts on neither side of the feature are left out; `made_from` has
-    both numbers. DataError: the feature needs a second text or a
-    column that is absent, or a cell is empty.
+    both numbers. DataError: the feature needs a second text or a column that is absent, or a cell
+    is empty.
     """
     cell_of, repeated = dict[str, str](), 0
     for row in labelled_texts:
@@ -127,17 +127,17 @@ def build_task(
     sizes = Counter(cell_of.values())
     parts: dict[str, Examples] = {}
     for cell in CELLS:
-        drawn = sorted(text for text, place in cell_of.items() if place == cell)
-        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(drawn)
-        if not drawn:
+        texts = sorted(text for text, place in cell_of.items() if place == cell)
+        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(texts)
+        if not texts:
             raise DataError(
                 f"{name}: no text in cell {cell} (label_feature) of {recipe.feature}: "
                 + ", ".join(f"{sizes[c]} in {c}" for c in CELLS)
             )
-        examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(drawn))
+        examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(texts))
         most = cap
         if cell in AGREEING:
-            most = min(cap, max(0, len(drawn) - min_demos))
+            most = min(cap, max(0, len(texts) - min_demos))
             parts[f"demos_{cell}"] = examples[most : most + max_demos]
         parts[f"testset_{cell}"] = examples[:most]
     made_from = {
@@ -232,12 +232,7 @@ def write_feature_tasks(
     for name, path in files.items():
         built = build_task(name, known[name].read(input), known[name], min_demos=min_demos)
         made_from = {**data, "label": known[name].label, **built.made_from}
-        fields = asdict(
-            replace(built, made_from=made_from),
-            dict_factory=lambda pairs: {
-                key: value for key, value in pairs if value not in ("", {})
-            },
-        )
+        fields = asdict(built, dict_factory=_without_empty) | {"made_from": made_from}
         write_text(path, json.dumps(fields, ensure_ascii=False, indent=1) + "\n")
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
         lines.append(
@@ -245,6 +240,10 @@ def write_feature_tasks(
             f"{made_from['repeated']} repeated"
         )
     return "\n".join(lines)
+
+
+def _without_empty(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value for key, value in pairs if value not in ("", {})}
 
 
 def write_feature_rows(

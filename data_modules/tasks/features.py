@@ -30,7 +30,6 @@ ANSWER = "answer is "
 TEXTS = ("premise hypothesis", "passage question", "sentence1 sentence2", "text", "comment_text")
 """Fields with the texts of a row, pairs first."""
 Part = Literal["both", "first", "second"]
-Length = Literal["shorter", "longer"]
 _WORD = re.compile(r"\w+")
 
 
@@ -53,13 +52,16 @@ class LabelledText:
         """
         if of != "both":
             return self.texts[("first", "second").index(of)]
-        return "\n".join(
-            " ".join(line.strip() for line in text.splitlines()).strip() for text in self.texts
-        )
+        return "\n".join(" ".join(map(str.strip, text.splitlines())).strip() for text in self.texts)
 
 
 def length(
-    x: LabelledText, *, words: int = 40, margin: int = 0, of: Part = "both", one: Length = "shorter"
+    x: LabelledText,
+    *,
+    words: int = 40,
+    margin: int = 0,
+    of: Part = "both",
+    one: Literal["shorter", "longer"] = "shorter",
 ) -> int | None:
     """1: fewer (or `longer`: more) than `words` words; 0: the reverse. Within `margin` of it:
     neither.
@@ -129,8 +131,8 @@ class Wording:
     """The wording of one of the two features; an empty field has no wording. Instructions and
     explanations are made of the two sentences.
 
-    >>> Wording(one="somebody shouts", zero="nobody shouts").instructed
-    'Write 1 when somebody shouts, and 0 when nobody shouts.'
+    >>> Wording(one="the text is brief", zero="the text is long").instructed
+    'Write 1 when the text is brief, and 0 when the text is long.'
     """
 
     key: str = ""
@@ -247,12 +249,12 @@ def counted_with(task: str) -> dict[str, str]:
 
 
 def wordings_of(
-    task: str, stated: Mapping[Hypothesis, Wording], given: Wordings
+    task: str, in_file: Mapping[Hypothesis, Wording], from_user: Wordings
 ) -> dict[Hypothesis, Wording]:
     """Return the wordings of a task's two features: the user's, its file's, or those known for its
     name.
     """
     recipe = recipes().get(task)
     known = recipe.wordings if recipe else {}
-    own = given.get(task, given.get("*", {}))
-    return {"h1": Wording(), "h2": Wording(), **known, **stated, **own}
+    own = from_user.get(task, from_user.get("*", {}))
+    return {"h1": Wording(), "h2": Wording(), **known, **in_file, **own}

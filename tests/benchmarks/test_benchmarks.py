@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForQuestionAnswering
 
 from benchmarks import likelihoods, training
-from benchmarks.side_by_side import SHAPES, Shape, Turn, shown, table
+from benchmarks.side_by_side import SHAPES, Turn, shown, table
 
 VOCABULARY = 400
-CONFIG = SHAPES["training"]["cpu"].config | {
+MINILM = SHAPES["training"]["cpu"]
+CONFIG = MINILM.config | {
     "num_hidden_layers": 2,
     "hidden_size": 48,
     "num_attention_heads": 3,
@@ -47,7 +49,8 @@ def rows_seen() -> Iterator[Counter[tuple[int, ...]]]:
 
 @pytest.mark.parametrize("name", training.SYSTEMS)
 def test_every_system_trains_once_on_every_window(name: str, tmp_path: Path) -> None:
-    job = training.make_job(Shape("bert", CONFIG, 13, (32, 384), 4), tmp_path, 0)
+    shape = replace(MINILM, config=CONFIG, questions=13, batch_size=4)
+    job = training.make_job(shape, tmp_path, 0)
     expected = Counter(tuple(ids) for ids in training.windows(job)["input_ids"])
     with rows_seen() as seen:
         assert training.SYSTEMS[name](job).rate > 0
