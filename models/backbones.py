@@ -148,12 +148,16 @@ class EncoderModel(nn.Module):
 
     heads: ClassVar[str]
     """The name of its heads in checkpoints."""
+    starts_from: ClassVar[tuple[str, ...]] = ()
+    """Other heads from whose checkpoints it can start: it takes over the encoder and, except for
+    `choice`, the span head.
+    """
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__()
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
-        """The LoRA adapter, see `interventune.models.adapters.asked_for`; empty without one."""
+        """The LoRA adapter, see `models/adapters.py`; empty without one."""
         self.encoder: PreTrainedModel = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal

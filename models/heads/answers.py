@@ -6,7 +6,7 @@ tokens; L answers (types, then tokens); in groups V variants, S subjects, and E 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -85,8 +85,9 @@ class RationaleModel(AnswerModel):
             equations, or all but padding, as in the authors' code.
     """
 
-    heads: ClassVar[str] = "rationale"
-    unknown_at: ClassVar[int | None] = -1  # the last type, just before the tokens
+    heads = "rationale"
+    starts_from = ("span",)
+    unknown_at = -1  # the last type, just before the tokens
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ subjects, E the boundaries of a score (one here) or of a text's tokens (first, l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class CausalModel(QAModel):
     output head.
     """
 
-    heads: ClassVar[str] = "causal"
+    heads = "causal"
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)

@@ -6,7 +6,7 @@ Shape letters: B batch (questions), N choices of a question, R rows (B * N), T t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,8 @@ class ChoiceModel(EncoderModel):
         generator: of the head's weights; None takes torch's global one.
     """
 
-    heads: ClassVar[str] = "choice"
+    heads = "choice"
+    starts_from = ("span", "rationale", "xlnet")
 
     def __init__(
         self,

@@ -135,7 +135,8 @@ class SpanPrediction(NamedTuple):
 class SpanModel(QAModel):
     """An encoder with a span head: transformers' question-answering model, split into its parts."""
 
-    heads: ClassVar[str] = "span"
+    heads = "span"
+    starts_from = ("rationale",)
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__(pretrained, architecture)

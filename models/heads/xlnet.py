@@ -7,7 +7,7 @@ variants, S subjects, and E the two boundaries.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -98,7 +98,8 @@ class XLNetModel(AnswerModel):
     one-layer span head, if there is one.
     """
 
-    heads: ClassVar[str] = "xlnet"
+    heads = "xlnet"
+    starts_from = ("span",)
     max_answer_tokens = 16  # as in the paper
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
