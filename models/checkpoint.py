@@ -72,7 +72,7 @@ class CheckpointInfo:
 
 def heads_class(name: str) -> type[Any]:
     """Return the model class of these heads, a key of `HEADS`."""
-    return resolve_name(HEADS[name])  # type: ignore[no-any-return]
+    return resolve_name(HEADS[name])
 
 
 def describe(

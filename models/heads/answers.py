@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from interventune.models.backbones import Inputs
-from interventune.models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
+from interventune.models.heads.span import LOW, QAModel, SpanHead, best_spans, candidate_log_probs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -21,7 +21,6 @@ Tagged = Literal["story", "all"]
 
 TYPES = 3
 """yes, no, unknown."""
-LOW = torch.finfo(torch.float32).min
 
 
 class AnswerPrediction(NamedTuple):
@@ -77,8 +76,8 @@ class RationaleOutput(NamedTuple):
 
 
 class RationaleModel(AnswerModel):
-    """Span head and rationale heads; yes, no, unknown and all positions share one softmax per
-    boundary (faithfulness spec 2.1).
+    """Span head and rationale heads (Chaturvedi et al. 2023, section 4.2); yes, no, unknown and all
+    positions share one softmax per boundary, as in the authors' code.
 
     Args:
         tagged: Which tokens are tagged and attended over: those of the story, as in the paper's
@@ -120,9 +119,8 @@ class RationaleModel(AnswerModel):
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over yes, no, unknown and the positions."""
         output = self(inputs, self.cls_positions(inputs["attention_mask"] != 0), context_BT)
-        start_RL, end_RL = (
-            torch.cat((output.type_BC, x), dim=1) for x in (output.start_BT, output.end_BT)
-        )
+        start_RL = torch.cat((output.type_BC, output.start_BT), dim=1)
+        end_RL = torch.cat((output.type_BC, output.end_BT), dim=1)
         return candidate_log_probs(start_RL, end_RL, candidate_BVSE + TYPES)
 
     def predict_answers(
@@ -143,18 +141,15 @@ def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
 
 class RationaleHeads(nn.Module):
     """Tags the rationale and chooses between yes, no and unknown by attention over the tagged
-    states, without biases: the semantic faithfulness paper's model for BERT and RoBERTa
-    (faithfulness spec 2.1).
+    states, without biases (Chaturvedi et al. 2023, equations 3 to 6).
     """
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
         D = hidden_size
-        self.rationale = nn.Sequential(
-            nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False)
-        )
-        self.attention = nn.Sequential(
-            nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False)
+        self.rationale, self.attention = (
+            nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
+            for _ in range(2)
         )
         self.unknown = nn.Linear(2 * D, 1, bias=False)
         self.yes_no = nn.Linear(2 * D, 2, bias=False)

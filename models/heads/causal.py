@@ -15,7 +15,7 @@ from interventune.models.backbones import Inputs
 from interventune.models.heads.span import QAModel
 from interventune.models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
 from interventune.models.language.text_models import TextFailure
-from interventune.models.language.writing import written
+from interventune.models.language.writing import write
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,11 +35,9 @@ class CausalModel(QAModel):
     @property
     def max_tokens(self) -> int | None:
         """Return the longest row, limited by a sliding window if the model has one."""
-        limits = (
-            getattr(self.config, name, None)
-            for name in ("max_position_embeddings", "sliding_window")
-        )
-        return min((limit for limit in limits if limit), default=None)
+        names = ("max_position_embeddings", "sliding_window")
+        limits = [getattr(self.config, name, None) for name in names]
+        return min(filter(None, limits), default=None)
 
     def _taken(self, inputs: Inputs) -> dict[str, Any]:
         position_BT = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
@@ -79,8 +77,9 @@ class CausalModel(QAModel):
         """
         at_T = torch.arange(inputs["input_ids"].shape[1], device=start_B.device)
         prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
-        rows = [
-            ids_T[of_T].tolist() for ids_T, of_T in zip(inputs["input_ids"], prompt_BT, strict=True)
+        pairs = zip(inputs["input_ids"], prompt_BT, strict=True)
+        rows = [ids_T[prompt_T].tolist() for ids_T, prompt_T in pairs]
+        texts = write(self.encoder, tokens, rows, most=limit, batch_size=len(rows))
+        return [
+            ("", text.reason) if isinstance(text, TextFailure) else (text, "") for text in texts
         ]
-        found = written(self.encoder, tokens, rows, most=limit, batch_size=len(rows))
-        return [("", one.reason) if isinstance(one, TextFailure) else (one, "") for one in found]

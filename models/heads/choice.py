@@ -26,7 +26,8 @@ def masked_mean(hidden_RTD: Tensor, mask_RT: Tensor) -> Tensor:
 
 
 class ChoiceModel(EncoderModel):
-    """An encoder with one linear layer over the mean of its last hidden states (probes spec B1).
+    """An encoder with one linear layer over the mean of its last hidden states, as in the code of
+    the system that Shen and Kejriwal probe (section 2.2).
 
     Args:
         pooling: `masked` takes the mean over the tokens; `parity` over all positions, padding
@@ -57,12 +58,10 @@ class ChoiceModel(EncoderModel):
         """Logits (B, N) of the choices, float32; `inputs` as in `encode`, but each (B, N, T)."""
         B, N, _ = inputs["attention_mask"].shape
         rows = {name: value.flatten(0, 1) for name, value in inputs.items()}
-        mask_RT = (
-            rows["attention_mask"]
-            if self.pooling == "masked"
-            else torch.ones_like(rows["attention_mask"])
+        mask_RT = rows["attention_mask"]
+        pooled_RD = masked_mean(
+            self.encode(rows), mask_RT if self.pooling == "masked" else torch.ones_like(mask_RT)
         )
-        pooled_RD = masked_mean(self.encode(rows), mask_RT)
         # In bfloat16 two choices would often tie.
         with torch.autocast(pooled_RD.device.type, enabled=False):
             return self.choice_head(pooled_RD.to(self.choice_head.weight.dtype)).view(B, N).float()

@@ -19,7 +19,7 @@ from interventune.models.heads.answers import RationaleModel
 from interventune.models.heads.choice import ChoiceModel
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.heads.xlnet import XLNetModel
-from interventune.models.loading import START_FROM, load, start
+from interventune.models.loading import load, start
 from interventune.models.weights import fingerprint
 from interventune.storage.errors import DataError
 from tests.models.tiny import (
@@ -120,7 +120,7 @@ def test_what_may_start_from_what(found: str, tmp_path: Path) -> None:
     path = save(tmp_path, old)
     for wanted in ENCODER_HEADS:
         kind = heads_class(wanted)
-        if found not in (wanted, *START_FROM[wanted]):
+        if found not in (wanted, *kind.starts_from):
             assert f"{found!r} heads" in refused(path, start, at(path), kind)
             continue
         new = start(at(path), kind)
@@ -162,7 +162,7 @@ def test_a_folder_gives_encoder_and_span_head(
 
 @pytest.mark.parametrize(
     ("heads", "stored", "asked_for"),
-    [("rationale", {"tagged": "all"}, {}), ("choice", {}, {"pooling": "parity"})],
+    [("rationale", {"tagged": "all"}, {"tagged": "story"}), ("choice", {}, {"pooling": "parity"})],
 )
 def test_options_of_the_heads_must_agree_and_settings_win(
     heads: str, stored: dict[str, Any], asked_for: dict[str, Any], tmp_path: Path

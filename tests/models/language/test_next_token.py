@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from interventune.models.language import next_token
+from interventune.models.language import local_model
 from interventune.models.language.endpoint import EndpointTextModel, label_logprobs
-from interventune.models.language.next_token import first_tokens
+from interventune.models.language.local_model import first_tokens
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT
@@ -32,7 +32,7 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
     """Also where the common beginning of all prompts is read once; Mamba keeps no keys
     and values.
     """
-    monkeypatch.setattr(next_token, "_WORTH_SHARING", sharing)
+    monkeypatch.setattr(local_model, "WORTH_SHARING", sharing)
     model = load_text_model(folders[kind], batch_size=2)
     ids = first_tokens(model.tokens, LABELS, "")
     found = list(model.next_token_logprobs(PROMPTS, LABELS))
