@@ -19,8 +19,6 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from interventune.models.backbones import EncoderModel
-
 ATTENTION = "cpu"
 """The name under which `attention_forward` is registered with transformers."""
 _STEPS = 1 << 15
@@ -131,18 +129,12 @@ def _has_kernel(values: Tensor) -> bool:
     return values.device.type == "cpu" and values.element_size() <= 4
 
 
-def use_kernels(model: EncoderModel) -> None:
-    """Replace every nn.Dropout by `Dropout`, and sdpa by `attention_forward` where the architecture
-    allows it. Nothing changes for decoders: torch's kernels suit causal attention.
-    """
-    if model.heads == "causal":
-        return
+def replace_dropout(model: nn.Module) -> None:
+    """Make every nn.Dropout a `Dropout`."""
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))
-    if model.config._attn_implementation == "sdpa" and model.encoder._can_set_attn_implementation():
-        model.encoder.set_attn_implementation(ATTENTION)
 
 
 class Linear(nn.Linear):

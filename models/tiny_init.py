@@ -35,35 +35,34 @@ def reading_init_(model: nn.Module) -> None:
         DataError: not a BERT-like encoder (`attention.self.query` and `.key`,
             `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA); XLNet, for example.
     """
-    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
-    tables = {name: m for name, m in model.named_modules() if isinstance(m, nn.Embedding)}
-    matching = [
-        m for n, m in linears.items() if n.endswith(("attention.self.query", "attention.self.key"))
-    ]
-    positions = [m for n, m in tables.items() if n.endswith("embeddings.position_embeddings")]
+    parts = dict(model.named_modules())
+    ends = ("attention.self.query", "attention.self.key")
+    matching: list[Any] = [part for name, part in parts.items() if name.endswith(ends)]
+    tables = [part for part in parts.values() if isinstance(part, nn.Embedding)]
+    positions = [t for name, t in parts.items() if name.endswith("embeddings.position_embeddings")]
     if not matching or not positions:
         raise DataError(
             f"backbone.reading_init: {type(model).__name__} has no BERT-like attention and "
             "positions"
         )
-    for linear in linears.values():
-        nn.init.normal_(linear.weight, std=WEIGHT_STD)
+    for part in parts.values():
+        if isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, std=WEIGHT_STD)
     config: Any = model.config
-    heads = int(config.num_attention_heads)
+    heads = config.num_attention_heads
     gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
     for linear in matching:
         root = gains.repeat_interleave(linear.out_features // heads).sqrt()
         linear.weight.mul_(0.5).add_(torch.diag(root))
-    for table in tables.values():
+    for table in tables:
         nn.init.normal_(table.weight, std=WORD_STD)
         table.weight[:, :POSITION_AXES] *= WORD_STD_ON_POSITION_AXES / WORD_STD
     for table in positions:
-        # Sine and cosine codes (Vaswani et al. 2017, 3.5); an odd width drops the last cosine.
+        # Sine and cosine codes (Vaswani et al. 2017, 3.5).
         axes = min(POSITION_AXES, table.embedding_dim)
         position = torch.arange(table.num_embeddings, dtype=torch.float32)[:, None]
-        rate = torch.exp(
-            torch.arange(0, axes, 2, dtype=torch.float32) * (-math.log(POSITION_BASE) / axes)
-        )
+        step = torch.arange(0, axes, 2, dtype=torch.float32)
+        angle = position * torch.exp(step * (-math.log(POSITION_BASE) / axes))
         table.weight.zero_()
-        table.weight[:, 0:axes:2] = torch.sin(position * rate) * math.sqrt(2)
-        table.weight[:, 1:axes:2] = torch.cos(position * rate)[:, : axes // 2] * math.sqrt(2)
+        table.weight[:, 0:axes:2] = torch.sin(angle) * math.sqrt(2)
+        table.weight[:, 1:axes:2] = torch.cos(angle) * math.sqrt(2)
