@@ -1,7 +1,5 @@
 """interventune export CHECKPOINT FOLDER: write a checkpoint as a Hugging Face folder."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -2,12 +2,10 @@
 adapter does not change the model's outputs.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -16,9 +14,6 @@ from interventune.models.checkpoint import peft_base, read_config
 from interventune.models.weights import refuse_nonfinite
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import file_digest
-
-if TYPE_CHECKING:  # transformers takes seconds to import
-    from transformers import PreTrainedModel
 
 
 def base_digest(base: str) -> str:
@@ -89,7 +84,7 @@ def merge_adapter(model: EncoderModel) -> None:
     model.requires_grad_(True)
 
 
-def merge_folder(model: Any, path: str) -> tuple[PreTrainedModel, bool]:
+def merge_folder(model: Any, path: str) -> tuple[Any, bool]:
     """Merge a peft folder's adapter into its base. Return the model, and whether the folder has its
     head.
 

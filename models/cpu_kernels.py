@@ -8,8 +8,6 @@ kernels run.
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -7,8 +7,6 @@ lengths.
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

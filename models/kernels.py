@@ -2,8 +2,6 @@
 compiled layers.
 """
 
-from __future__ import annotations
-
 import torch
 
 from interventune.models import cpu_kernels, gpu_kernels

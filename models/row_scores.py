@@ -4,8 +4,6 @@ Shape letters: R all rows, B rows of a batch, V variants of a row (1), S subject
 tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

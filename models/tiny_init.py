@@ -6,8 +6,6 @@ queries and keys start near a multiple of the identity. From an ordinary start t
 of steps.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks and digests of weights."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

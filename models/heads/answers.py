@@ -4,18 +4,13 @@ Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, u
 tokens; L answers (types, then tokens); in groups V variants, S subjects, and E the two boundaries.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from interventune.models.backbones import Inputs
 from interventune.models.heads.span import LOW, QAModel, SpanHead, best_spans, candidate_log_probs
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 Tagged = Literal["story", "all"]
 
@@ -90,7 +85,7 @@ class RationaleModel(AnswerModel):
 
     def __init__(
         self,
-        pretrained: PreTrainedModel,
+        pretrained: Any,
         architecture: str,
         *,
         tagged: Tagged = "story",

@@ -4,9 +4,7 @@ Shape letters: B rows (groups if there are variants), T tokens, D hidden, V vari
 subjects, E the boundaries of a score (one here) or of a text's tokens (first, last).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +15,6 @@ from interventune.models.language.likelihood import Likelihoods, float32_logits,
 from interventune.models.language.text_models import TextFailure
 from interventune.models.language.writing import write
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
 
 class CausalModel(QAModel):
     """A causal language model of transformers; `encoder` is the whole model with its
@@ -28,7 +23,7 @@ class CausalModel(QAModel):
 
     heads = "causal"
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.encoder = float32_logits(pretrained)
 

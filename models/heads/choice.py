@@ -4,17 +4,12 @@ logit.
 Shape letters: B batch (questions), N choices of a question, R rows (B * N), T tokens, D hidden.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from interventune.models.backbones import EncoderModel, Inputs
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 Pooling = Literal["masked", "parity"]
 
@@ -40,7 +35,7 @@ class ChoiceModel(EncoderModel):
 
     def __init__(
         self,
-        pretrained: PreTrainedModel,
+        pretrained: Any,
         architecture: str,
         *,
         pooling: Pooling = "masked",

@@ -4,18 +4,13 @@ Shape letters: B batch (rows, or groups where there are variants), R rows, T tok
 variants of a group, S subjects, E the two boundaries (start, end).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from interventune.models.backbones import ARCHITECTURES, EncoderModel, Inputs
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 LOW = torch.finfo(torch.float32).min
 
@@ -26,7 +21,7 @@ class SpanHead(nn.Module):
     padding. As in the papers, the softmax includes question and special tokens.
     """
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__()
         names = ARCHITECTURES[architecture].span_head
         self.layers = nn.Sequential(*(getattr(pretrained, name) for name in names))
@@ -137,7 +132,7 @@ class SpanModel(QAModel):
     heads = "span"
     starts_from = ("rationale",)
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.span_head = SpanHead(pretrained, architecture)
 

@@ -6,9 +6,7 @@ classes, O option classes, K candidate starts, E candidate ends for each start; 
 variants, S subjects, and E the two boundaries.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +15,6 @@ from torch.nn.functional import dropout, linear
 from interventune.models.backbones import ARCHITECTURES, Inputs
 from interventune.models.heads.answers import TYPES, AnswerModel, AnswerPrediction, states_at
 from interventune.models.heads.span import LOW
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 BEAM = 5
 """Number of candidate starts, and of candidate ends for each start (the authors' code)."""
@@ -101,14 +96,13 @@ class XLNetModel(AnswerModel):
     starts_from = ("span",)
     max_answer_tokens = 16  # as in the paper
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.answer_heads = self.fresh(XLNetAnswerHeads(self.config.hidden_size))
         first = getattr(pretrained, ARCHITECTURES[architecture].span_head[0])
         if isinstance(first, nn.Linear):
-            with torch.no_grad():
-                self.answer_heads.start.weight.copy_(first.weight[:1])
-                self.answer_heads.start.bias.copy_(first.bias[:1])
+            start = {"weight": first.weight[:1], "bias": first.bias[:1]}
+            self.answer_heads.start.load_state_dict(start)
 
     def forward(
         self,
@@ -165,11 +159,11 @@ class XLNetModel(AnswerModel):
         score_B, at_B = score_BKE.flatten(1).max(-1)
         start_B = start_BK.gather(1, at_B.unsqueeze(-1) // beam).squeeze(-1)
         end_B = end_BKE.flatten(1).gather(1, at_B.unsqueeze(-1)).squeeze(-1)
-        number_score_B, number_B = output.number_BN.softmax(-1)[:, 1:].max(-1)
-        option_score_B, option_B = output.option_BO.softmax(-1)[:, 1:].max(-1)
-        type_BC = output.type_BC.sigmoid()
-        others = (number_B + 1, number_score_B, option_B + 1, option_score_B)
-        return AnswerPrediction(start_B, end_B, score_B, type_BC, *others)
+        others = list[Tensor]()
+        for logits in (output.number_BN, output.option_BO):
+            best_B = logits.softmax(-1)[:, 1:].max(-1)
+            others += [best_B.indices + 1, best_B.values]
+        return AnswerPrediction(start_B, end_B, score_B, output.type_BC.sigmoid(), *others)
 
 
 def answerable(context_BT: Tensor, cls_B: Tensor) -> Tensor:

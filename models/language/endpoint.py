@@ -5,8 +5,6 @@ unknown model, repeated failures) ends the run with a one-line error. Names, err
 contain the key.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

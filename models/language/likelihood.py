@@ -9,8 +9,6 @@ Shape letters: B rows, T tokens of a row, C continuations, K tokens with logits,
 vocabulary, E the two boundaries (first, last token).
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Tensor suffixes: N pairs or prompts, B batch, T tokens, C continuations, V vocabulary, L labels.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -10,8 +10,6 @@ Shape letters: K prefixes, and the text without one; T tokens of a row, P those 
 vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

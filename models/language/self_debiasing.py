@@ -9,8 +9,6 @@ Shape letters: K prefixes, B texts, R rows of the texts in a step (B, times the 
 vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any

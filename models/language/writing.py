@@ -3,8 +3,6 @@
 Shape letters: B rows, T tokens, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
