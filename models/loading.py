@@ -23,7 +23,13 @@ from interventune.models.adapters import (
     own_weights,
     requested_adapter,
 )
-from interventune.models.backbones import ARCHITECTURES, RANDOM, Backbone, EncoderModel
+from interventune.models.backbones import (
+    ARCHITECTURES,
+    RANDOM,
+    Backbone,
+    EncoderModel,
+    reading_init_,
+)
 from interventune.models.checkpoint import (
     CheckpointInfo,
     architecture_of,
@@ -221,8 +227,6 @@ def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedMode
             )
         model = build({"model_type": row.model_type, **row.tiny}, backbone)
         if backbone.reading_init:
-            from interventune.models.tiny_init import reading_init_  # used only by tests and demos
-
             reading_init_(model)
         return model
     config, base = read_config(path), peft_base(path)

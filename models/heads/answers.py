@@ -83,15 +83,9 @@ class RationaleModel(AnswerModel):
     starts_from = ("span",)
     unknown_at = -1  # the last type, just before the tokens
 
-    def __init__(
-        self,
-        pretrained: Any,
-        architecture: str,
-        *,
-        tagged: Tagged = "story",
-    ) -> None:
+    def __init__(self, pretrained: Any, architecture: str, *, tagged: Tagged = "story") -> None:
         super().__init__(pretrained, architecture)
-        self.tagged: Tagged = tagged
+        self.tagged = tagged
         self.span_head = SpanHead(pretrained, architecture)
         self.answer_heads = self.fresh(RationaleHeads(self.config.hidden_size))
 
@@ -103,13 +97,9 @@ class RationaleModel(AnswerModel):
         """Encode a padded batch; `context_BT` is True at the tokens of the story."""
         hidden_BTD = self.encode(inputs)
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
-        tagged_BT = self.tagged_tokens(inputs, context_BT)
+        tagged_BT = context_BT if self.tagged == "story" else inputs["attention_mask"] != 0
         type_BC, rationale_BT = self.answer_heads(hidden_BTD, tagged_BT, cls_B)
         return RationaleOutput(start_BT, end_BT, type_BC, rationale_BT, hidden_BTD)
-
-    def tagged_tokens(self, inputs: Inputs, context_BT: Tensor) -> Tensor:
-        """True (B, T) at the tokens that are tagged and attended over."""
-        return context_BT if self.tagged == "story" else inputs["attention_mask"] != 0
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over yes, no, unknown and the positions."""
@@ -123,15 +113,14 @@ class RationaleModel(AnswerModel):
     ) -> AnswerPrediction:
         output = self(inputs, cls_B, context_BT)
         starts_BT = context_BT & start_allowed_BT
-        best = best_spans(
-            output.start_BT, output.end_BT, starts_BT, context_BT, self.max_answer_tokens
-        )
+        logits = output.start_BT, output.end_BT
+        best = best_spans(*logits, starts_BT, context_BT, self.max_answer_tokens)
         return AnswerPrediction(*best, 2 * output.type_BC)
 
 
 def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
     """Hidden states (B, K, D) at given tokens."""
-    return hidden_BTD.gather(1, at_BK.unsqueeze(-1).expand(-1, -1, hidden_BTD.shape[-1]))
+    return hidden_BTD.take_along_dim(at_BK.unsqueeze(-1), dim=1)
 
 
 class RationaleHeads(nn.Module):
@@ -164,9 +153,8 @@ class RationaleHeads(nn.Module):
         rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
         weighted_BTD = rationale_BT.sigmoid().to(hidden_BTD.dtype).unsqueeze(-1) * hidden_BTD
         logit_BT = self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
-        pooled_BD = (
-            logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1) @ weighted_BTD
-        ).squeeze(1)
+        share_B1T = logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1)
+        pooled_BD = (share_B1T @ weighted_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
         both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT

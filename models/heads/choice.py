@@ -42,7 +42,7 @@ class ChoiceModel(EncoderModel):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(pretrained, architecture)
-        self.pooling: Pooling = pooling
+        self.pooling = pooling
         self.choice_head = self.fresh(nn.Linear(self.config.hidden_size, 1), generator)
 
     @property

@@ -94,8 +94,13 @@ class LocalTextModel(TextModel):
         """Yield only the new text, without special tokens. Prompts that leave no room in the
         model's context fail.
         """
-        limits = {"most": self.max_new_tokens, "batch_size": self.batch_size}
-        return write(self.model, self.tokens, self._prompt_ids(prompts), **limits)
+        return write(
+            self.model,
+            self.tokens,
+            self._prompt_ids(prompts),
+            most=self.max_new_tokens,
+            batch_size=self.batch_size,
+        )
 
     def continuations(
         self,
@@ -257,7 +262,7 @@ class LocalTextModel(TextModel):
             log_BV = require_finite(self.model, logits_BV).float().log_softmax(-1)
             log_BL = log_BV[:, labels]
             if top:
-                least_B1 = log_BV.topk(min(top, log_BV.shape[1])).values[:, -1:]
+                least_B1 = log_BV.topk(top).values[:, -1:]
                 log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)
             log_NL[index] = log_BL.double().cpu()
         return [tuple(log_L) for log_L in log_NL.tolist()]
