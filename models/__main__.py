@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from interventune.storage.command_line import run
 from interventune.storage.files import atomic
@@ -62,8 +62,7 @@ def export(
             checkpoint,
         )
     rank = info.adapter["rank"] if adapter else 0
-    architecture = cast(Any, info.architecture)
-    backbone = Backbone(architecture=architecture, checkpoint=checkpoint, lora_rank=rank)
+    backbone = Backbone(architecture=info.architecture, checkpoint=checkpoint, lora_rank=rank)
     pretrained, model = open_model(backbone, heads_class(info.heads), {})
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from interventune.models.backbones import ARCHITECTURES, EncoderModel
+from interventune.models.backbones import ARCHITECTURES, ArchitectureName, EncoderModel
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import read_archive
-from interventune.storage.json_files import load_json
+from interventune.storage.json_files import check, load_json
 
 if TYPE_CHECKING:  # transformers takes seconds to import
     from transformers import PreTrainedConfig
@@ -42,10 +42,10 @@ class CheckpointInfo:
     """The metadata of a checkpoint."""
 
     path: str
-    architecture: str
+    architecture: ArchitectureName
     tokenizer: dict[str, str] | str
     """The tokenizer's files by name, or its folder or Hub name."""
-    heads: str = ""
+    heads: Literal["", "span", "rationale", "xlnet", "choice", "causal"] = ""
     """A name in `HEADS`; empty for a folder, which has an encoder and perhaps a span head."""
     head_options: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
@@ -109,15 +109,13 @@ def read_info(path: str) -> CheckpointInfo:
             path=path, architecture=architecture, tokenizer=path, encoding=encoding
         )
     checkpoint = read_checkpoint(path, mmap=True)
-    saved = {name: value for name, value in checkpoint[KEY].items() if name != "format"}
-    for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
-        if saved[what] not in known:
-            raise DataError(
-                f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}"
-            )
-    saved["config"] = json.loads(saved["config"])
-    step, resumable = checkpoint.get("global_step", 0), "optimizer_states" in checkpoint
-    return CheckpointInfo(path=path, step=step, resumable=resumable, **saved)
+    fields = checkpoint[KEY] | {
+        "path": path,
+        "config": json.loads(checkpoint[KEY]["config"]),
+        "step": checkpoint.get("global_step", 0),
+        "resumable": "optimizer_states" in checkpoint,
+    }
+    return check(fields, CheckpointInfo, path)
 
 
 def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
@@ -161,7 +159,7 @@ def peft_base(path: str) -> str:
     return base
 
 
-def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str:
+def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
     """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
     DataError, which names `path`, for another architecture.
     """

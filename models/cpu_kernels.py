@@ -83,17 +83,15 @@ def cpu_attention(
         p: share of the weights that is dropped.
         scaling: factor of the scores, commonly D ** -0.5.
     """
+    query, key, value = (x.contiguous() for x in (query * scaling, key, value))
+    score = query @ key.transpose(2, 3)
     if mask is not None:
         if mask.stride(2) == 0:
             mask = mask[:, :, :1]  # every query sees the same keys
         if mask.dtype == torch.bool:
             lowest = torch.finfo(query.dtype).min
             mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, lowest)
-        mask = mask.to(query.dtype)
-    query, key, value = (x.contiguous() for x in (query * scaling, key, value))
-    score = query @ key.transpose(2, 3)
-    if mask is not None:
-        score = score.add_(mask)
+        score = score.add_(mask.to(query.dtype))
     weight = score.softmax(-1)
     if p:
         weight = _Masked.apply(weight, keep_bits(weight.shape, p))
@@ -106,20 +104,16 @@ def attention_forward(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    *,
-    scaling: float,
-    dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """An attention function for transformers' encoders, to (B, T, H, D): this project's where
     faster, else theirs.
     """
+    p, scaling = options["dropout"], options["scaling"]
     # Measured: torch's fused kernel is faster in float32 without dropout.
-    if not _has_kernel(query) or (query.dtype == torch.float32 and not dropout):
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
-        )
-    mixed = cpu_attention(query, key, value, attention_mask, p=dropout, scaling=scaling)
+    if not _has_kernel(query) or (query.dtype == torch.float32 and not p):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    mixed = cpu_attention(query, key, value, attention_mask, p=p, scaling=scaling)
     return mixed.transpose(1, 2).contiguous(), None
 
 

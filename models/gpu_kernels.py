@@ -49,21 +49,17 @@ def attention_forward(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """An attention function for transformers, (B, H, T, D) to (B, T, H, D)."""
     if attention_mask is None or attention_mask.ndim > 1:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
-        )
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     rows, _, width, _ = query.shape
     flat = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
     bounds = (attention_mask, attention_mask, width, width)
-    mixed = torch.ops.aten._flash_attention_forward(
-        *flat, *bounds, dropout, is_causal=False, return_debug_mask=False, scale=scaling
-    )[0]
+    mixed, *_ = torch.ops.aten._flash_attention_forward(
+        *flat, *bounds, options["dropout"], False, False, scale=options["scaling"]
+    )
     return mixed.unflatten(0, (rows, width)), None
 
 

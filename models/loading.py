@@ -95,7 +95,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     return model.train()
 
 
-def load(path: str, kind: type[M], dtype: str = "float32") -> tuple[M, CheckpointInfo]:
+def load(path: str, kind: type[M], dtype: Any = "float32") -> tuple[M, CheckpointInfo]:
     """Load a model in evaluation mode. DataError: nothing usable is found.
 
     Args:
@@ -106,9 +106,7 @@ def load(path: str, kind: type[M], dtype: str = "float32") -> tuple[M, Checkpoin
         dtype: of a decoder's folder, `auto` is that of its files; all other models are float32.
     """
     info = read_info(path)
-    backbone = Backbone(
-        architecture=cast(Any, info.architecture), checkpoint=path, frozen_weights=cast(Any, dtype)
-    )
+    backbone = Backbone(architecture=info.architecture, checkpoint=path, frozen_weights=dtype)
     heads = heads_class(info.heads or ("causal" if backbone.causal else "span"))
     options = info.head_options
     if not issubclass(heads, kind):
@@ -132,8 +130,7 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
         what, head = "model for question answering", hasattr(pretrained, row.span_head[-1])
     if not head:
         raise DataError(f"{path}: a {type(pretrained).__name__} is no {what}")
-    heads = heads_class("causal" if row.causal else "span")
-    return cast(EncoderModel, heads(pretrained, architecture))
+    return heads_class("causal" if row.causal else "span")(pretrained, architecture)
 
 
 def open_model(
