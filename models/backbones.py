@@ -219,7 +219,7 @@ def pick_device(name: str) -> torch.device:
 
 
 @torch.no_grad()
-def reading_init_(model: nn.Module) -> None:
+def reading_init_(model: Any) -> None:
     """Initialise a tiny encoder so that it learns to read in a minute on a CPU, in place.
 
     To connect a question with the sentence that answers it, attention must link equal words and
@@ -231,34 +231,32 @@ def reading_init_(model: nn.Module) -> None:
         DataError: not a BERT-like encoder (`attention.self.query` and `.key`,
             `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA); XLNet, for example.
     """
-    parts = dict(model.named_modules())
-    ends = ("attention.self.query", "attention.self.key")
-    matching: list[Any] = [part for name, part in parts.items() if name.endswith(ends)]
-    tables = [part for part in parts.values() if isinstance(part, nn.Embedding)]
-    positions = [t for name, t in parts.items() if name.endswith("embeddings.position_embeddings")]
-    if not matching or not positions:
+    try:
+        attentions = [layer.attention.self for layer in model.base_model.encoder.layer]
+        matching = [linear for part in attentions for linear in (part.query, part.key)]
+        positions = model.base_model.embeddings.position_embeddings
+    except AttributeError as error:
         raise DataError(
             f"backbone.reading_init: {type(model).__name__} has no BERT-like attention and "
             "positions"
-        )
-    for part in parts.values():
+        ) from error
+    for part in model.modules():
         if isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=WEIGHT_STD)
-    config: Any = model.config
-    heads = config.num_attention_heads
+    heads = model.config.num_attention_heads
     gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
     for linear in matching:
         root = gains.repeat_interleave(linear.out_features // heads).sqrt()
         linear.weight.mul_(0.5).add_(torch.diag(root))
-    for table in tables:
-        nn.init.normal_(table.weight, std=WORD_STD)
-        table.weight[:, :POSITION_AXES] *= WORD_STD_ON_POSITION_AXES / WORD_STD
-    for table in positions:
-        # Sine and cosine codes (Vaswani et al. 2017, section 3.5).
-        axes = min(POSITION_AXES, table.embedding_dim)
-        position = torch.arange(table.num_embeddings, dtype=torch.float32)[:, None]
-        step = torch.arange(0, axes, 2, dtype=torch.float32)
-        angle = position * torch.exp(step * (-math.log(POSITION_BASE) / axes))
-        table.weight.zero_()
-        table.weight[:, 0:axes:2] = torch.sin(angle) * math.sqrt(2)
-        table.weight[:, 1:axes:2] = torch.cos(angle) * math.sqrt(2)
+    for part in model.modules():
+        if isinstance(part, nn.Embedding):
+            nn.init.normal_(part.weight, std=WORD_STD)
+            part.weight[:, :POSITION_AXES] *= WORD_STD_ON_POSITION_AXES / WORD_STD
+    # Sine and cosine codes (Vaswani et al. 2017, section 3.5).
+    axes = min(POSITION_AXES, positions.embedding_dim)
+    position = torch.arange(positions.num_embeddings, dtype=torch.float32)[:, None]
+    step = torch.arange(0, axes, 2, dtype=torch.float32)
+    angle = position * torch.exp(step * (-math.log(POSITION_BASE) / axes))
+    positions.weight.zero_()
+    positions.weight[:, 0:axes:2] = torch.sin(angle) * math.sqrt(2)
+    positions.weight[:, 1:axes:2] = torch.cos(angle) * math.sqrt(2)
