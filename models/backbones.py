@@ -196,10 +196,9 @@ class EncoderModel(nn.Module):
         }
 
 
-def encoder_layers(encoder: nn.Module) -> list[nn.Module]:
+def encoder_layers(encoder: nn.Module) -> nn.ModuleList:
     """The repeated layers: the longest list of modules."""
-    lists = [part for part in encoder.modules() if isinstance(part, nn.ModuleList)]
-    return list(max(lists, key=len, default=[]))
+    return max((part for part in encoder.modules() if isinstance(part, nn.ModuleList)), key=len)
 
 
 def pick_device(name: str) -> torch.device:

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -161,12 +161,12 @@ def open_model(
     pretrained, model = fill(info, backbone)
     if not same_heads or model.adapter.get("rank") != backbone.lora_rank:
         merge_adapter(model)
-    if same_heads:
-        return pretrained, cast(M, model)
-    return pretrained, kind(pretrained, backbone.architecture, **options)
+    if not same_heads:
+        model = kind(pretrained, backbone.architecture, **options)
+    return pretrained, model
 
 
-def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, EncoderModel]:
+def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any]:
     """Load a `.ckpt` with its heads and, apart, its adapter, if any; return the same as
     `open_model`.
     """

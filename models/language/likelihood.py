@@ -12,7 +12,7 @@ vocabulary, E the two boundaries (first, last token).
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +24,6 @@ VOCABULARY_PART = 16_384
 
 AT_ONCE = 16
 """Tokens whose logits are summed at a time."""
-
-M = TypeVar("M")
 
 
 class Float32Projection(torch.nn.Linear):
@@ -41,11 +39,11 @@ class Float32Projection(torch.nn.Linear):
             return logits if self.bias is None else logits + self.bias.float()
 
 
-def float32_logits(model: M) -> M:
+def float32_logits(model: Any) -> Any:
     """Make a model compute float32 logits, and return it: bfloat16 values of 16 to 32 are .125
     apart.
     """
-    head = cast(Any, model).get_output_embeddings()
+    head = model.get_output_embeddings()
     if type(head) is torch.nn.Linear:
         head.__class__ = Float32Projection
     return model
