@@ -104,7 +104,7 @@ def merge_folder(model: Any, path: str) -> tuple[Any, bool]:
             f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as {first}"
         )
     model = with_adapter.merge_and_unload()
-    refuse_nonfinite(model.state_dict(), path)
+    refuse_nonfinite(model, path)
     return model, bool(getattr(config, "modules_to_save", None))
 
 

@@ -200,7 +200,7 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any
         raise DataError(
             f"{path}: its configuration has no place for {len(more)} weights, as {more[0]}"
         )
-    refuse_nonfinite(model.state_dict(), path)
+    refuse_nonfinite(model, path)
     return pretrained, model
 
 
@@ -222,15 +222,18 @@ def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedMode
             raise DataError(
                 "backbone.checkpoint: random weights need an architecture with sizes, as llama"
             )
-        model = build({"model_type": row.model_type, **row.tiny}, backbone)
+        sizes = {"model_type": row.model_type, **row.tiny}
+        kind, config = class_and_config(sizes, backbone)
+        with as_data_error("backbone"):  # the configuration may contradict itself
+            model = kind.from_config(config, dtype=torch.float32)
         if backbone.reading_init:
             reading_init_(model)
         return model
-    config, base = read_config(path), peft_base(path)
+    base = peft_base(path)
+    kind, config = class_and_config(read_config(base).to_dict(), backbone)
     # The files of an encoder include a head, which is trained, in float32.
     dtype = backbone.frozen_weights if row.causal and base == path else "float32"
-    options = {"config": configured(config.to_dict(), backbone), "dtype": dtype}
-    model, has_head = read_folder(model_class(backbone), base, own_head=row.causal, **options)
+    model, has_head = read_folder(kind, base, own_head=row.causal, config=config, dtype=dtype)
     if base != path:
         model, brings_head = merge_folder(model, path)
         has_head = has_head or brings_head
@@ -285,7 +288,7 @@ def read_folder(
             raise DataError(
                 f"{path}: does not fit its configuration: weights {problem}, as {first}"
             )
-    refuse_nonfinite(model.state_dict(), path)
+    refuse_nonfinite(model, path)
     return model, all(".pooler." in key for key in info["missing_keys"])
 
 
@@ -293,25 +296,19 @@ def build_empty(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedMode
     """Build a model whose weights are still to be filled in."""
     from transformers.initialization import no_init_weights
 
-    with no_init_weights():
-        model = build(values, backbone)
+    kind, config = class_and_config(values, backbone)
+    with as_data_error("backbone"), no_init_weights():
+        model = kind.from_config(config, dtype=torch.float32)
     model.tie_weights()
     return model
 
 
-def build(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedModel:
-    """Build a model with random weights; DataError if the configuration contradicts itself."""
-    config = configured(values, backbone)
-    with as_data_error("backbone"):
-        return model_class(backbone).from_config(config, dtype=torch.float32)
-
-
-def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
-    """Return a transformers configuration of these values, overridden by the architecture's and the
-    user's. DataError: the values are of another architecture, or it does not accept a key or value
-    of `backbone.config`.
+def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any, PreTrainedConfig]:
+    """Return the class of transformers that a backbone becomes, and its configuration: these
+    values, overridden by the architecture's and the user's. DataError: the values are of another
+    architecture, or it does not accept a key or value of `backbone.config`.
     """
-    from transformers import AutoConfig
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForQuestionAnswering
 
     row, model_type = ARCHITECTURES[backbone.architecture], values["model_type"]
     if row.model_type and model_type != row.model_type:
@@ -324,11 +321,5 @@ def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfi
         if not hasattr(known, key):
             raise DataError(f"backbone.config: {model_type!r} has no setting {key!r}")
     with as_data_error("backbone.config"):
-        return AutoConfig.for_model(**{**values, **row.settings, **backbone.config})
-
-
-def model_class(backbone: Backbone) -> Any:
-    """Return the class of transformers that a backbone becomes."""
-    from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
-
-    return AutoModelForCausalLM if backbone.causal else AutoModelForQuestionAnswering
+        config = AutoConfig.for_model(**{**values, **row.settings, **backbone.config})
+    return AutoModelForCausalLM if row.causal else AutoModelForQuestionAnswering, config

@@ -15,6 +15,9 @@ from interventune.models.language.likelihood import Likelihoods, float32_logits,
 from interventune.models.language.text_models import TextFailure
 from interventune.models.language.writing import write
 
+MAX_NEW_TOKENS = 32
+"""Limit on an answer in the validation of a training."""
+
 
 class CausalModel(QAModel):
     """A causal language model of transformers; `encoder` is the whole model with its
@@ -36,7 +39,7 @@ class CausalModel(QAModel):
 
     def _taken(self, inputs: Inputs) -> dict[str, Any]:
         position_BT = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
-        return {**super()._taken(inputs), "position_ids": position_BT, "use_cache": False}
+        return super()._taken(inputs) | {"position_ids": position_BT, "use_cache": False}
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """log S of the two subjects, with one boundary instead of two: (B, V, 2, 1). S is the
@@ -59,22 +62,19 @@ class CausalModel(QAModel):
         """Likelihoods of the tokens from `start_B` to `end_B`, given those before them; C is 1."""
         return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
 
-    def write(
-        self, inputs: Inputs, start_B: Tensor, tokens: Any, limit: int = 32
-    ) -> list[tuple[str, str]]:
+    def write(self, inputs: Inputs, start_B: Tensor, tokens: Any) -> list[tuple[str, str]]:
         """Write greedily after each prompt; return texts with the reason of a failure, or "".
 
         Args:
             inputs: rows of prompts; tokens from column `start_B` on, such as an answer, are
                 ignored.
             tokens: the tokenizer, as `interventune.data_modules.encoding.prompts.PromptTokens`.
-            limit: maximum number of tokens.
         """
         at_T = torch.arange(inputs["input_ids"].shape[1], device=start_B.device)
         prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
         pairs = zip(inputs["input_ids"], prompt_BT, strict=True)
         rows = [ids_T[prompt_T].tolist() for ids_T, prompt_T in pairs]
-        texts = write(self.encoder, tokens, rows, most=limit, batch_size=len(rows))
+        texts = write(self.encoder, tokens, rows, most=MAX_NEW_TOKENS, batch_size=len(rows))
         return [
             ("", text.reason) if isinstance(text, TextFailure) else (text, "") for text in texts
         ]
