@@ -97,9 +97,13 @@ class RationaleModel(AnswerModel):
         """Encode a padded batch; `context_BT` is True at the tokens of the story."""
         hidden_BTD = self.encode(inputs)
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
-        tagged_BT = context_BT if self.tagged == "story" else inputs["attention_mask"] != 0
+        tagged_BT = self.tagged_tokens(inputs, context_BT)
         type_BC, rationale_BT = self.answer_heads(hidden_BTD, tagged_BT, cls_B)
         return RationaleOutput(start_BT, end_BT, type_BC, rationale_BT, hidden_BTD)
+
+    def tagged_tokens(self, inputs: Inputs, context_BT: Tensor) -> Tensor:
+        """True (B, T) at the tokens that are tagged and attended over."""
+        return context_BT if self.tagged == "story" else inputs["attention_mask"] != 0
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over yes, no, unknown and the positions."""
