@@ -48,7 +48,7 @@ def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
 def naive_log_q(
     model: Any, text: list[int], prefixed: list[list[int]], *, ends: bool = False
 ) -> Tensor:
-    """Spec A1 word by word, from whole forward passes; the end ruled out unless it may come."""
+    """By the definition, from whole forward passes; the end ruled out unless it may come."""
 
     rows = []
     for ids in (text, *prefixed):
@@ -65,7 +65,7 @@ def naive_log_q(
 
 
 def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
-    """The authors' own way (spec A2): rows of the texts, then a block of rows for each of 2
+    """The authors' own way: rows of the texts, then a block of rows for each of 2
     prefixes; all get the same scores, so that they choose the same tokens.
     """
     blocks_KRV = scores.view(3, -1, scores.shape[1])
