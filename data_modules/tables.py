@@ -1,15 +1,89 @@
-"""Rows of tables: CSV, and anything that the `datasets` library loads from a folder or the Hub."""
+"""Rows of any file or dataset: JSON, CSV, parquet, and what the `datasets` library loads."""
 
 from __future__ import annotations
 
 import csv
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.files import open_file
+from interventune.storage.json_files import check, json_lines, load_json
+
+MARK = "\ufeff"
+"""A byte order mark."""
+
+
+def opened(source: str) -> tuple[set[str], Iterator[tuple[str, Any]]]:
+    """Return the fields of a source's first records, and (place, record) of all. DataError where
+    there are none.
+    """
+    name = source.removeprefix("hub:")
+    path, _ = folder_and_split(source)
+    if name != source or os.path.isdir(path):
+        table = table_rows(name)
+    elif not os.path.exists(path):
+        raise DataError(
+            f"{source}: no such file (other sources begin with hub:, stories: or domains:)"
+        )
+    else:
+        with open_file(path) as file:
+            start = file.read(1 << 20)  # should contain the first record
+        head = start.decode("utf-8-sig", errors="ignore").strip()
+        if not head:
+            raise DataError(f"{source}: is empty")
+        if head[0] in "{[":
+            lines = re.search(r"}\s*\n\s*{", head)
+            rows = json_lines(source) if lines else _document(source)
+            return _fields(head), starmap(_record, rows)
+        if start.startswith(b"PAR1"):
+            import datasets  # slow to import, and only tables need it
+            from pyarrow.parquet import read_table
+
+            table = datasets.Dataset(read_table(source))
+        else:
+            table = csv_rows(source, tabs="\t" in head.partition("\n")[0])
+    rows = ((f"{name}: row {i}", row) for i, row in enumerate(table))
+    return _fields(json.dumps(next(iter(table), {}), default=str)), starmap(_record, rows)
+
+
+def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
+    """The fields of a row, without a byte order mark before the first."""
+    fields = check(row, dict[str, Any], place).items()
+    return place, {name.removeprefix(MARK): value for name, value in fields}
+
+
+def _document(source: str) -> Iterator[tuple[str, Any]]:
+    """The rows of a JSON list, or of one called `data` or `samples`; any other document is a row."""
+    place, document = f"{source}: ", load_json(source)
+    for name in ("data", "samples"):
+        if isinstance(document, dict) and isinstance(document.get(name), list):
+            place, document = place + name, document[name]
+    if isinstance(document, dict):
+        yield f"{source}, line 1", document
+    else:
+        yield from ((f"{place}[{i}]", row) for i, row in enumerate(document))
+
+
+def _fields(head: str) -> set[str]:
+    """The fields of the first records of JSON, with the names of the fields that contain them."""
+    import ijson
+
+    fields = list[str]()
+    with suppress(ijson.JSONError):  # where the head ends
+        for place, event, name in ijson.parse(head.encode(), buf_size=1024, multiple_values=True):
+            if place.count(".") > 9:  # places of a file of brackets would fill the memory
+                break
+            if event == "map_key":
+                path = f"{place}.{name.removeprefix(MARK)}".replace("item.", "").removeprefix(".")
+                fields.append(path.removeprefix("data."))
+    return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}
 
 
 def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
@@ -18,11 +92,16 @@ def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
     """
     import pandas as pd
 
-    how: dict[str, Any] = {"sep": "\t"} if tabs else {}
-    if tabs and not _quoted(source):
-        how["quoting"] = csv.QUOTE_NONE
+    quoting = csv.QUOTE_NONE if tabs and not _quoted(source) else csv.QUOTE_MINIMAL
     try:
-        frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
+        frame = pd.read_csv(
+            source,
+            sep="\t" if tabs else ",",
+            quoting=quoting,
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+        )
     except ValueError as error:  # from pandas, or for text that is not UTF-8
         raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
     return frame.to_dict("records")
@@ -61,21 +140,21 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
         raise DataError(
             "hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train"
         )
-    parts, (path, of_path) = folder.split("/"), folder_and_split(name)
+    parts = folder.split("/")
+    path, local_split = folder_and_split(name)
     if os.path.isdir(path):
-        folder, split, parts = str(path), of_path, [str(path)]
+        folder, split, parts = str(path), local_split, [str(path)]
     with as_data_error(f"{name}: cannot load this dataset"):
         if any(os.path.isfile(path / file) for file in ("dataset_dict.json", "state.json")):
-            loaded = datasets.load_from_disk(folder)
-            loaded = loaded[split] if split else loaded
+            table = datasets.load_from_disk(folder)
+            table = table[split] if split else table
         else:
-            loaded = datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or None)
-    splits: dict[str, Iterable[Mapping[str, Any]]] = (
-        loaded if isinstance(loaded, dict) else {"": loaded}
-    )
-    if len(splits) > 1:
+            table = datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or None)
+    if not isinstance(table, dict):
+        return table
+    if len(table) > 1:
         raise DataError(
-            f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} "
-            f"({', '.join(splits)})"
+            f"{folder}: name one of its splits, as {folder}:{next(iter(table))} "
+            f"({', '.join(table)})"
         )
-    return next(iter(splits.values()))
+    return next(iter(table.values()))
