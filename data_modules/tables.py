@@ -60,7 +60,7 @@ def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _document(source: str) -> Iterator[tuple[str, Any]]:
-    """The rows of a JSON list, or of one called `data` or `samples`; any other document is a row."""
+    """The rows of a JSON list, or of one called `data` or `samples`; another document is a row."""
     place, document = f"{source}: ", load_json(source)
     for name in ("data", "samples"):
         if isinstance(document, dict) and isinstance(document.get(name), list):

@@ -74,12 +74,12 @@ class Prompts:
 
     def __post_init__(self) -> None:
         slots = ["advice", "context", "question"]
-        for name, wanted in {"prompt": slots, "choice_prompt": [*slots, "options"]}.items():
+        for name, needed in {"prompt": slots, "choice_prompt": [*slots, "options"]}.items():
             text = "".join(message.get("content", "") for message in getattr(self, name))
-            found = [slot for _, slot, *_ in Formatter().parse(text) if slot is not None]
-            if sorted(found) != sorted(wanted):
+            named = [slot for _, slot, *_ in Formatter().parse(text) if slot is not None]
+            if sorted(named) != sorted(needed):
                 raise DataError(
-                    f"encoding.prompts.{name}: needs each of {wanted} once, names {found}"
+                    f"encoding.prompts.{name}: needs each of {needed} once, names {named}"
                 )
 
     @property
@@ -134,12 +134,12 @@ class Encoding:
         """
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
-        xlnet, found = architecture == "xlnet", replace(self, architecture=architecture)
+        xlnet, resolved = architecture == "xlnet", replace(self, architecture=architecture)
         if self.order == "auto":
-            found.order = "context_first" if xlnet else "question_first"
+            resolved.order = "context_first" if xlnet else "question_first"
         if self.max_query == "auto":
-            found.max_query = 128 if xlnet else 64
-        return found
+            resolved.max_query = 128 if xlnet else 64
+        return resolved
 
 
 class EncodedRow(NamedTuple):
@@ -172,24 +172,20 @@ def encode_texts(
     # RoBERTa's classification token also begins the sequence; XLNet's is at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0
     every = list(texts)
-    for at_text in range(0, len(every), CHUNK):
-        contexts, queries, names = map(list, zip(*every[at_text : at_text + CHUNK], strict=True))
+    for first in range(0, len(every), CHUNK):
+        contexts, queries, names = map(list, zip(*every[first : first + CHUNK], strict=True))
         pairs = (queries, contexts) if context else (contexts, queries)
-        wholes = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
-        for example, (name, whole) in enumerate(zip(names, wholes, strict=True), at_text):
-            ids_T, types_T = np.array(whole.ids, np.int32), np.array(whole.type_ids, np.uint8)
-            side_T = np.array(
-                [-1 if side is None else side for side in whole.sequence_ids], np.int8
-            )
-            offsets_TE = np.fromiter(chain.from_iterable(whole.offsets), np.int32).reshape(-1, 2)
+        encoded = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
+        for i, (name, pair) in enumerate(zip(names, encoded, strict=True)):
+            ids_T, types_T = np.array(pair.ids, np.int32), np.array(pair.type_ids, np.uint8)
+            side_T = np.array(pair.sequence_ids, float)  # NaN for special tokens
+            offsets_TE = np.fromiter(chain.from_iterable(pair.offsets), np.int32).reshape(-1, 2)
             offsets_TE[side_T != context] = -1
-            is_cls_T = (ids_T == tokenizer.cls_token_id) & (side_T == -1)
-            context_T, query_T = (
-                np.flatnonzero(side_T == context),
-                np.flatnonzero(side_T == 1 - context),
-            )
-            query_T = query_T[-int(encoding.max_query) :]
-            others_T = np.concatenate([np.flatnonzero(side_T == -1), query_T])
+            special_T = np.isnan(side_T)
+            is_cls_T = special_T & (ids_T == tokenizer.cls_token_id)
+            context_T = np.flatnonzero(side_T == context)
+            query_T = np.flatnonzero(side_T == 1 - context)[-int(encoding.max_query) :]
+            others_T = np.concatenate([np.flatnonzero(special_T), query_T])
             room = encoding.max_length - len(others_T)
             if room < 1:
                 raise DataError(
@@ -200,14 +196,15 @@ def encode_texts(
             step = encoding.doc_stride if encoding.doc_stride < room else -(-room // 2)
             for start in range(0, max(1, len(context_T) - room + step), step):
                 at_T = np.sort(np.concatenate([others_T, context_T[start : start + room]]))
-                cls = int(np.flatnonzero(is_cls_T[at_T])[which_cls])
-                before, after = (
-                    offsets_TE[context_T[:start], 1],
-                    offsets_TE[context_T[start + room :], 0],
-                )
-                reach = before.max(initial=-1), after.min(initial=len(contexts[example - at_text]))
+                before = offsets_TE[context_T[:start], 1].max(initial=-1)
+                after = offsets_TE[context_T[start + room :], 0].min(initial=len(contexts[i]))
                 yield EncodedRow(
-                    ids_T[at_T], types_T[at_T], offsets_TE[at_T], cls, example, reach=reach
+                    ids_T[at_T],
+                    types_T[at_T],
+                    offsets_TE[at_T],
+                    cls=int(np.flatnonzero(is_cls_T[at_T])[which_cls]),
+                    example=first + i,
+                    reach=(before, after),
                 )
 
 
@@ -220,14 +217,13 @@ def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
     end = start + len(span.text.strip())
     start_T, end_T = row.offsets_TE.T
     inside = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T))
-    first, last = row.reach
-    if (
-        not len(inside)
-        or start < min(first, start_T[inside[0]])
-        or end > max(last, end_T[inside[-1]])
-    ):
+    if not len(inside):
         return None
-    return int(inside[0]), int(inside[-1])
+    first, last = inside[[0, -1]].tolist()
+    before, after = row.reach
+    if start < min(before, start_T[first]) or end > max(after, end_T[last]):
+        return None
+    return first, last
 
 
 def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
@@ -252,25 +248,24 @@ def padded(
     Returns:
         Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
     """
-    length_R = length_R.astype(np.int64)
     width = -(-int(length_R.max()) // multiple) * multiple
     left = tokenizer.padding_side == "left"
-    shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
+    shift_R = width - length_R if left else np.zeros_like(length_R)
     column_T = np.arange(width)
     inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
-    values: dict[str, tuple[Any, int, type]] = {
-        "input_ids": (ids_N, tokenizer.pad_token_id, np.int64),
-        "attention_mask": (1, 0, np.int64),
-        "token_type_ids": (types_N, tokenizer.pad_token_type_id, np.int64),
-        **{name: (mask_N, False, bool) for name, mask_N in masks_N.items()},
+
+    def rows_of(values_N: Any, padding: Any, dtype: type) -> Tensor:
+        rows_RT = np.full(inside_RT.shape, padding, dtype)
+        rows_RT[inside_RT] = values_N
+        return torch.from_numpy(rows_RT)
+
+    inputs = {
+        "input_ids": rows_of(ids_N, tokenizer.pad_token_id, np.int64),
+        "attention_mask": rows_of(1, 0, np.int64),
+        "token_type_ids": rows_of(types_N, tokenizer.pad_token_type_id, np.int64),
     }
-    made = {}
-    for name, (of_tokens, padding, dtype) in values.items():
-        array = np.full(inside_RT.shape, padding, dtype)
-        array[inside_RT] = of_tokens
-        made[name] = torch.from_numpy(array)
-    masks = {name: made.pop(name) for name in masks_N}
-    return made, torch.from_numpy(shift_R), masks
+    masks = {name: rows_of(mask_N, False, bool) for name, mask_N in masks_N.items()}
+    return inputs, torch.from_numpy(shift_R), masks
 
 
 def pad_rows(
