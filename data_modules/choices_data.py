@@ -14,6 +14,7 @@ from interventune.data_modules.batching.choice_set import ChoiceEncoding, Choice
 from interventune.data_modules.batching.data_module import (
     Draw,
     EvalSet,
+    Sources,
     TextDataModule,
     length_bucketed,
 )
@@ -48,9 +49,9 @@ class ChoicesDataModule(TextDataModule):
         self,
         *,
         train_choices: list[str] | None = None,
-        val_choices: dict[str, str] | None = None,
-        test_choices: dict[str, str] | None = None,
-        predict_choices: dict[str, str] | None = None,
+        val_choices: Sources = None,
+        test_choices: Sources = None,
+        predict_choices: Sources = None,
         batch_size: PositiveInt = 8,
         shuffle: bool = True,
         encoding: ChoiceEncoding = ChoiceEncoding(),  # noqa: B008  never mutated

@@ -11,7 +11,7 @@ import logging
 import signal
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
 from itertools import chain
@@ -35,6 +35,9 @@ MAIN = "main"
 
 POOL = 50
 """Number of batches in a pool that is sorted by length."""
+
+Sources = dict[str, str] | None
+"""Named sources of evaluation sets."""
 
 Draw = Callable[[np.random.Generator], list[Any]]
 """Draws all batches of an epoch, as indices, from a random generator; their number is constant."""
@@ -133,16 +136,13 @@ class TextDataModule(pl.LightningDataModule):
         self.train_set: Any = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
-    def named(
-        self, train: Sequence[str], *named: Mapping[str, str] | None
-    ) -> dict[str, dict[str, str]]:
+    def named(self, train: Sequence[str], *named: Sources) -> dict[str, dict[str, str]]:
         """Return named sources of `val`, `test` and `predict`, by stage, and add all to
         `sources`.
         """
-        by_stage = dict(
-            zip(("val", "test", "predict"), (dict(each or {}) for each in named), strict=True)
-        )
-        self.sources += [*train, *chain(*(each.values() for each in by_stage.values()))]
+        stages = ("val", "test", "predict")
+        by_stage = dict(zip(stages, (sources or {} for sources in named), strict=True))
+        self.sources += [*train, *chain(*map(dict.values, by_stage.values()))]
         return by_stage
 
     @abstractmethod
