@@ -71,11 +71,11 @@ class ChoicesDataModule(TextDataModule):
         """Return the questions of all sources, in batches with equal numbers of choices."""
         if not self.train_choices:
             return None, None
-        made = self.choice_set(self.train_choices, self.limit_train)
-        return made, partial(
+        data = self.choice_set(self.train_choices, self.limit_train)
+        return data, partial(
             choice_batches,
-            counts=made.counts,
-            lengths=made.lengths,
+            counts=data.counts,
+            lengths=data.lengths,
             batch_size=self.batch_size,
             shuffle=self.shuffle,
         )
@@ -108,5 +108,5 @@ def choice_batches(
             drawn: Iterable[list[int]] = length_bucketed(lengths[of_count], batch_size, rng)
         else:
             drawn = BatchSampler(range(len(of_count)), batch_size, drop_last=False)
-        batches += [[of_count[i] for i in batch] for batch in drawn]
-    return [batches[i] for i in (rng.permutation(len(batches)) if shuffle else range(len(batches)))]
+        batches += [of_count[batch].tolist() for batch in drawn]
+    return [batches[i] for i in rng.permutation(len(batches))] if shuffle else batches

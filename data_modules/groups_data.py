@@ -210,7 +210,7 @@ def group_batches(
         chain.from_iterable(questions(rng) for _ in count()) if questions else repeat(BatchIndex())
     )
     for i, batch in enumerate(order_N.reshape(-1, size)):
-        groups = tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist())
+        groups = tuple(sorted(batch.tolist(), key=class_N.__getitem__))
         batches.append(BatchIndex(groups, next(turn).qa if i // world_size % qa_every == 0 else ()))
     return batches
 
@@ -226,15 +226,13 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
         raise DataError(
             f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice"
         )
-    kept: list[int] = []
+    sample: list[int] = []
     by_size = sorted(members, key=lambda name: (len(members[name]), ADVICE_CLASSES.index(name)))
     for i, name in enumerate(by_size):
-        share = (total - len(kept)) // (len(by_size) - i)
-        order = np.random.default_rng([seed, ADVICE_CLASSES.index(name)]).permutation(
-            len(members[name])
-        )
-        kept += [members[name][j] for j in order[:share]]
-    return [groups[i] for i in sorted(kept)]
+        share = (total - len(sample)) // (len(by_size) - i)
+        rng = np.random.default_rng([seed, ADVICE_CLASSES.index(name)])
+        sample += rng.permutation(members[name])[:share].tolist()
+    return [groups[i] for i in sorted(sample)]
 
 
 def anchors(
@@ -245,10 +243,10 @@ def anchors(
     and sizes of `groups`.
     """
     bare = sum(group.advice_class == "none" for group in groups)
-    wanted = round((len(groups) - bare) * share / (1 - share)) - bare
+    missing = round((len(groups) - bare) * share / (1 - share)) - bare
     questions = unadvised(every)
     order = np.random.default_rng([seed, ADVICE_CLASSES.index("none")]).permutation(len(questions))
-    return [questions[i] for i in np.resize(order, max(0, wanted))]
+    return [questions[i] for i in np.resize(order, max(0, missing))]
 
 
 def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from filelock import FileLock
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import BatchSampler
 
+from interventune.data_modules import tables
 from interventune.data_modules.batching.data_module import (
     MAIN,
     BatchIndex,
@@ -43,9 +44,8 @@ from interventune.data_modules.encoding.tokenizers import tokenizer_id
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.questions import QAExample, Variant
 from interventune.data_modules.sources import read_questions
-from interventune.data_modules.tables import folder_and_split
+from interventune.storage import files
 from interventune.storage.errors import DataError
-from interventune.storage.files import atomic, file_digest
 from interventune.storage.finished_work import work_key
 
 
@@ -136,8 +136,8 @@ class QuestionsDataModule(TextDataModule):
         if not self.train_qa:
             return TrainSet(), None
         variants = self.interventions.train
-        tables = self.question_tables(self.train_qa, self.limit_train_qa, variants)
-        table = datasets.concatenate_datasets([tables[variant] for variant in variants])
+        table_of = self.question_tables(self.train_qa, self.limit_train_qa, variants)
+        table = datasets.concatenate_datasets([table_of[variant] for variant in variants])
         qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
         answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
         hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
@@ -167,8 +167,8 @@ class QuestionsDataModule(TextDataModule):
         sets: list[EvalSet] = []
         for name, source in self.qa_sources[stage].items():
             variants = [*watch, *originals, *shift]
-            tables = self.question_tables(source, limit, variants, hidden=predicts)
-            qa = {v: QASet(table, self.tokenizer, self.encoding) for v, table in tables.items()}
+            table_of = self.question_tables(source, limit, variants, hidden=predicts)
+            qa = {v: QASet(table, self.tokenizer, self.encoding) for v, table in table_of.items()}
             # All variants may abstain, or none: else their numbers are not comparable.
             may_abstain = any(qa[variant].may_abstain for variant in watch)
             for variant in watch:
@@ -207,7 +207,7 @@ class QuestionsDataModule(TextDataModule):
                 examples, self.tokenizer, self.encoding, rejected, hidden=hidden
             )
 
-        tables: dict[Variant, datasets.Dataset] = {}
+        table_of: dict[Variant, datasets.Dataset] = {}
         inputs = [source, limit, hidden, asdict(self.encoding)]
         if self.cache:
             inputs += [source_digest(source), tokenizer_id(self.tokenizer), code_digest()]
@@ -218,7 +218,7 @@ class QuestionsDataModule(TextDataModule):
                 with FileLock(path.with_suffix(".lock")):
                     if not path.exists():
                         datasets.disable_progress_bars()
-                        with atomic(path) as part:
+                        with files.atomic(path) as part:
                             encoded(variant).save_to_disk(part, num_shards=1)
                 table = datasets.load_from_disk(path).with_format("arrow")
             else:
@@ -228,8 +228,8 @@ class QuestionsDataModule(TextDataModule):
             report_rejected(left, rejected, variant, source)
             share = rejected[HIDDEN] / (left + rejected.total())
             self.warn_of_many(source, share, what, limit=0.03)
-            tables[variant] = table
-        return tables
+            table_of[variant] = table
+        return table_of
 
 
 def question_batches(
@@ -259,22 +259,16 @@ def code_digest() -> str:
 def source_digest(source: str) -> str:
     """Return what distinguishes two states of a source: the content of a file, or of all files of a
     folder; for a dataset of the Hub, the library's fingerprint; nothing for embedded data, whose
-    code is in every key. DataError if nothing is found.
+    code is in every key.
     """
-    if source.startswith("stories:"):
-        return ""
     if source.startswith("hub:"):
-        from interventune.data_modules.tables import table_rows
-
-        return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
-    path, _ = folder_and_split(source)
-    if not os.path.exists(path):
-        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
-    return folder_digest(path) if path.is_dir() else file_digest(path)
+        return str(getattr(tables.table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
+    path, _ = tables.folder_and_split(source)
+    return folder_digest(path) if os.path.isdir(path) else files.source_digest(path)
 
 
 def folder_digest(folder: Path) -> str:
     """SHA-256 of the files of a folder with their names, except compiled code."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc")
-    text = " ".join(f"{file.relative_to(folder)} {file_digest(file)}" for file in files)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    text = " ".join(f"{path.relative_to(folder)} {files.file_digest(path)}" for path in paths)
     return hashlib.sha256(text.encode()).hexdigest()

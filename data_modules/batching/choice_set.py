@@ -8,6 +8,7 @@ token.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -103,7 +104,8 @@ class ChoiceSet(Dataset):
         return len(self.questions)
 
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
-        asked, rows = [self.questions[i] for i in index], [*chain(*(self.rows[i] for i in index))]
+        questions = [self.questions[i] for i in index]
+        rows = [*chain(*(self.rows[i] for i in index))]
         inputs, _, shift_R = pad_rows(rows, self.tokenizer, self.multiple)
         candidate_BCE = None
         if rows[0].spans:
@@ -112,8 +114,8 @@ class ChoiceSet(Dataset):
             inputs={
                 name: rows_RT.unflatten(0, (len(index), -1)) for name, rows_RT in inputs.items()
             },
-            label_B=torch.tensor([question.label for question in asked]),
-            unknown_B=torch.tensor([question.target == "unknown" for question in asked]),
+            label_B=torch.tensor([question.label for question in questions]),
+            unknown_B=torch.tensor([question.target == "unknown" for question in questions]),
             candidate_BCE=candidate_BCE,
             example_B=torch.tensor(index),
         )
@@ -125,15 +127,15 @@ class ChoiceSet(Dataset):
     def batches(self, rows_per_batch: int) -> list[list[int]]:
         """Batch every question once, longest first, with equal numbers of choices."""
         return [
-            [of_count[i] for i in batch]
+            of_count[batch].tolist()
             for count, of_count in by_count(self.counts).items()
             for batch in sorted_batches(self.lengths[of_count], max(1, rows_per_batch // count))
         ]
 
 
-def by_count(counts: np.ndarray) -> dict[int, list[int]]:
+def by_count(counts: np.ndarray) -> dict[int, np.ndarray]:
     """Group question indices by number of choices, both in ascending order."""
-    return {int(count): np.flatnonzero(counts == count).tolist() for count in np.unique(counts)}
+    return {int(count): np.flatnonzero(counts == count) for count in np.unique(counts)}
 
 
 def encode_choices(
@@ -150,24 +152,27 @@ def encode_choices(
         prompts = []
         for question in questions:
             text = CHOOSE.format(prompt=question.prompt.strip()).strip()
-            messages, choices = (
-                [{"role": "user", "content": text}],
-                [c.strip() for c in question.choices],
-            )
+            messages = [{"role": "user", "content": text}]
+            choices = [choice.strip() for choice in question.choices]
             prompts.append(Prompt(messages, text, 0, choices, f"question {question.id}"))
-        yield from (
-            [row] for row in encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture))
-        )
+        rows = encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture))
+        yield from ([row] for row in rows)
         return
 
-    def written(text: str) -> str:
-        spaced = architecture == "roberta" and text and not text[0].isspace()
-        return f" {text}" if spaced else text
+    def spaced(text: str) -> str:
+        return re.sub(r"^(?=\S)", " ", text) if architecture == "roberta" else text
 
     for example, question in enumerate(questions):
-        pairs = [(written(question.prompt), written(choice)) for choice in question.choices]
-        rows = tokenizer(
-            pairs, truncation="longest_first", max_length=encoding.max_length
-        ).encodings
-        tokens = ((np.array(row.ids, np.int32), np.array(row.type_ids, np.uint8)) for row in rows)
-        yield [EncodedRow(*both, np.full((len(both[0]), 2), -1), 0, example) for both in tokens]
+        pairs = [(spaced(question.prompt), spaced(choice)) for choice in question.choices]
+        yield [
+            EncodedRow(
+                np.array(row.ids, np.int32),
+                np.array(row.type_ids, np.uint8),
+                np.full((len(row.ids), 2), -1),
+                cls=0,
+                example=example,
+            )
+            for row in tokenizer(
+                pairs, truncation="longest_first", max_length=encoding.max_length
+            ).encodings
+        ]

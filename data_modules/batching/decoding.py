@@ -56,14 +56,14 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
     """
     start, end, score = (column.tolist() for column in spans)
     windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
-    rows: defaultdict[int, list[int]] = defaultdict(list)
+    rows_of: defaultdict[int, list[int]] = defaultdict(list)
     for row, window in enumerate(windows):
-        rows[int(data.question_N[window])].append(row)
-    best = [max(of_question, key=score.__getitem__) for of_question in rows.values()]
-    columns = data.questions(list(rows)), data.tokens([windows[row] for row in best])
-    for (example, same), row, question, tokens in zip(rows.items(), best, *columns, strict=True):
+        rows_of[int(data.question_N[window])].append(row)
+    best = [max(rows, key=score.__getitem__) for rows in rows_of.values()]
+    columns = data.questions(list(rows_of)), data.tokens([windows[row] for row in best])
+    for (example, rows), row, question, tokens in zip(rows_of.items(), best, *columns, strict=True):
         text, at = "", -1
-        if score[row] > float("-inf"):
+        if score[row] > -math.inf:
             at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
             # A mark that the tokenizer drops belongs to the letter before it.
             while category(question.context[last : last + 1] or " ") == "Mn":
@@ -71,7 +71,7 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
             text = question.context[at:last]
         at = at + len(text) - len(text.lstrip()) if text else -1
         kind: AnswerType = "span" if text.strip() else "unknown"
-        yield Answer(example, text.strip(), at, score[row], kind), same
+        yield Answer(example, text.strip(), at, score[row], kind), rows
 
 
 def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answer]:
@@ -99,40 +99,42 @@ def written_answers(
         yield Answer(int(data.question_N[feature]), answer, -1, 0.0, failure=failure)
 
 
-def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> Iterator[Answer]:
-    """Yield the answer of every question (faithfulness spec 2.2, 2.3); `found` are the fields of
-    interventune.models.heads.answers.AnswerPrediction.
+def decode_typed_answers(
+    data: QASet, batch: QABatch, *prediction: Tensor | None
+) -> Iterator[Answer]:
+    """Yield the answer of every question (Chaturvedi et al. 2023, appendix A, and the authors'
+    code); `prediction` has the fields of interventune.models.heads.answers.AnswerPrediction.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a
     question is unknown only if it is in every window). With rationale heads the highest score wins;
     on ties a span, then yes, no and unknown. With XLNet's heads, the most probable type wins, if it
     reaches TYPE_THRESHOLD.
     """
-    start_B, end_B, score_B, *rest = (column for column in found if column is not None)
+    start_B, end_B, score_B, *rest = (column for column in prediction if column is not None)
     types, *of_xlnet = (column.tolist() for column in rest)
     by_score = attrgetter("score")
     for span, rows in best_spans(data, batch, start_B, end_B, score_B):
         at = span.example
-        yes, no = (max(types[row][kind] for row in rows) for kind in (0, 1))
-        offered = [Answer(at, "yes", -1, yes, "yes"), Answer(at, "no", -1, no, "no")]
-        unknown = Answer(at, "unknown", -1, min(types[row][2] for row in rows), "unknown")
+        yes, no, none = zip(*(types[row] for row in rows), strict=True)
+        others = [Answer(at, "yes", -1, max(yes), "yes"), Answer(at, "no", -1, max(no), "no")]
+        unknown = Answer(at, "unknown", -1, min(none), "unknown")
         if not of_xlnet:
-            guess = max([span] * bool(span.text) + offered, key=by_score)  # the first on ties
+            spans = [span] if span.text else []
+            guess = max(spans + others, key=by_score)  # the first on ties
             score, best = unknown.score - guess.score, max(guess, unknown, key=by_score)
             yield best._replace(unknown_score=score, guess=guess.text)
             continue
-        (number_score, number), (option_score, option) = (
-            max((score[row], found[row]) for row in rows)
-            for found, score in (of_xlnet[:2], of_xlnet[2:])
-        )
+        numbers, number_scores, options, option_scores = of_xlnet
+        number_score, number = max((number_scores[row], numbers[row]) for row in rows)
+        option_score, option = max((option_scores[row], options[row]) for row in rows)
         words = option_words(data.questions([at])[0].question)
-        offered += [
+        others += [
             Answer(at, NUMBER_WORDS[number - 1], -1, number_score, "number"),
             Answer(at, words[option - 1] if words else span.text, -1, option_score, "option"),
         ]
         best, guess = (
-            one if one.score >= TYPE_THRESHOLD and one.text else span
-            for one in (max([unknown, *offered], key=by_score), max(offered, key=by_score))
+            answer if answer.score >= TYPE_THRESHOLD and answer.text else span
+            for answer in (max([unknown, *others], key=by_score), max(others, key=by_score))
         )
         answer = best if best.text else unknown
         yield answer._replace(unknown_score=unknown.score, guess=guess.text)

@@ -100,16 +100,15 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     tokenizer.backend_tokenizer.no_padding()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
-        settings = Path(folder, "tokenizer_config.json")
-        content = json.loads(settings.read_text(encoding="utf-8"))
-        content = {name: value for name, value in content.items() if name not in OF_THIS_COPY}
-        settings.write_text(
-            json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-        files = sorted(
-            path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt", ".jinja")
-        )
-        return {path.name: path.read_text(encoding="utf-8") for path in files}
+        files = {
+            path.name: path.read_text(encoding="utf-8")
+            for path in sorted(Path(folder).iterdir())
+            if path.suffix in (".json", ".txt", ".jinja")
+        }
+    settings = json.loads(files["tokenizer_config.json"])
+    settings = {name: value for name, value in settings.items() if name not in OF_THIS_COPY}
+    files["tokenizer_config.json"] = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    return files
 
 
 def tokenizer_id(tokenizer: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 from interventune.data_modules.schema.spans import Span
-from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
 
 AdviceClass = Literal[
@@ -47,10 +47,7 @@ class UnderspecifiedQuestion:
 
     def __post_init__(self) -> None:
         for span in self.candidates:
-            if self.context[span.start : span.end] != span.text or span.start < 0:
-                raise DataError(
-                    f"question {self.question!r}: offset {span.start} cuts no {span.text!r}"
-                )
+            span.check(self.context, self.question)
 
     @property
     def query(self) -> str:
@@ -88,15 +85,8 @@ class Group:
     @property
     def key(self) -> str:
         """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files (spec 3.3)."""
-        parts = (
-            *self.subjects,
-            self.template,
-            self.category,
-            self.attribute,
-            self.attribute,
-            self.advice_id,
-        )
-        return "|".join(parts)
+        what = (self.template, self.category, self.attribute, self.attribute, self.advice_id)
+        return "|".join(self.subjects + what)
 
     @property
     def unadvised_key(self) -> str:
@@ -114,9 +104,9 @@ class Group:
             names = [span.text for span in variant.candidates]
             # The longer name first: African is in African-American.
             either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-            found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
-            counts = [found.count(name) for name in names]
-            golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
+            mentions = Counter(re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context))
+            first, second = (mentions[name] for name in names)
+            golds.add(None if first == second else int(second > first))
         return golds.pop() if len(golds) == 1 else None
 
 

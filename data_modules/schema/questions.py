@@ -111,8 +111,7 @@ class QAExample:
 
     def __post_init__(self) -> None:
         for span in (*self.answers, *self.rationale):
-            if self.context[span.start : span.end] != span.text or span.start < 0:
-                raise DataError(f"question {self.id!r}: offset {span.start} cuts no {span.text!r}")
+            span.check(self.context, self.id)
         if self.answer_type in ("span", "number", "option") and not self.gold:
             object.__setattr__(self, "answer_type", "unknown")
 

@@ -24,6 +24,11 @@ class Span:
     end: int
     text: str
 
+    def check(self, context: str, question: str) -> None:
+        """DataError, naming the question, unless the text is at this place in its context."""
+        if context[self.start : self.end] != self.text or self.start < 0:
+            raise DataError(f"question {question!r}: offset {self.start} cuts no {self.text!r}")
+
     @classmethod
     def locate(cls, text: str, context: str, where: str) -> Span:
         """Return the first occurrence of `text` in `context`; `where` names the record in the
