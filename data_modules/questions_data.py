@@ -176,10 +176,10 @@ class QuestionsDataModule(TextDataModule):
                 of_variant = variant if name == MAIN else f"{name}/{variant}"
                 sets.append(EvalSet(name if variant == "os" else of_variant, qa[variant]))
             sets += [EvalSet(name, PairSet(qa["os"], qa[variant], variant)) for variant in shift]
-        names = Counter(name for name, data in sets if not isinstance(data, PairSet))
+        names = [name for name, data in sets if not isinstance(data, PairSet)]
         if predicts:
-            names.update(self.group_sources.get(stage, ()))
-        for name, count in names.items():  # they name metrics and files of predictions
+            names += self.group_sources.get(stage, ())
+        for name, count in Counter(names).items():  # they name metrics and files of predictions
             if count > 1:
                 raise DataError(
                     f"data.{stage}_qa: several sets, or their variants, are called {name!r}"
