@@ -18,6 +18,7 @@ from interventune.data_modules.batching.data_module import (
     TextDataModule,
     length_bucketed,
 )
+from interventune.data_modules.encoding.windows import Batches
 from interventune.data_modules.sources import read_choices
 
 
@@ -100,9 +101,9 @@ def choice_batches(
     *,
     batch_size: int,
     shuffle: bool,
-) -> list[list[int]]:
+) -> Batches:
     """Draw an epoch: every question once, in batches with equal numbers of choices."""
-    batches: list[list[int]] = []
+    batches: Batches = []
     for of_count in by_count(counts).values():
         if shuffle:
             drawn: Iterable[list[int]] = length_bucketed(lengths[of_count], batch_size, rng)

@@ -262,7 +262,7 @@ def source_digest(source: str) -> str:
     code is in every key.
     """
     if source.startswith("hub:"):
-        return str(getattr(tables.table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
+        return getattr(tables.table_rows(source.removeprefix("hub:")), "_fingerprint", "")
     path, _ = tables.folder_and_split(source)
     return folder_digest(path) if os.path.isdir(path) else files.source_digest(path)
 

@@ -14,7 +14,7 @@ import logging
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.groups import ScoredGroup
-from interventune.data_modules.tables import opened
+from interventune.data_modules.tables import Rows, opened
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError, refuse
 
@@ -127,8 +127,10 @@ def read_groups(*sources: str | Path) -> Iterator[Group]:
 def held_by(source: str) -> Literal["groups", "questions"]:
     """Return the kind of data in a source, groups if it has both; DataError as for questions."""
     with suppress(DataError):
-        return "groups" if next(read_groups(source)) else "questions"
-    return "questions" if next(read_questions(source)) else "groups"
+        next(read_groups(source))
+        return "groups"
+    next(read_questions(source))
+    return "questions"
 
 
 def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
@@ -198,7 +200,7 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     raise DataError(f"{name}: holds {match.kind}, but {kind} are needed")
 
 
-def _within(rows: Iterable[tuple[str, Any]], fields: list[str]) -> Iterator[tuple[str, Any]]:
+def _within(rows: Rows, fields: list[str]) -> Rows:
     """The records that these fields hold, one in the other, with the title and context of what
     holds them.
     """
@@ -215,7 +217,7 @@ def _within(rows: Iterable[tuple[str, Any]], fields: list[str]) -> Iterator[tupl
         yield from _within(parts, fields)
 
 
-def labelled_rows(source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def labelled_rows(source: str) -> Rows:
     """Yield (place, row) of a table with any fields: from the Hub, a folder, parquet, JSON Lines, a
     JSON list, or CSV (also with tabs). DataError if there is none, or for a file without rows.
     """

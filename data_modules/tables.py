@@ -20,7 +20,13 @@ MARK = "\ufeff"
 """A byte order mark."""
 
 
-def opened(source: str) -> tuple[set[str], Iterator[tuple[str, Any]]]:
+Rows = Iterator[tuple[str, Any]]
+"""Records with their places in a source, for errors."""
+
+Table = Iterable[Mapping[str, Any]]
+
+
+def opened(source: str) -> tuple[set[str], Rows]:
     """Return the fields of a source's first records, and (place, record) of all. DataError where
     there are none.
     """
@@ -59,7 +65,7 @@ def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
     return place, {name.removeprefix(MARK): value for name, value in fields}
 
 
-def _document(source: str) -> Iterator[tuple[str, Any]]:
+def _document(source: str) -> Rows:
     """The rows of a JSON list, or of one called `data` or `samples`; another document is a row."""
     place, document = f"{source}: ", load_json(source)
     for name in ("data", "samples"):
@@ -86,7 +92,7 @@ def _fields(head: str) -> set[str]:
     return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}
 
 
-def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
+def csv_rows(source: str, *, tabs: bool) -> Table:
     """Read the rows of a table separated by commas or tabs, all as text; DataError for another
     file. Fields between tabs are quoted only if the whole file follows the rules of quoting.
     """
@@ -127,7 +133,7 @@ def folder_and_split(name: str) -> tuple[Path, str]:
     return Path(folder), split
 
 
-def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
+def table_rows(name: str) -> Table:
     """Read the rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
 
     A slice such as `validation[:100]` is also a split. Without a split there must be only one. A

@@ -25,6 +25,7 @@ from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
+    Batches,
     EncodedRow,
     Encoding,
     Inputs,
@@ -124,7 +125,7 @@ class ChoiceSet(Dataset):
         """Return the number of questions of a batch."""
         return Counter(questions=len(index))
 
-    def batches(self, rows_per_batch: int) -> list[list[int]]:
+    def batches(self, rows_per_batch: int) -> Batches:
         """Batch every question once, longest first, with equal numbers of choices."""
         return [
             of_count[batch].tolist()

@@ -26,6 +26,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
 from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
+from interventune.data_modules.encoding.windows import Batches
 from interventune.data_modules.sources import split_labels
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
@@ -223,14 +224,14 @@ class TextDataModule(pl.LightningDataModule):
 
 def length_bucketed(
     lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, world_size: int = 1
-) -> list[list[int]]:
+) -> Batches:
     """Make batches of similar length: shuffle, sort within pools of batches, cut, shuffle again.
     The `world_size` batches that processes take at the same time are similar too. Samples that do
     not suffice for all processes are drawn at random, and come last.
     """
     order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
-    steps: list[list[int]] = []
+    steps: Batches = []
     for pool in BatchSampler(order_N.tolist(), together * POOL, drop_last=False):
         steps += BatchSampler(sorted(pool, key=lengths_N.__getitem__), together, drop_last=False)
     ordered = [steps[i] for i in rng.permutation(len(steps))]
@@ -276,6 +277,7 @@ class ResumableLoader(DataLoader):
     it is.
     """
 
+    sampler: EpochSampler
     consumed = 0
     _start = 0
 
@@ -290,7 +292,6 @@ class ResumableLoader(DataLoader):
         self._start = self.consumed = state["consumed"]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
-        assert isinstance(self.sampler, EpochSampler)
         start, self._start = self._start, 0
         self.consumed = self.sampler.start = start if start < self.sampler.batches else 0
         for batch in super().__iter__():

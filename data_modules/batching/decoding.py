@@ -57,8 +57,8 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
     start, end, score = (column.tolist() for column in spans)
     windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
     rows_of: defaultdict[int, list[int]] = defaultdict(list)
-    for row, window in enumerate(windows):
-        rows_of[int(data.question_N[window])].append(row)
+    for row, question in enumerate(data.question_N[windows].tolist()):
+        rows_of[question].append(row)
     best = [max(rows, key=score.__getitem__) for rows in rows_of.values()]
     columns = data.questions(list(rows_of)), data.tokens([windows[row] for row in best])
     for (example, rows), row, question, tokens in zip(rows_of.items(), best, *columns, strict=True):

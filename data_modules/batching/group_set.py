@@ -19,6 +19,7 @@ from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
+    Batches,
     EncodedRow,
     Encoding,
     Inputs,
@@ -109,7 +110,7 @@ class GroupSet(Dataset):
         candidate_BSE = torch.tensor([row.spans for row in rows]) + shift_B.view(-1, 1, 1)
         return inputs, context_BT, candidate_BSE.unsqueeze(1)
 
-    def batches(self, rows_per_batch: int) -> list[list[int]]:
+    def batches(self, rows_per_batch: int) -> Batches:
         """Return batches with every group once, similar lengths together; a group is four rows."""
         longest_N = self.lengths.reshape(-1, 4).max(axis=1, initial=0)
         return sorted_batches(longest_N, max(1, rows_per_batch // 4))

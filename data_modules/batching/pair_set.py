@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from interventune.data_modules.batching.sets import QABatch, QASet, Tokens
-from interventune.data_modules.encoding.windows import sorted_batches
+from interventune.data_modules.encoding.windows import Batches, sorted_batches
 from interventune.storage.errors import DataError
 
 
@@ -89,7 +89,7 @@ class PairSet(Dataset):
         shifted = original_P + original.shift_B[row_P], variant_P + variant.shift_B[row_P]
         return PairBatch(original, variant, *shifted, row_P)
 
-    def batches(self, rows_per_batch: int) -> list[list[int]]:
+    def batches(self, rows_per_batch: int) -> Batches:
         """Return batches with every pair once, similar lengths together; a pair is two rows."""
         return sorted_batches(self.originals.lengths[self.original_N], max(1, rows_per_batch // 2))
 

@@ -28,6 +28,7 @@ from interventune.data_modules.encoding.windows import (
     CHUNK,
     DECODERS,
     HISTORY_TURNS,
+    Batches,
     EncodedRow,
     Encoding,
     Inputs,
@@ -112,7 +113,7 @@ def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     for begin and end of sequence, without turns answered unknown; for other models they are
     concatenated.
     """
-    turns = example.history
+    turns = [*example.history]
     if not turns and not traits(example.dataset).conversation:
         return example.query
     if encoding.architecture == "xlnet":
@@ -206,7 +207,7 @@ def target(example: QAExample, row: EncodedRow) -> dict[str, int]:
         number, option = (place, 0) if name == "number" else (0, place)
     if row.spans:
         span = row.spans[0]
-    elif shown := [span for answer in example.answers if (span := token_span(row, answer))]:
+    elif shown := [*filter(None, (token_span(row, answer) for answer in example.answers))]:
         span, kind = shown[0], "span"
     else:
         span, kind = (row.cls, row.cls), kind if kind in ("yes", "no") else "unknown"
@@ -243,7 +244,7 @@ def column(table: pa.Table, name: str) -> np.ndarray:
     """Return all values of a column of numbers, or of a column of lists, concatenated."""
     values = table[name].combine_chunks()
     values = values.flatten() if pa.types.is_list(values.type) else values
-    return np.asarray(values.to_numpy(zero_copy_only=False))
+    return values.to_numpy(zero_copy_only=False)
 
 
 class Question(NamedTuple):
@@ -327,12 +328,11 @@ class QASet(Dataset):
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every question."""
-        values: list[Any] = self.table.data.column(name).take(self.first_Q).to_pylist()
-        return values
+        return self.table.data[name].take(self.first_Q).to_pylist()
 
     def questions(self, index: Sequence[int]) -> list[Question]:
         """Return some of the questions."""
-        table = self.table[self.first_Q[np.asarray(index)]]
+        table = self.table[self.first_Q[index]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
     def token_ids(self) -> list[np.ndarray]:
@@ -341,15 +341,15 @@ class QASet(Dataset):
 
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
-        table = self.table[np.asarray(index)]
+        table = self.table[index]
         rows = zip(table["offsets"].to_pylist(), table["input_ids"].to_pylist(), strict=True)
         return [list(zip(at[::2], at[1::2], ids, strict=True)) for at, ids in rows]
 
-    def batches(self, windows_per_batch: int) -> list[list[int]]:
+    def batches(self, windows_per_batch: int) -> Batches:
         """Return batches with every window once, all windows of a question in one batch:
         `windows_per_batch`, or a few more for the last question.
         """
-        batches = list[list[int]]()
+        batches: Batches = []
         for windows in sorted(self.windows(), key=lambda windows: -self.lengths[windows].max()):
             if not batches or len(batches[-1]) >= windows_per_batch:
                 batches.append([])

@@ -165,7 +165,7 @@ class PromptTokens:
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()  # settings of the tokenizer's last call
         backend.no_padding()
-        return list(backend.encode_batch(list(texts), add_special_tokens=special))
+        return backend.encode_batch(list(texts), add_special_tokens=special)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of texts, without special tokens."""
@@ -181,7 +181,7 @@ class PromptTokens:
     def _template(self, messages: Messages, **options: Any) -> str:
         options |= TEMPLATE_OPTIONS
         try:
-            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **options))
+            return self.tokenizer.apply_chat_template(messages, tokenize=False, **options)
         except TemplateError as error:  # such as Gemma's "System role not supported"
             raise DataError(
                 f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"

@@ -39,6 +39,9 @@ memory.
 PAD_TO = 8
 """Lengths of batches are multiples of this, to limit the number of shapes."""
 
+Batches = list[list[int]]
+"""The indices of the samples of every batch."""
+
 Inputs = dict[str, Tensor]
 """`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores those it does not
 take.
@@ -168,7 +171,7 @@ def encode_texts(
     once; a window is a slice of the context's tokens with the query and special tokens around it.
     DataError, with the record's name, for a query that leaves no room for its context.
     """
-    context = int(encoding.order != "context_first")  # index of the context in the pair
+    context = encoding.order != "context_first"  # index of the context in the pair
     # RoBERTa's classification token also begins the sequence; XLNet's is at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0
     every = list(texts)
@@ -226,7 +229,7 @@ def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
     return first, last
 
 
-def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
+def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> Batches:
     """Batch every index once, longest first (so that memory runs out at once), similar lengths
     together.
     """

@@ -76,7 +76,7 @@ def decoded(
     """
     asked = Question("q", STORY, question, ["5"], "span", "")
     data: Any = SimpleNamespace(
-        question_N=[0] * len(spans),
+        question_N=np.zeros(len(spans), int),
         questions=lambda index: [asked for _ in index],
         tokens=lambda index: [TOKENS for _ in index],
     )
