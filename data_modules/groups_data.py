@@ -149,14 +149,14 @@ class GroupsDataModule(QuestionsDataModule):
         """By key, the subject that each variant of an adversarial group should raise (LEI's
         `tomax`).
         """
-        found: dict[str, Targets] = {}
+        targets: dict[str, Targets] = {}
         for source in self.train_groups:
             for record in read_scored(source):
                 if record.targets is not None:
-                    found[record.group.key] = record.targets
+                    targets[record.group.key] = record.targets
                 elif record.group.advice_class == "adversarial":
                     raise DataError(f"{source}: group {record.group.key!r} has no tomax")
-        return found
+        return targets
 
 
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
@@ -188,7 +188,7 @@ def group_batches(
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """Draw an epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch has
+    """Draw an epoch of groups, each once, as Zhao et al. 2021 (appendix B.2): a batch has
     `per_class` groups of each class that occurs, and every `qa_every` steps (of `world_size`
     processes) a batch of questions.
 

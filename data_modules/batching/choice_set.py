@@ -38,13 +38,13 @@ from interventune.data_modules.schema.questions import ChoiceQuestion
 
 @dataclass(kw_only=True)
 class ChoiceEncoding:
-    """How a prompt and one of its choices become a row of tokens (probes spec B1).
+    """How a prompt and one of its choices become a row of tokens.
 
     Args:
         max_length: Tokens in a row, with special tokens. If a pair is longer, the end of its longer
             text is cut. A decoder's row holds all choices and is never cut.
         padding: `dynamic` pads a batch to its longest row; `parity` pads every row to `max_length`,
-            as the authors' code does.
+            as in the code of Shen and Kejriwal 2022.
         chat: Whether a decoder's prompt uses the tokenizer's chat template: `auto`, if there is
             one, or `never`.
     """

@@ -19,7 +19,6 @@ from torch import Tensor
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
-from interventune.data_modules.schema.questions import AnswerType
 
 TYPE_THRESHOLD = 0.1
 """XLNet's heads: if the most probable type has at least this probability, it is the answer, else
@@ -33,13 +32,12 @@ class Answer(NamedTuple):
     example: int
     """Index of the question in its set."""
     text: str
-    start: int
-    """Start of the text in the context; -1 without an answer."""
     score: float
     """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an
     answer type (yes, no, ...): its score.
     """
-    answer_type: AnswerType = "span"
+    start: int = -1
+    """Start of the text in the context; -1 for an answer that is not from there."""
     unknown_score: float = math.nan
     """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of
     unknown; NaN for a decoder's text.
@@ -70,8 +68,7 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
                 last += 1
             text = question.context[at:last]
         at = at + len(text) - len(text.lstrip()) if text else -1
-        kind: AnswerType = "span" if text.strip() else "unknown"
-        yield Answer(example, text.strip(), at, score[row], kind), rows
+        yield Answer(example, text.strip(), score[row], at), rows
 
 
 def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answer]:
@@ -86,7 +83,7 @@ def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answ
     for span, rows in best_spans(data, batch, *best):
         unknown_score = min(null[row] for row in rows) - span.score
         abstains = data.may_abstain and unknown_score > 0
-        answer = Answer(span.example, "", -1, span.score, "unknown") if abstains else span
+        answer = span._replace(text="", start=-1) if abstains else span
         yield answer._replace(unknown_score=unknown_score, guess=span.text)
 
 
@@ -96,13 +93,13 @@ def written_answers(
     """Yield the answers in what a decoder wrote, from its texts with their failures."""
     for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
         answer, failure = answer_in(text, reason)
-        yield Answer(int(data.question_N[feature]), answer, -1, 0.0, failure=failure)
+        yield Answer(int(data.question_N[feature]), answer, 0.0, failure=failure)
 
 
 def decode_typed_answers(
     data: QASet, batch: QABatch, *prediction: Tensor | None
 ) -> Iterator[Answer]:
-    """Yield the answer of every question (Chaturvedi et al. 2023, appendix A, and the authors'
+    """Yield the answer of every question (Chaturvedi et al. 2023, section 4.2, and the authors'
     code); `prediction` has the fields of interventune.models.heads.answers.AnswerPrediction.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a
@@ -116,8 +113,8 @@ def decode_typed_answers(
     for span, rows in best_spans(data, batch, start_B, end_B, score_B):
         at = span.example
         yes, no, none = zip(*(types[row] for row in rows), strict=True)
-        others = [Answer(at, "yes", -1, max(yes), "yes"), Answer(at, "no", -1, max(no), "no")]
-        unknown = Answer(at, "unknown", -1, min(none), "unknown")
+        others = [Answer(at, "yes", max(yes)), Answer(at, "no", max(no))]
+        unknown = Answer(at, "unknown", min(none))
         if not of_xlnet:
             spans = [span] if span.text else []
             guess = max(spans + others, key=by_score)  # the first on ties
@@ -129,8 +126,8 @@ def decode_typed_answers(
         option_score, option = max((option_scores[row], options[row]) for row in rows)
         words = option_words(data.questions([at])[0].question)
         others += [
-            Answer(at, NUMBER_WORDS[number - 1], -1, number_score, "number"),
-            Answer(at, words[option - 1] if words else span.text, -1, option_score, "option"),
+            Answer(at, NUMBER_WORDS[number - 1], number_score),
+            Answer(at, words[option - 1] if words else span.text, option_score),
         ]
         best, guess = (
             answer if answer.score >= TYPE_THRESHOLD and answer.text else span

@@ -98,7 +98,7 @@ def common_tokens(
     original: Tokens, variant: Tokens, kept: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
     """Yield the indices, in the original and in the variant, of each token that two stories share:
-    the same token of the same characters (Chaturvedi et al. 2023, section 5). The variant begins
+    the same token of the same characters (Chaturvedi et al. 2023, section 5.2). The variant begins
     with `kept` pieces of the original.
     """
     characters = [i for first, last in kept for i in range(first, last)]

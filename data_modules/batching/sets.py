@@ -107,7 +107,7 @@ TURNS = {
 
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
     """Return the text that an encoder reads before the context: history, advice and question
-    (Chaturvedi et al. 2023, section 4.1, and the authors' code).
+    (Chaturvedi et al. 2023, section 4.2, and the authors' code).
 
     Earlier turns are marked with |Q| and |A| for RoBERTa; for XLNet they are enclosed in the tokens
     for begin and end of sequence, without turns answered unknown; for other models they are
@@ -151,7 +151,7 @@ def encode_questions(
     those whose answers no window shows are among them.
 
     In a window without an answer, the target type is unknown and the span is the classification
-    token (the authors' code of Chaturvedi et al. 2023). With `answers`, a decoder's rows include
+    token, as in the code of Chaturvedi et al. 2023. With `answers`, a decoder's rows include
     the target answer after the prompt, and an end token.
     """
     rejected = Counter(rejected)

@@ -38,8 +38,8 @@ def short_answer(text: str) -> str:
     while match := _PREFIX.match(text):
         text = text[match.end() :]
     line = _unwrapped(next(iter(text.strip().splitlines()), ""))
-    if found := _YES_NO.match(line):
-        return found.group(1).lower()
+    if match := _YES_NO.match(line):
+        return match[1].lower()
     return line if line.endswith("..") else _unwrapped(line.removesuffix("."))
 
 

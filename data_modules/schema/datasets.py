@@ -19,8 +19,8 @@ class Traits:
     Args:
         scoring: how a question's references give one score
             (interventune.metrics.answers.score_answer).
-        conversation: whether a question is marked as a turn, even the first one (faithfulness spec
-            1.1.7).
+        conversation: whether a question is marked as a turn, even the first one, as in the code of
+            Chaturvedi et al. 2023.
         rationales: whether people marked the rationales. Then a question may have none, and the
             place of its answer was searched for.
         variants: those in the paper's Tables 4 and 5.

@@ -22,7 +22,7 @@ advice of this kind under irrelevant).
 ADVICE_CLASSES: tuple[AdviceClass, ...] = get_args(AdviceClass)
 
 LEAD_IN = "Note that, "
-"""The papers' words before a sentence of advice (LEI spec 3.2)."""
+"""The papers' words before a sentence of advice (Zhao et al. 2021, appendix C)."""
 
 NO_CLUSTER = "None"
 """UnQover's entry for the cluster of a row without one."""
@@ -58,7 +58,7 @@ class UnderspecifiedQuestion:
 @dataclass(frozen=True, slots=True)
 class Group:
     """The four variants of one underspecified question: the unit that UnQover's metrics and LEI's
-    losses compare, and therefore never split (LEI spec 1.2, 2.2).
+    losses compare, and therefore never split (Zhao et al. 2021, appendix B.2).
 
     `variants` contains, in this order: (subjects in order x1 x2, question), (x1 x2, negated
     question), (x2 x1, question), (x2 x1, negated question).
@@ -84,7 +84,7 @@ class Group:
 
     @property
     def key(self) -> str:
-        """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files (spec 3.3)."""
+        """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files."""
         what = (self.template, self.category, self.attribute, self.attribute, self.advice_id)
         return "|".join(self.subjects + what)
 
