@@ -54,14 +54,11 @@ TARGETS = ("start", "end", "answer_type", "number", "option")
 
 INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
 ROWS = pa.schema(
-    {
-        "input_ids": INTS,
-        "token_type_ids": pa.list_(pa.uint8()),
-        "offsets": INTS,
-    }  # two offsets per token
-    # window: index within its question; story: number of context tokens
-    | dict.fromkeys(("cls", *TARGETS, "window", "story"), pa.int32())
-    | {"rationale": MASK, "max_context": MASK}
+    {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8())}
+    # offsets: two per token; story: number of context tokens
+    | {"offsets": INTS, "rationale": MASK, "max_context": MASK}
+    | dict.fromkeys(("cls", *TARGETS, "story"), pa.int32())
+    # Of a question, in the row of its first window.
     | dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string())
     | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS), "hidden": pa.bool_()}
 )
@@ -181,11 +178,10 @@ def question_rows(example: QAExample, windows: Sequence[EncodedRow]) -> list[dic
             "cls": row.cls,
             "rationale": rationale_mask(example, row),
             "max_context": best_T,
-            "window": window,
             "story": np.sum(row.offsets_TE[:, 0] >= 0),
             **target(example, row),
         }
-        for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True))
+        for row, best_T in zip(windows, max_context(windows), strict=True)
     ]
     names = ("id", "context", "question", "dataset", "gold", "kept")
     rows[0] |= {name: getattr(example, name) for name in names}
@@ -290,7 +286,7 @@ class QASet(Dataset):
             "all": self.lengths,
         }
         """Number of tokens in every window's target, in its context, and in all of it."""
-        first_N = column(rows, "window") == 0
+        first_N = rows["id"].is_valid().to_numpy()
         self.question_N = np.cumsum(first_N) - 1
         """Index of every window's question."""
         self.first_Q = np.flatnonzero(first_N)
