@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import BatchSampler
 
 from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
 from interventune.data_modules.batching.data_module import (
@@ -18,7 +17,7 @@ from interventune.data_modules.batching.data_module import (
     TextDataModule,
     length_bucketed,
 )
-from interventune.data_modules.encoding.windows import Batches
+from interventune.data_modules.encoding.windows import Batches, chunks
 from interventune.data_modules.sources import read_choices
 
 
@@ -106,8 +105,8 @@ def choice_batches(
     batches: Batches = []
     for of_count in by_count(counts).values():
         if shuffle:
-            drawn: Iterable[list[int]] = length_bucketed(lengths[of_count], batch_size, rng)
+            drawn = length_bucketed(lengths[of_count], batch_size, rng)
         else:
-            drawn = BatchSampler(range(len(of_count)), batch_size, drop_last=False)
+            drawn = chunks(range(len(of_count)), batch_size)
         batches += [of_count[batch].tolist() for batch in drawn]
     return [batches[i] for i in rng.permutation(len(batches))] if shuffle else batches

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
@@ -18,7 +17,6 @@ import datasets
 import numpy as np
 from filelock import FileLock
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import BatchSampler
 
 from interventune.data_modules import tables
 from interventune.data_modules.batching.data_module import (
@@ -41,7 +39,7 @@ from interventune.data_modules.batching.sets import (
     encode_questions,
 )
 from interventune.data_modules.encoding.tokenizers import tokenizer_id
-from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.encoding.windows import Encoding, chunks
 from interventune.data_modules.schema.questions import QAExample, Variant
 from interventune.data_modules.sources import read_questions
 from interventune.storage import files
@@ -242,11 +240,10 @@ def question_batches(
 ) -> list[BatchIndex]:
     """Draw an epoch of question windows, each once, in batches of similar length or at random."""
     if order == "random":
-        order_N = rng.permutation(len(lengths_N)).tolist()
-        drawn: Iterable[list[int]] = BatchSampler(order_N, batch_size, drop_last=False)
+        batches = chunks(rng.permutation(len(lengths_N)).tolist(), batch_size)
     else:
-        drawn = length_bucketed(lengths_N, batch_size, rng, world_size)
-    return [BatchIndex(qa=tuple(batch)) for batch in drawn]
+        batches = length_bucketed(lengths_N, batch_size, rng, world_size)
+    return [BatchIndex(qa=tuple(batch)) for batch in batches]
 
 
 @cache
@@ -269,6 +266,9 @@ def source_digest(source: str) -> str:
 
 def folder_digest(folder: Path) -> str:
     """SHA-256 of the files of a folder with their names, except compiled code."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    text = " ".join(f"{path.relative_to(folder)} {files.file_digest(path)}" for path in paths)
-    return hashlib.sha256(text.encode()).hexdigest()
+    digests = {
+        str(path.relative_to(folder)): files.file_digest(path)
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    return work_key(digests=digests)

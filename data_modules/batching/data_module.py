@@ -21,12 +21,12 @@ import numpy as np
 import pytorch_lightning as pl
 import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
-from interventune.data_modules.encoding.windows import Batches
+from interventune.data_modules.encoding.windows import Batches, chunks
 from interventune.data_modules.sources import split_labels
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
@@ -216,10 +216,8 @@ class TextDataModule(pl.LightningDataModule):
         """Return the SHA-256 of every local file that the run reads, by source; "" for other
         sources.
         """
-        read = dict.fromkeys(
-            part for source in self.sources for part in split_labels(source) if part
-        )
-        return {source: source_digest(source) for source in read}
+        parts = (part for source in self.sources for part in split_labels(source) if part)
+        return {part: source_digest(part) for part in parts}
 
 
 def length_bucketed(
@@ -232,11 +230,10 @@ def length_bucketed(
     order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
     steps: Batches = []
-    for pool in BatchSampler(order_N.tolist(), together * POOL, drop_last=False):
-        steps += BatchSampler(sorted(pool, key=lengths_N.__getitem__), together, drop_last=False)
-    ordered = [steps[i] for i in rng.permutation(len(steps))]
-    every = [*ordered, spare_N.tolist()]
-    return [batch for step in every for batch in BatchSampler(step, batch_size, drop_last=False)]
+    for pool in chunks(order_N.tolist(), together * POOL):
+        steps += chunks(sorted(pool, key=lengths_N.__getitem__), together)
+    ordered = [*(steps[i] for i in rng.permutation(len(steps))), spare_N.tolist()]
+    return [batch for step in ordered for batch in chunks(step, batch_size)]
 
 
 class EpochSampler(Sampler[Any]):
@@ -264,9 +261,8 @@ class EpochSampler(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         self.drawn = self.draw(np.random.default_rng([self.seed, self.epoch]))
-        yield from self.drawn[self.rank : self.batches * self.world_size : self.world_size][
-            self.start :
-        ]
+        first, end = self.rank + self.start * self.world_size, self.batches * self.world_size
+        yield from self.drawn[first : end : self.world_size]
 
 
 class ResumableLoader(DataLoader):

@@ -116,13 +116,13 @@ class PromptTokens:
     ) -> None:
         self.tokenizer, self.seq2seq = tokenizer, seq2seq
         self.chat = chat == "auto" and bool(tokenizer.chat_template)
-        (row,) = self.encoded(["a"], special=True)
-        special = row.special_tokens_mask
-        self.lead: list[int] = [] if self.chat else row.ids[: special.index(0)]
+        row = tokenizer("a", return_special_tokens_mask=True)
+        ids, special = row["input_ids"], row["special_tokens_mask"]
+        self.lead: list[int] = [] if self.chat else ids[: special.index(0)]
         """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and
         a chat template, which writes them itself).
         """
-        self.tail: list[int] = row.ids[len(row) - special[::-1].index(0) :]
+        self.tail: list[int] = ids[len(ids) - special[::-1].index(0) :]
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them.
         A causal model's prompt ends without: after an end token it would begin another text.
         """
@@ -160,12 +160,12 @@ class PromptTokens:
             "prompt": self.example,
         }
 
-    def encoded(self, texts: Sequence[str], *, special: bool = False) -> list[Any]:
-        """Return the tokenizers library's encodings, with ids and offsets."""
+    def encoded(self, texts: Sequence[str]) -> list[Any]:
+        """Return encodings of the tokenizers library, with offsets and without special tokens."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()  # settings of the tokenizer's last call
         backend.no_padding()
-        return backend.encode_batch(list(texts), add_special_tokens=special)
+        return backend.encode_batch(list(texts), add_special_tokens=False)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of texts, without special tokens."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from math import inf
 from string import Formatter
 from typing import Any, Literal, NamedTuple
@@ -179,10 +178,10 @@ def encode_texts(
         contexts, queries, names = map(list, zip(*every[first : first + CHUNK], strict=True))
         pairs = (queries, contexts) if context else (contexts, queries)
         encoded = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
-        for i, (name, pair) in enumerate(zip(names, encoded, strict=True)):
+        for i, (text, name, pair) in enumerate(zip(contexts, names, encoded, strict=True), first):
             ids_T, types_T = np.array(pair.ids, np.int32), np.array(pair.type_ids, np.uint8)
             side_T = np.array(pair.sequence_ids, float)  # NaN for special tokens
-            offsets_TE = np.fromiter(chain.from_iterable(pair.offsets), np.int32).reshape(-1, 2)
+            offsets_TE = np.array(pair.offsets, np.int32)
             offsets_TE[side_T != context] = -1
             special_T = np.isnan(side_T)
             is_cls_T = special_T & (ids_T == tokenizer.cls_token_id)
@@ -200,13 +199,13 @@ def encode_texts(
             for start in range(0, max(1, len(context_T) - room + step), step):
                 at_T = np.sort(np.concatenate([others_T, context_T[start : start + room]]))
                 before = offsets_TE[context_T[:start], 1].max(initial=-1)
-                after = offsets_TE[context_T[start + room :], 0].min(initial=len(contexts[i]))
+                after = offsets_TE[context_T[start + room :], 0].min(initial=len(text))
                 yield EncodedRow(
                     ids_T[at_T],
                     types_T[at_T],
                     offsets_TE[at_T],
                     cls=int(np.flatnonzero(is_cls_T[at_T])[which_cls]),
-                    example=first + i,
+                    example=i,
                     reach=(before, after),
                 )
 
@@ -233,8 +232,12 @@ def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> Batc
     """Batch every index once, longest first (so that memory runs out at once), similar lengths
     together.
     """
-    order = np.argsort(-np.asarray(lengths), kind="stable")
-    return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
+    return chunks(np.argsort(-np.asarray(lengths), kind="stable").tolist(), batch_size)
+
+
+def chunks(order: Sequence[int], batch_size: int) -> Batches:
+    """Cut indices into batches; the last may be smaller."""
+    return [[*order[i : i + batch_size]] for i in range(0, len(order), batch_size)]
 
 
 def padded(

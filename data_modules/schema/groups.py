@@ -142,5 +142,5 @@ class ScoredGroup:
 def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
     """Read the groups of a file of groups, or of groups with scores."""
     for where, row in rows:
-        kind: Any = ScoredGroup if isinstance(row, dict) and "group" in row else Group
+        kind: Any = ScoredGroup if "group" in row else Group
         yield check(row, kind, where)

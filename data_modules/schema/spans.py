@@ -42,6 +42,9 @@ class Span:
 
 def write_records(records: Iterable[Any], path: str | Path) -> int:
     """Write a whole file or nothing; return the number of records."""
+    number = 0
     with atomic_text(path) as file:
-        lines = (json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
-        return sum(1 for line in lines if file.write(line))
+        for record in records:
+            number += 1
+            file.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+    return number
