@@ -102,7 +102,7 @@ def choice_batches(
     shuffle: bool,
 ) -> Batches:
     """Draw an epoch: every question once, in batches with equal numbers of choices."""
-    batches: Batches = []
+    batches = []
     for of_count in by_count(counts).values():
         if shuffle:
             drawn = length_bucketed(lengths[of_count], batch_size, rng)

@@ -149,7 +149,7 @@ class GroupsDataModule(QuestionsDataModule):
         """By key, the subject that each variant of an adversarial group should raise (LEI's
         `tomax`).
         """
-        targets: dict[str, Targets] = {}
+        targets = {}
         for source in self.train_groups:
             for record in read_scored(source):
                 if record.targets is not None:

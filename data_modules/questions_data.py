@@ -162,7 +162,7 @@ class QuestionsDataModule(TextDataModule):
             shift = []  # pairs have no predictions to write
         limit = 0 if predicts else self.limit_val_qa
         originals: list[Variant] = ["os"] if shift else []
-        sets: list[EvalSet] = []
+        sets = []
         for name, source in self.qa_sources[stage].items():
             variants = [*watch, *originals, *shift]
             table_of = self.question_tables(source, limit, variants, hidden=predicts)
@@ -205,7 +205,7 @@ class QuestionsDataModule(TextDataModule):
                 examples, self.tokenizer, self.encoding, rejected, hidden=hidden
             )
 
-        table_of: dict[Variant, datasets.Dataset] = {}
+        table_of = {}
         inputs = [source, limit, hidden, asdict(self.encoding)]
         if self.cache:
             inputs += [source_digest(source), tokenizer_id(self.tokenizer), code_digest()]

@@ -21,18 +21,15 @@ from functools import cache, partial
 from itertools import chain, count, islice
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.groups import ScoredGroup
+from interventune.data_modules.schema.groups import Group, ScoredGroup
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.data_modules.tables import Rows, opened
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError, refuse
-
-if TYPE_CHECKING:
-    from interventune.data_modules.schema.groups import Group
-    from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +84,9 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
         warn_of_language(str(source))
     # Hashes: the texts and ids themselves would take several times the memory.
     number_of: dict[int, int] = {}
-    uses_of: dict[int, Iterator[int]] = defaultdict(partial(count, 1))
-    renamed, repeated = 0, list[str]()
+    uses_of = defaultdict[int, Iterator[int]](partial(count, 1))
+    renamed = 0
+    repeated = []
     for number, example in enumerate(chain(first, questions), 1):
         name, dataset, variant = example.id, example.dataset, example.variant
         asked = (dataset, variant, name, example.context, example.query, example.history)
@@ -157,7 +155,8 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
     """
     reader, arguments = _reader_of(source, kind)
     read = resolve_name(f"interventune.data_modules.{reader}")  # imported on use
-    record, defects = None, list[str]()
+    record = None
+    defects: list[str] = []
     while True:
         try:
             for record in read(*arguments, **options):

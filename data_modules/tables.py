@@ -81,7 +81,7 @@ def _fields(head: str) -> set[str]:
     """The fields of the first records of JSON, with the names of the fields that contain them."""
     import ijson
 
-    fields = list[str]()
+    fields = []
     with suppress(ijson.JSONError):  # where the head ends
         for place, event, name in ijson.parse(head.encode(), buf_size=1024, multiple_values=True):
             if place.count(".") > 9:  # places of a file of brackets would fill the memory

@@ -229,7 +229,7 @@ def length_bucketed(
     """
     order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
-    steps: Batches = []
+    steps = []
     for pool in chunks(order_N.tolist(), together * POOL):
         steps += chunks(sorted(pool, key=lengths_N.__getitem__), together)
     ordered = [*(steps[i] for i in rng.permutation(len(steps))), spare_N.tolist()]

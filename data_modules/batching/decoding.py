@@ -54,7 +54,7 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
     """
     start, end, score = (column.tolist() for column in spans)
     windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
-    rows_of: defaultdict[int, list[int]] = defaultdict(list)
+    rows_of = defaultdict(list)
     for row, question in enumerate(data.question_N[windows].tolist()):
         rows_of[question].append(row)
     best = [max(rows, key=score.__getitem__) for rows in rows_of.values()]

@@ -50,7 +50,7 @@ class PairSet(Dataset):
             )
         tokens, variant_tokens = originals.token_ids(), variants.token_ids()
         variant_windows = variants.windows()
-        pairs = list[tuple[int, int, int]]()
+        pairs = []
         for question, name in enumerate(variants.column("id")):
             if name not in windows_of:
                 continue

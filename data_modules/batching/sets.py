@@ -40,7 +40,7 @@ from interventune.data_modules.questions.answer_spans import answer_type
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import AnswerType, QAExample
 
-WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
+WINDOW_TYPES = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options
 are spans.
 """
@@ -152,7 +152,8 @@ def encode_questions(
     the target answer after the prompt, and an end token.
     """
     rejected = Counter(rejected)
-    tables, rows = list[pa.Table](), list[dict[str, Any]]()
+    tables = []
+    rows = []
     encoded = encode_examples(examples, tokenizer, encoding, answers=answers)
     for number, windows in groupby(encoded, key=attrgetter("example")):
         question = question_rows(examples[number], list(windows))

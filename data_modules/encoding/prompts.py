@@ -118,16 +118,16 @@ class PromptTokens:
         self.chat = chat == "auto" and bool(tokenizer.chat_template)
         row = tokenizer("a", return_special_tokens_mask=True)
         ids, special = row["input_ids"], row["special_tokens_mask"]
-        self.lead: list[int] = [] if self.chat else ids[: special.index(0)]
+        self.lead = [] if self.chat else ids[: special.index(0)]
         """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and
         a chat template, which writes them itself).
         """
-        self.tail: list[int] = ids[len(ids) - special[::-1].index(0) :]
+        self.tail = ids[len(ids) - special[::-1].index(0) :]
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them.
         A causal model's prompt ends without: after an end token it would begin another text.
         """
         pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
-        self.pad: int = next(i for i in pads if i is not None)
+        self.pad = next(i for i in pads if i is not None)
         self.space = "" if seq2seq else " "
         """The white space before an answer."""
         self.ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]

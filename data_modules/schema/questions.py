@@ -17,7 +17,7 @@ AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 question) are spans too; only XLNet's heads distinguish them (Chaturvedi et al. 2023, section 4.2).
 """
 
-ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
+ANSWER_TYPES = get_args(AnswerType)
 
 Deletion = Literal["os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug"]
 """The papers' variants of a story: original; truncated after the rationale; truncated before it;
@@ -33,17 +33,15 @@ Exchange = Literal["swap", "misplaced", "near_miss"]
 
 Variant = Literal[Deletion, Reformatting, Exchange]
 
-VARIANTS: tuple[Variant, ...] = get_args(Variant)
+VARIANTS = get_args(Variant)
 
-DELETED: frozenset[Variant] = frozenset(
-    {"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"}
-)
+DELETED = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"})
 """The variants without a rationale, for which a faithful model says unknown."""
 
-REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
+REFORMATTED = frozenset(get_args(Reformatting))
 """The variants with the same meaning, for which a faithful model keeps its answer."""
 
-EXCHANGED: frozenset[Variant] = frozenset(get_args(Exchange))
+EXCHANGED = frozenset(get_args(Exchange))
 """The variants that need all questions of a file."""
 
 ChoiceTarget = Literal["label", "unknown"]
