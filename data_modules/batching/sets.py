@@ -1,8 +1,7 @@
 """Questions, tokenised into windows: a row has a window's tokens and targets, and each question's
 first row also has the question; their batches.
 
-Shape letters: B batch, T tokens, C characters, W windows of a question, N windows of a set, Q
-questions.
+Shape letters: B batch, T tokens, N windows of a set, Q questions.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from interventune.data_modules.encoding.windows import (
     Encoding,
     Inputs,
     encode_texts,
+    max_context,
     padded,
     token_span,
 )
@@ -220,21 +220,6 @@ def rationale_mask(example: QAExample, row: EncodedRow) -> np.ndarray:
         for start, last in filter(None, spans):
             mask_T[start : last + 1] = True
     return mask_T
-
-
-def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
-    """Per window, boolean (T,): the context tokens that this window shows best by SQuAD's rule: the
-    smaller margin to its two ends is largest, plus a hundredth of its length; the first on ties.
-    """
-    starts = [row.offsets_TE[:, 0] for row in windows]
-    score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
-    for score_C, start_T in zip(score_WC, starts, strict=True):
-        inside_T = start_T[start_T >= 0]
-        place_T = np.arange(len(inside_T))
-        margin_T = np.minimum(place_T, place_T[::-1])
-        np.maximum.at(score_C, inside_T, margin_T + 0.01 * len(inside_T))
-    best_C = score_WC.argmax(axis=0)
-    return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
 
 
 def column(table: pa.Table, name: str) -> np.ndarray:

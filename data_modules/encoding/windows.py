@@ -1,6 +1,7 @@
 """Text to tokens: windows of a long context, character spans to token spans, and padding of rows.
 
-Shape letters: R rows, T tokens, N tokens of several rows, E the two boundaries (start, end).
+Shape letters: R rows, T tokens, N tokens of several rows, W windows of a question, C characters, E
+the two boundaries (start, end).
 """
 
 from __future__ import annotations
@@ -226,6 +227,21 @@ def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
     if start < min(before, start_T[first]) or end > max(after, end_T[last]):
         return None
     return first, last
+
+
+def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
+    """Per window, boolean (T,): the context tokens that this window shows best by SQuAD's rule: the
+    smaller margin to its two ends is largest, plus a hundredth of its length; the first on ties.
+    """
+    starts = [row.offsets_TE[:, 0] for row in windows]
+    score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
+    for score_C, start_T in zip(score_WC, starts, strict=True):
+        inside_T = start_T[start_T >= 0]
+        place_T = np.arange(len(inside_T))
+        margin_T = np.minimum(place_T, place_T[::-1])
+        np.maximum.at(score_C, inside_T, margin_T + 0.01 * len(inside_T))
+    best_C = score_WC.argmax(axis=0)
+    return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
 
 
 def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> Batches:
