@@ -135,9 +135,10 @@ class GroupsDataModule(QuestionsDataModule):
         return sets
 
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
-        """Return the training groups, each once and without its advice; with `everything`, also all
-        of the training sources' groups with these subject pairs and attributes (no
-        `limit_train_groups`).
+        """Return the training groups, each once and without its advice.
+
+        With `everything`, also all of the training sources' groups with these subject pairs and
+        attributes (no `limit_train_groups`).
         """
         trained = self.train_set.groups.groups
         cells = {(group.subjects, group.category, group.attribute) for group in trained}
@@ -146,9 +147,7 @@ class GroupsDataModule(QuestionsDataModule):
         return GroupSet(unadvised([*trained, *alike]), self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
-        """By key, the subject that each variant of an adversarial group should raise (LEI's
-        `tomax`).
-        """
+        """By key, the subjects that an adversarial group should raise (LEI's `tomax`)."""
         targets = {}
         for source in self.train_groups:
             for record in read_scored(source):
@@ -160,8 +159,7 @@ class GroupsDataModule(QuestionsDataModule):
 
 
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
-    """Repeat every distinct unadvised group `copies` times, about half of them after a random
-    advice sentence.
+    """Repeat every distinct unadvised group, about half of the copies after random advice.
 
     The sentence is drawn from all of the category (of all groups with a domain), of any class, so
     it is not informative about the answer; all results have class `none`.
@@ -188,12 +186,12 @@ def group_batches(
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """Draw an epoch of groups, each once, as Zhao et al. 2021 (appendix B.2): a batch has
-    `per_class` groups of each class that occurs, and every `qa_every` steps (of `world_size`
-    processes) a batch of questions.
+    """Draw an epoch of groups, each once, as Zhao et al. 2021 (appendix B.2).
 
-    Classes are spread as evenly as possible: with classes of equal size, every batch has the same
-    number of each. The last batch is filled from the smallest classes, reshuffled.
+    A batch has `per_class` groups of each class that occurs, and every `qa_every` steps (of
+    `world_size` processes) a batch of questions. Classes are spread as evenly as possible: with
+    classes of equal size, every batch has the same number of each. The last batch is filled from
+    the smallest classes, reshuffled.
     """
     members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
     size, need_K = per_class * len(members), [len(of_class) for of_class in members]
@@ -216,8 +214,9 @@ def group_batches(
 
 
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:
-    """Draw at most `total` groups, evenly over the advice classes that occur, in the order given. A
-    class with too few leaves its share to the others. Samples of one seed are nested, so that a
+    """Draw at most `total` groups, evenly over the advice classes that occur, in their order.
+
+    A class with too few leaves its share to the others. Samples of one seed are nested, so that a
     curve over sizes does not depend on the luck of the draw. DataError for less than one group of
     each class.
     """
@@ -238,9 +237,10 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
 def anchors(
     groups: Sequence[Group], every: Iterable[Group], share: float, seed: int
 ) -> list[Group]:
-    """Draw groups without advice that make up `share` of all once added to `groups`, from the
-    questions of `every`, each once before any repeats. Samples of one seed are nested, over shares
-    and sizes of `groups`.
+    """Draw groups without advice that make up `share` of all once added to `groups`.
+
+    They ask the questions of `every`, each once before any repeats. Samples of one seed are nested,
+    over shares and sizes of `groups`.
     """
     bare = sum(group.advice_class == "none" for group in groups)
     missing = round((len(groups) - bare) * share / (1 - share)) - bare
@@ -250,9 +250,7 @@ def anchors(
 
 
 def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:
-    """DataError if one key belongs to two questions: the reference scores of groups are looked up
-    by key.
-    """
+    """DataError if one key belongs to two questions: reference scores are looked up by key."""
     texts: dict[str, int] = {}
     for group in groups:
         text = hash(tuple((variant.context, variant.question) for variant in group.variants))

@@ -153,9 +153,7 @@ class QuestionsDataModule(TextDataModule):
         return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """Return the named sets in the watched variants, and the pairs whose embeddings are
-        compared.
-        """
+        """Return the sets in the watched variants, and the pairs whose embeddings are compared."""
         predicts = stage == "predict"
         watch, shift = self.interventions.watch, self.interventions.shift
         if predicts:
@@ -187,11 +185,12 @@ class QuestionsDataModule(TextDataModule):
     def question_tables(
         self, source: str, limit: int, variants: Sequence[Variant], *, hidden: bool = False
     ) -> dict[Variant, datasets.Dataset]:
-        """Return variants of the first `limit` questions of a source (0: all), mapped from the
-        cache, whose keys are digests of all inputs. One process per machine makes a table while the
-        others wait; the source is read once, and only if a table is missing. Without `hidden`,
-        questions whose answers no window shows are left out, with a warning if they are many.
-        DataError if no question is left.
+        """Return variants of the first `limit` questions of a source (0: all), from the cache.
+
+        Its keys are digests of all inputs. One process per machine makes a table while the others
+        wait; the source is read once, and only if a table is missing. Without `hidden`, questions
+        whose answers no window shows are left out, with a warning if they are many. DataError if no
+        question is left.
         """
         from interventune.data_modules.interventions.variants import made_of, report_rejected
 
@@ -254,9 +253,10 @@ def code_digest() -> str:
 
 
 def source_digest(source: str) -> str:
-    """Return what distinguishes two states of a source: the content of a file, or of all files of a
-    folder; for a dataset of the Hub, the library's fingerprint; nothing for embedded data, whose
-    code is in every key.
+    """Return what distinguishes two states of a source.
+
+    This is the content of a file, or of all files of a folder; for a dataset of the Hub, the
+    library's fingerprint; nothing for embedded data, whose code is in every key.
     """
     if source.startswith("hub:"):
         return getattr(tables.table_rows(source.removeprefix("hub:")), "_fingerprint", "")

@@ -73,9 +73,11 @@ KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
 def read_questions(source: str | Path) -> Iterator[QAExample]:
-    """Read questions about a text, with one warning if they do not look English. Of questions with
-    one id, all but the first get another: `732_2`. DataError for a missing file, an unknown format,
-    another or no kind of data, bad records, or a question that occurs twice in a variant.
+    """Read questions about a text, with one warning if they do not look English.
+
+    Of questions with one id, all but the first get another: `732_2`. DataError for a missing file,
+    an unknown format, another or no kind of data, bad records, or a question that occurs twice in a
+    variant.
     """
     questions = _read(str(source), "questions")
     first = [*islice(questions, 100)]
@@ -132,9 +134,7 @@ def held_by(source: str) -> Literal["groups", "questions"]:
 
 
 def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
-    """Read groups with the scores, targets and answers in their source; DataError as
-    for questions.
-    """
+    """Read groups with their file's scores, targets and answers; DataError as for questions."""
     for record in _read(str(source), "groups"):
         yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
 
@@ -150,9 +150,7 @@ def read_choices(source: str | Path) -> list[ChoiceQuestion]:
 
 
 def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
-    """The records; after a defect, the reader goes on with the next row, to name the other defects
-    too.
-    """
+    """The records; after a defect, the reader goes on, to name the other defects too."""
     reader, arguments = _reader_of(source, kind)
     read = resolve_name(f"interventune.data_modules.{reader}")  # imported on use
     record = None
@@ -173,8 +171,9 @@ def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
 
 
 def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
-    """The reader of a source, which must contain the requested kind, and its arguments: the path,
-    or (place, record) of all records, and a name.
+    """The reader of a source, which must contain the requested kind, and its arguments.
+
+    These are the path, or (place, record) of all records, and a name.
     """
     prefix = source[: source.find(":") + 1]
     if generator := KNOWN["generated"].get(prefix, {}).get(kind):
@@ -200,9 +199,7 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
 
 
 def _within(rows: Rows, fields: list[str]) -> Rows:
-    """The records that these fields hold, one in the other, with the title and context of what
-    holds them.
-    """
+    """The records that these fields hold, one in the other, with the outer title and context."""
     for number, (place, record) in enumerate(rows):
         field = next((field for field in fields if isinstance(record.get(field), list)), None)
         if field is None:
@@ -217,8 +214,10 @@ def _within(rows: Rows, fields: list[str]) -> Rows:
 
 
 def labelled_rows(source: str) -> Rows:
-    """Yield (place, row) of a table with any fields: from the Hub, a folder, parquet, JSON Lines, a
-    JSON list, or CSV (also with tabs). DataError if there is none, or for a file without rows.
+    """Yield (place, row) of a table with any fields, from the Hub, a folder or a file.
+
+    A file is parquet, JSON Lines, a JSON list, or CSV (also with tabs). DataError if there is none,
+    or for a file without rows.
     """
     row = None
     for row in opened(source)[1]:
@@ -228,8 +227,9 @@ def labelled_rows(source: str) -> Rows:
 
 
 def split_labels(source: str) -> tuple[str, str]:
-    """Split `PATH+LABELS` into (PATH, LABELS); LABELS is "" if absent, or if the file has a + in
-    its name.
+    """Split `PATH+LABELS` into (PATH, LABELS); without labels, LABELS is "".
+
+    The name of a file that exists may have a + itself.
     """
     path, plus, labels = source.rpartition("+")
     if not plus or os.path.exists(source) or source.startswith(("hub:", "stories:")):

@@ -27,8 +27,9 @@ Table = Iterable[Mapping[str, Any]]
 
 
 def opened(source: str) -> tuple[set[str], Rows]:
-    """Return the fields of a source's first records, and (place, record) of all. DataError where
-    there are none.
+    """Return the fields of a source's first records, and (place, record) of all.
+
+    DataError if there is no such source.
     """
     name = source.removeprefix("hub:")
     path, _ = folder_and_split(source)
@@ -93,8 +94,10 @@ def _fields(head: str) -> set[str]:
 
 
 def csv_rows(source: str, *, tabs: bool) -> Table:
-    """Read the rows of a table separated by commas or tabs, all as text; DataError for another
-    file. Fields between tabs are quoted only if the whole file follows the rules of quoting.
+    """Read the rows of a table separated by commas or tabs, all as text.
+
+    Fields between tabs are quoted only if the whole file follows the rules of quoting. DataError
+    for another file.
     """
     import pandas as pd
 
@@ -114,9 +117,7 @@ def csv_rows(source: str, *, tabs: bool) -> Table:
 
 
 def _quoted(source: str) -> bool:
-    """Whether every row has as many fields as the header when quoted fields may hold tabs and new
-    lines.
-    """
+    """Whether every row is as long as the header if quoted fields may hold tabs and new lines."""
     with (
         suppress(csv.Error, UnicodeDecodeError),
         open(source, encoding="utf-8-sig", newline="") as file,

@@ -1,6 +1,7 @@
-"""Multiple-choice questions, tokenised, in batches of questions with equal numbers of choices. For
-encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and all
-choices after it.
+"""Multiple-choice questions, tokenised, in batches with equal numbers of choices.
+
+For encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and
+all choices after it.
 
 Shape letters: Q questions, N rows (choices), B questions of a batch, C choices, E first and last
 token.
@@ -142,12 +143,11 @@ def by_count(counts: np.ndarray) -> dict[int, np.ndarray]:
 def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> Iterator[list[EncodedRow]]:
-    """Yield the rows of every question: one per choice; for a decoder, a single one with the
-    `spans` of all.
+    """Yield the rows of every question: one per choice; for a decoder, a single one.
 
-    An empty prompt remains an empty first segment: `<s></s></s> choice </s>`. For RoBERTa, each
-    non-empty text without a leading space gets one, as in the middle of a sentence. DataError if a
-    decoder's row is too long.
+    A decoder's row has the `spans` of all choices. An empty prompt remains an empty first segment:
+    `<s></s></s> choice </s>`. For RoBERTa, each non-empty text without a leading space gets one, as
+    in the middle of a sentence. DataError if a decoder's row is too long.
     """
     if architecture in DECODERS:
         prompts = []

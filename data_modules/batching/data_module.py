@@ -1,5 +1,4 @@
-"""The base of the three DataModules: named evaluation sets for every stage, loaders for all sets,
-and resuming within an epoch.
+"""The base of the three DataModules: named evaluation sets, loaders, resuming within an epoch.
 
 Every order is a pure function of (seed, epoch, number of ranks), equal on all ranks; rank r of W
 takes batches r, r + W, ...
@@ -78,8 +77,10 @@ class TrainSet(Dataset):
         return TrainBatch(groups, self.qa[index.qa] if self.qa and index.qa else None)
 
     def items_of(self, index: BatchIndex) -> Counter[str]:
-        """Return how many items a batch has, by name: question windows (`questions`) and their
-        tokens (see `QASet.tokens_N`), groups (`groups`), and groups of each class of advice.
+        """Return how many items a batch has, by name.
+
+        Items are question windows (`questions`) and their tokens (see `QASet.tokens_N`), groups
+        (`groups`), and groups of each class of advice.
         """
         counts = Counter(questions=len(index.qa), groups=len(index.groups))
         if self.qa:
@@ -138,9 +139,7 @@ class TextDataModule(pl.LightningDataModule):
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
     def named(self, train: Sequence[str], *named: Sources) -> dict[str, dict[str, str]]:
-        """Return named sources of `val`, `test` and `predict`, by stage, and add all to
-        `sources`.
-        """
+        """Return named sources of `val`, `test` and `predict`, by stage; add all to `sources`."""
         stages = ("val", "test", "predict")
         by_stage = dict(zip(stages, (sources or {} for sources in named), strict=True))
         self.sources += [*train, *chain(*map(dict.values, by_stage.values()))]
@@ -188,9 +187,10 @@ class TextDataModule(pl.LightningDataModule):
         return ResumableLoader(self.train_set, sampler=self.train_sampler, **self.loader_options)
 
     def eval_loaders(self, stage: str) -> list[DataLoader]:
-        """Return a loader for every set of `eval_sets[stage]`, with this process's share of its
-        batches. DataError if no set has a batch for each process: on one without any, Lightning
-        skips the evaluation, and the others wait for its sums.
+        """Return a loader for every set of `eval_sets[stage]`, with this process's batches.
+
+        DataError if no set has a batch for each process: on one without any, Lightning skips the
+        evaluation, and the others wait for its sums.
         """
         rank, world_size = process_rank()
         loaders, most = [], 0
@@ -213,9 +213,7 @@ class TextDataModule(pl.LightningDataModule):
     predict_dataloader = partialmethod(eval_loaders, "predict")
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the SHA-256 of every local file that the run reads, by source; "" for other
-        sources.
-        """
+        """Return the SHA-256 of every local file that the run reads; "" for other sources."""
         parts = (part for source in self.sources for part in split_labels(source) if part)
         return {part: source_digest(part) for part in parts}
 
@@ -266,8 +264,9 @@ class EpochSampler(Sampler[Any]):
 
 
 class ResumableLoader(DataLoader):
-    """A DataLoader over an `EpochSampler` that counts the batches taken by its reader, without
-    those that workers hold ready. Lightning stores the state in its checkpoints.
+    """A DataLoader over an `EpochSampler` that counts the batches taken by its reader.
+
+    Those that workers hold ready do not count. Lightning stores the state in its checkpoints.
 
     An epoch begins when its first batch is requested: before, the sampler does not know which epoch
     it is.
@@ -282,9 +281,7 @@ class ResumableLoader(DataLoader):
         return {"consumed": self.consumed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next epoch begin after as many batches, or at its beginning, if that was all of
-        them.
-        """
+        """Let the next epoch begin after as many batches, unless that was all of them."""
         self._start = self.consumed = state["consumed"]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
@@ -296,9 +293,10 @@ class ResumableLoader(DataLoader):
 
 
 def outlive_signal(worker: int) -> None:
-    """`worker_init_fn` of a DataLoader: let a worker ignore a cluster's or Ctrl-C's signal to all
-    processes. The main process finishes its step first, and ends its workers, by a second SIGTERM
-    if necessary.
+    """Let a worker of a DataLoader ignore a cluster's or Ctrl-C's signal to all processes.
+
+    The main process finishes its step first, and ends its workers, by a second SIGTERM if
+    necessary.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

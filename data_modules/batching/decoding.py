@@ -1,5 +1,4 @@
-"""Decode token spans into answer texts from the original context, and combine the windows of a
-question.
+"""Decode token spans into texts of the original context; combine the windows of a question.
 
 Shape letters: B windows of a batch, which holds all windows of its questions; C answer types (yes,
 no, unknown).
@@ -49,9 +48,7 @@ class Answer(NamedTuple):
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
-    """Yield the best span of every question in a batch (the first on ties), and the rows of its
-    windows.
-    """
+    """Yield the best span of every question (the first on ties), and its windows' rows."""
     start, end, score = (column.tolist() for column in spans)
     windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
     rows_of = defaultdict(list)
@@ -72,11 +69,11 @@ def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[An
 
 
 def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answer]:
-    """Yield every question's answer from its best window; `spans` are the fields of
-    interventune.models.heads.span.SpanPrediction.
+    """Yield every question's answer from its best window.
 
     If the set allows it (`may_abstain`), the answer is empty when "no answer" scores higher than
-    the best span in every window (SQuAD 2.0, with a threshold of 0).
+    the best span in every window (SQuAD 2.0, with a threshold of 0). `spans` are the fields of
+    interventune.models.heads.span.SpanPrediction.
     """
     *best, null_B = spans
     null = null_B.tolist()
@@ -99,13 +96,14 @@ def written_answers(
 def decode_typed_answers(
     data: QASet, batch: QABatch, *prediction: Tensor | None
 ) -> Iterator[Answer]:
-    """Yield the answer of every question (Chaturvedi et al. 2023, section 4.2, and the authors'
-    code); `prediction` has the fields of interventune.models.heads.answers.AnswerPrediction.
+    """Yield the answer of every question: a span, yes, no, unknown, a number or an option.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a
     question is unknown only if it is in every window). With rationale heads the highest score wins;
     on ties a span, then yes, no and unknown. With XLNet's heads, the most probable type wins, if it
-    reaches TYPE_THRESHOLD.
+    reaches TYPE_THRESHOLD (Chaturvedi et al. 2023, section 4.2, and the authors' code).
+
+    `prediction` has the fields of interventune.models.heads.answers.AnswerPrediction.
     """
     start_B, end_B, score_B, *rest = (column for column in prediction if column is not None)
     types, *of_xlnet = (column.tolist() for column in rest)

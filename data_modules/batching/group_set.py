@@ -102,8 +102,9 @@ class GroupSet(Dataset):
         )
 
     def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
-        """Return some rows, padded to a multiple: inputs and context (B, T), and candidates (B, 1,
-        S, 2).
+        """Return inputs (B, T), context (B, T) and candidates (B, 1, S, 2) of some rows.
+
+        T is a multiple of `multiple`.
         """
         rows = [self.encoded[i] for i in index]
         inputs, context_BT, shift_B = pad_rows(rows, self.tokenizer, multiple)
@@ -117,8 +118,10 @@ class GroupSet(Dataset):
 
 
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[EncodedRow]:
-    """Return the rows of groups; each variant has exactly one window. Their `spans` are the first
-    and last token of each subject, and of `unknown` if it is a candidate.
+    """Return the rows of groups; each variant has exactly one window.
+
+    Their `spans` are the first and last token of each subject, and of `unknown` if it is a
+    candidate.
 
     Raises:
         DataError: a context is longer than a window, or a token at a subject's boundary also covers

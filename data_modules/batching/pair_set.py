@@ -32,9 +32,10 @@ class PairBatch(NamedTuple):
 
 
 class PairSet(Dataset):
-    """Originals paired with one variant of some of them, in the first window that differs: the
-    deletion may be far from a story's beginning. A pair without such a window is left out, unless a
-    set is paired with itself. DataError if two originals share an id.
+    """Originals paired with one variant of some of them, in the first window that differs.
+
+    The deletion may be far from a story's beginning. A pair without such a window is left out,
+    unless a set is paired with itself. DataError if two originals share an id.
     """
 
     family = "shift"  # in the keys of metrics

@@ -1,5 +1,6 @@
-"""Questions, tokenised into windows: a row has a window's tokens and targets, and each question's
-first row also has the question; their batches.
+"""Questions, tokenised into windows, and their batches.
+
+A row has a window's tokens and targets, and each question's first row also has the question.
 
 Shape letters: B batch, T tokens, N windows of a set, Q questions.
 """
@@ -103,12 +104,11 @@ TURNS = {
 
 
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
-    """Return the text that an encoder reads before the context: history, advice and question
-    (Chaturvedi et al. 2023, section 4.2, and the authors' code).
+    """Return what an encoder reads before the context: history, advice and question.
 
     Earlier turns are marked with |Q| and |A| for RoBERTa; for XLNet they are enclosed in the tokens
     for begin and end of sequence, without turns answered unknown; for other models they are
-    concatenated.
+    concatenated (Chaturvedi et al. 2023, section 4.2, and the authors' code).
     """
     turns = [*example.history]
     if not turns and not traits(example.dataset).conversation:
@@ -143,13 +143,14 @@ def encode_questions(
     answers: bool = True,
     hidden: bool = True,
 ) -> datasets.Dataset:
-    """Return windows of every example, with the first of its answers that they show as target. The
-    table's description has the numbers of examples `rejected` before, by reason; without `hidden`,
-    those whose answers no window shows are among them.
+    """Return windows of every example, with the first of its answers that they show as target.
+
+    The table's description has the numbers of examples `rejected` before, by reason; without
+    `hidden`, those whose answers no window shows are among them.
 
     In a window without an answer, the target type is unknown and the span is the classification
-    token, as in the code of Chaturvedi et al. 2023. With `answers`, a decoder's rows include
-    the target answer after the prompt, and an end token.
+    token, as in the code of Chaturvedi et al. 2023. With `answers`, a decoder's rows include the
+    target answer after the prompt, and an end token.
     """
     rejected = Counter(rejected)
     tables = []
@@ -195,9 +196,7 @@ def question_rows(example: QAExample, windows: Sequence[EncodedRow]) -> list[dic
 
 
 def target(example: QAExample, row: EncodedRow) -> dict[str, int]:
-    """Return a window's target: the answer's first and last token, and classes of type, number and
-    option.
-    """
+    """Return a window's target: the answer's tokens, and classes of type, number and option."""
     kind, number, option = example.answer_type, 0, 0
     if kind in ("number", "option"):
         name, place = answer_type(example.gold[0], example.question)

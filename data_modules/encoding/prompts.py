@@ -74,8 +74,10 @@ def fill(
 def question_prompts(
     examples: Iterable[QAExample], prompts: Prompts, *, answers: bool
 ) -> Iterator[Prompt]:
-    """Yield the prompts of questions with their last turns; with `answers`, followed by the
-    training target: the first answer of the context, yes, no, or unknown.
+    """Yield the prompts of questions with their last turns.
+
+    With `answers`, the training target follows: the first answer of the context, yes, no, or
+    unknown.
     """
     for example in examples:
         turns = "".join(
@@ -89,8 +91,9 @@ def question_prompts(
 
 
 def group_prompts(groups: Iterable[Group], prompts: Prompts) -> Iterator[Prompt]:
-    """Yield the prompts of all variants, with the subjects listed in the order of the context;
-    after each come the subjects in the group's order, and `unknown` if the prompt names it.
+    """Yield the prompts of all variants, with the subjects in the order of the context.
+
+    After each come the subjects in the group's order, and `unknown` if the prompt names it.
     """
     for group in groups:
         for variant in group.variants:
@@ -187,18 +190,14 @@ class PromptTokens:
             ) from error
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of prompts, from `text`. Chat templates include all
-        special tokens.
-        """
+        """Return the token ids of prompts, from `text`; a chat template writes special tokens."""
         tail = self.tail if self.seq2seq and not self.chat else []
         every = self.ids(texts)
         warn_of_unknown(self.tokenizer, every[:999])
         return [[*self.lead, *ids, *tail] for ids in every]
 
     def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text after its prompt. Leading white space of a
-        text counts.
-        """
+        """Return the token ids of each text after its prompt; leading white space counts."""
         apart = self.ids(texts)
         if self.seq2seq:
             return [[*ids, *self.tail] if ids else [] for ids in apart]

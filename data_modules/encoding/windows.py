@@ -122,9 +122,7 @@ class Encoding:
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
     def within(self, limit: int | None) -> Encoding:
-        """Return the options for a model with so many positions; the stride shrinks with the
-        window.
-        """
+        """Return the options for a model with so many positions; windows and stride shrink."""
         if limit is None or self.max_length <= limit:
             return self
         return replace(
@@ -132,8 +130,9 @@ class Encoding:
         )
 
     def resolved(self, architecture: str) -> Encoding:
-        """Replace every `auto` by its value for an architecture. DataError for an encoder with
-        prompts.
+        """Replace every `auto` by its value for an architecture.
+
+        DataError for an encoder with prompts.
         """
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
@@ -167,9 +166,11 @@ class EncodedRow(NamedTuple):
 def encode_texts(
     texts: Iterable[tuple[str, str, str]], tokenizer: Any, encoding: Encoding
 ) -> Iterator[EncodedRow]:
-    """Tokenise (context, query, name) into an encoder's windows, in order. Each pair is tokenised
-    once; a window is a slice of the context's tokens with the query and special tokens around it.
-    DataError, with the record's name, for a query that leaves no room for its context.
+    """Tokenise (context, query, name) into an encoder's windows, in order.
+
+    Each pair is tokenised once; a window is a slice of the context's tokens with the query and
+    special tokens around it. DataError, with the record's name, for a query that leaves no room for
+    its context.
     """
     context = encoding.order != "context_first"  # index of the context in the pair
     # RoBERTa's classification token also begins the sequence; XLNet's is at the end.
@@ -230,8 +231,10 @@ def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
 
 
 def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
-    """Per window, boolean (T,): the context tokens that this window shows best by SQuAD's rule: the
-    smaller margin to its two ends is largest, plus a hundredth of its length; the first on ties.
+    """Per window, boolean (T,): the context tokens that it shows best by SQuAD's rule.
+
+    The smaller margin to its two ends is largest, plus a hundredth of its length; the first on
+    ties.
     """
     starts = [row.offsets_TE[:, 0] for row in windows]
     score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
@@ -245,9 +248,7 @@ def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
 
 
 def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> Batches:
-    """Batch every index once, longest first (so that memory runs out at once), similar lengths
-    together.
-    """
+    """Batch every index once, longest first, so that memory runs out at once."""
     return chunks(np.argsort(-np.asarray(lengths), kind="stable").tolist(), batch_size)
 
 
@@ -293,8 +294,9 @@ def padded(
 def pad_rows(
     rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
 ) -> tuple[Inputs, Tensor, Tensor]:
-    """Return inputs (R, T), context (R, T; True at context tokens), and padding columns before rows
-    (R,).
+    """Return inputs (R, T), context (R, T), and the number of padding columns before rows (R,).
+
+    The context is True at its tokens.
     """
     ids_N, types_N, offsets_NE = (
         np.concatenate([row[column] for row in rows]) for column in range(3)

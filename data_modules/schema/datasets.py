@@ -1,6 +1,4 @@
-"""What is particular to a data set: a row of datasets.yaml for each `QAExample.dataset` with a
-trait.
-"""
+"""What is particular to a data set: a row of datasets.yaml by its `QAExample.dataset`."""
 
 from __future__ import annotations
 

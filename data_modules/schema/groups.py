@@ -57,8 +57,10 @@ class UnderspecifiedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The four variants of one underspecified question: the unit that UnQover's metrics and LEI's
-    losses compare, and therefore never split (Zhao et al. 2021, appendix B.2).
+    """The four variants of one underspecified question.
+
+    They are the unit that UnQover's metrics and LEI's losses compare, and therefore never split
+    (Zhao et al. 2021, appendix B.2).
 
     `variants` contains, in this order: (subjects in order x1 x2, question), (x1 x2, negated
     question), (x2 x1, question), (x2 x1, negated question).
@@ -95,9 +97,10 @@ class Group:
 
     @property
     def gold(self) -> int | None:
-        """Index of the subject whom the contexts in both orders name more often than the other;
-        None if they do not decide. Templates name both subjects equally often, so the added
-        sentence makes the difference, as in LEI's own specified set; it needs no field.
+        """Index of the subject whom the contexts in both orders name more often; None without one.
+
+        Templates name both subjects equally often, so the added sentence makes the difference, as
+        in LEI's own specified set; it needs no field.
         """
         golds = set()
         for variant in self.variants[::2]:
@@ -124,9 +127,7 @@ raise.
 
 @dataclass(frozen=True, slots=True)
 class ScoredGroup:
-    """A group with its file's information about a model and its subjects; each field
-    may be absent.
-    """
+    """A group with what its file says about a model and its subjects; each field may be absent."""
 
     group: Group
     base_scores: BaseScores | None = None

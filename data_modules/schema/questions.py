@@ -1,6 +1,4 @@
-"""Records of questions, with answers in a text or with choices: readers yield them, other code uses
-them.
-"""
+"""Records of questions, with answers in a text or with choices."""
 
 from __future__ import annotations
 

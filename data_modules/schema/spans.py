@@ -31,9 +31,7 @@ class Span:
 
     @classmethod
     def locate(cls, text: str, context: str, where: str) -> Span:
-        """Return the first occurrence of `text` in `context`; `where` names the record in the
-        error.
-        """
+        """Return the first occurrence of `text` in `context`; errors begin with `where`."""
         start = context.find(text)
         if start < 0 or not text:
             raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")
