@@ -136,7 +136,7 @@ class QuestionsDataModule(TextDataModule):
         variants = self.interventions.train
         table_of = self.question_tables(self.train_qa, self.limit_train_qa, variants)
         table = datasets.concatenate_datasets([table_of[variant] for variant in variants])
-        qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
+        qa = QASet(table, self.tokenizer, self.encoding)
         answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
         hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
         what = (

@@ -100,7 +100,8 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
             continue
         while (use := next(uses_of[hash((dataset, variant, name))])) > 1:
             name = f"{name}_{use}"
-        renamed += name != example.id
+        if name != example.id:
+            renamed += 1
         yield replace(example, id=name)
     refuse(repeated)
     if renamed:

@@ -88,7 +88,8 @@ class Prompts:
     @property
     def candidates(self) -> int:
         """The number of candidate answers to a question between two subjects."""
-        return 2 + any(UNKNOWN in message["content"] for message in self.choice_prompt)
+        unknown = any(UNKNOWN in message["content"] for message in self.choice_prompt)
+        return 3 if unknown else 2
 
 
 @dataclass(kw_only=True)
