@@ -193,12 +193,13 @@ def group_batches(
     classes of equal size, every batch has the same number of each. The last batch is filled from
     the smallest classes, reshuffled.
     """
-    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
-    size, need_K = per_class * len(members), [len(of_class) for of_class in members]
+    class_K, need_K = np.unique(class_N, return_counts=True)
+    size = per_class * len(class_K)
     for _ in range(-len(class_N) % size):
-        need_K[int(np.argmin(need_K))] += 1
+        need_K[need_K.argmin()] += 1
     orders, places = [], []
-    for of_class, need in zip(members, need_K, strict=True):
+    for number, need in zip(class_K, need_K, strict=True):
+        of_class = np.flatnonzero(class_N == number)
         rounds = -(-need // len(of_class))
         orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
         places.append((np.arange(need) + 0.5) / need)

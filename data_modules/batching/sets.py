@@ -58,7 +58,7 @@ ROWS = pa.schema(
     {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8())}
     # offsets: two per token; story: number of context tokens
     | {"offsets": INTS, "rationale": MASK, "max_context": MASK}
-    | dict.fromkeys(("cls", *TARGETS, "story"), pa.int32())
+    | dict.fromkeys(("cls", *TARGETS, "story"), pa.int64())
     # Of a question, in the row of its first window.
     | dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string())
     | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS), "hidden": pa.bool_()}
@@ -298,10 +298,7 @@ class QASet(Dataset):
             rationale_BT=column(table, "rationale"),
             max_context_BT=column(table, "max_context"),
         )
-        targets = {
-            f"{name}_B": torch.from_numpy(column(table, name).astype(np.int64))
-            for name in ("cls", *TARGETS)
-        }
+        targets = {f"{name}_B": torch.tensor(column(table, name)) for name in ("cls", *TARGETS)}
         for name in ("start_B", "end_B", "cls_B"):
             targets[name] += shift_B
         feature_B = torch.from_numpy(chosen)
