@@ -10,7 +10,7 @@ does not list raises a DataError that names the file, the line and the field.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any, cast
@@ -39,9 +39,9 @@ def json_lines(path: str | Path, kind: type[T] = ANY) -> Iterator[tuple[str, T]]
 
 def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     with open_file(path) as file:
-        yield from (
-            (f"{path}, line {i}", line.strip()) for i, line in enumerate(file, 1) if line.strip()
-        )
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield f"{path}, line {number}", line.strip()
 
 
 def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
@@ -63,14 +63,14 @@ def parse_json(text: bytes, kind: type[T], where: str) -> T:
     """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
     integers. DataError, beginning with `where`: not JSON, or not of this kind.
     """
-    return _checked(text, kind, where, as_json=True)
+    return _checked(partial(_adapter(kind).validate_json, strict=True), text, where)
 
 
 def check(value: Any, kind: type[T], where: str) -> T:
     """Check a parsed value, such as a row of a typed table, against `kind`; DataError as in
     `parse_json`.
     """
-    return _checked(value, kind, where, as_json=False)
+    return _checked(_adapter(kind).validate_python, value, where)
 
 
 @cache
@@ -80,26 +80,24 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
+def _checked(validate: Any, value: Any, where: str) -> Any:
     """The value, or a DataError of what is missing, or else of the first thing that is wrong."""
-    adapter = _adapter(kind)
     try:
-        return (
-            adapter.validate_json(value, strict=True) if as_json else adapter.validate_python(value)
-        )
+        return validate(value)
     except ValueError as error:
         # A field of another type may belong to another format; a missing one says what to add.
-        first = min(
-            cast(Any, error).errors(include_url=False), key=lambda one: one["type"] != "missing"
-        )
+        errors = cast(Any, error).errors(include_url=False)
+        first = min(errors, key=lambda part: part["type"] != "missing")
     if first["type"] == "value_error":  # from the record's own check
         raise DataError(f"{where}: {first['ctx']['error']}")
     if first["type"] == "json_invalid":
         raise DataError(f"{where}: not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
+    reason = f"{first['msg'].replace('Input should', 'should')}, found {first['input']!r:.60}"
+    if first["type"] == "missing":
+        reason = "is missing"
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    said = f"{first['msg'].replace('Input should', 'should')}, found {first['input']!r:.60}"
     name = f"the field {place.strip('.')!r} " if place else ""
-    raise DataError(f"{where}: {name}{'is missing' if first['type'] == 'missing' else said}")
+    raise DataError(f"{where}: {name}{reason}")
 
 
 def plain_json(value: Any) -> Any:
