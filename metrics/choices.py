@@ -48,9 +48,7 @@ class ChoiceScores(SumMetric):
         self.add_sum("count", dtype=torch.int64)
 
     def update(self, logits_BN: Tensor, label_B: Tensor, loss_B: Tensor) -> None:
-        """Add questions: logits, label indices and losses. Of equal logits the first is picked
-        (spec B3).
-        """
+        """Add questions: logits, label indices and losses. Of equal logits the first is picked."""
         self.correct_sum += (logits_BN.argmax(-1) == label_B).sum()
         self.loss_sum += loss_B.double().sum()
         self.count += len(label_B)

@@ -22,17 +22,6 @@ noise.
 """
 
 
-def cka_ratio(
-    xx_DD: Tensor, yy_EE: Tensor, xy_DE: Tensor, x_square: Tensor, y_square: Tensor
-) -> Tensor:
-    """CKA from centred scatter matrices; x_square and y_square are the sums of squares before
-    centring.
-    """
-    ratio = xy_DE.square().sum() / (xx_DD.norm() * yy_EE.norm())
-    varies = (xx_DD.trace() > NO_VARIANCE * x_square) & (yy_EE.trace() > NO_VARIANCE * y_square)
-    return torch.where(varies, ratio.clamp(max=1), torch.nan)
-
-
 class LinearCKA(SumMetric):
     """Linear CKA of each of L layers between two models, over all embeddings seen, on all
     processes.
@@ -96,13 +85,13 @@ class LinearCKA(SumMetric):
     def compute(self) -> Tensor:
         """Return CKA per layer, shape (L,), float64 in [0, 1]; NaN where a side does not vary."""
         ratios, n = [], self.count
-        for x_D, y_E, xx_DD, yy_EE, xy_DE in zip(
-            self.x_LD, self.y_LE, self.xx_LDD, self.yy_LEE, self.xy_LDE, strict=True
-        ):
-            scatter_xx = xx_DD - torch.outer(x_D, x_D / n)
-            scatter_yy = yy_EE - torch.outer(y_E, y_E / n)
-            scatter_xy = xy_DE - torch.outer(x_D, y_E / n)
-            ratios.append(
-                cka_ratio(scatter_xx, scatter_yy, scatter_xy, xx_DD.trace(), yy_EE.trace())
-            )
+        sums = (self.x_LD, self.y_LE, self.xx_LDD, self.yy_LEE, self.xy_LDE)
+        for x_D, y_E, xx_DD, yy_EE, xy_DE in zip(*sums, strict=True):
+            centred_DD = xx_DD - torch.outer(x_D, x_D / n)
+            centred_EE = yy_EE - torch.outer(y_E, y_E / n)
+            centred_DE = xy_DE - torch.outer(x_D, y_E / n)
+            ratio = centred_DE.square().sum() / (centred_DD.norm() * centred_EE.norm())
+            x_varies = centred_DD.trace() > NO_VARIANCE * xx_DD.trace()
+            y_varies = centred_EE.trace() > NO_VARIANCE * yy_EE.trace()
+            ratios.append(torch.where(x_varies & y_varies, ratio.clamp(max=1), torch.nan))
         return torch.stack(ratios)

@@ -10,7 +10,7 @@ does not list raises a DataError that names the file, the line and the field.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import starmap
 from pathlib import Path
 from typing import Any, cast
@@ -63,14 +63,14 @@ def parse_json(text: bytes, kind: type[T], where: str) -> T:
     """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
     integers. DataError, beginning with `where`: not JSON, or not of this kind.
     """
-    return _checked(partial(_adapter(kind).validate_json, strict=True), text, where)
+    return _checked(text, kind, where, as_json=True)
 
 
 def check(value: Any, kind: type[T], where: str) -> T:
     """Check a parsed value, such as a row of a typed table, against `kind`; DataError as in
     `parse_json`.
     """
-    return _checked(_adapter(kind).validate_python, value, where)
+    return _checked(value, kind, where, as_json=False)
 
 
 @cache
@@ -80,10 +80,13 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _checked(validate: Any, value: Any, where: str) -> Any:
+def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
     """The value, or a DataError of what is missing, or else of the first thing that is wrong."""
+    adapter = _adapter(kind)
     try:
-        return validate(value)
+        if as_json:
+            return adapter.validate_json(value, strict=True)
+        return adapter.validate_python(value)
     except ValueError as error:
         # A field of another type may belong to another format; a missing one says what to add.
         errors = cast(Any, error).errors(include_url=False)
