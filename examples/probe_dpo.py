@@ -34,7 +34,8 @@ def main(
     probe = interventune.TransformersProbe("stories:heldout", dev, limit=50, score=score)
     often = {"eval_strategy": "steps", "eval_steps": steps // 3, "max_steps": steps}
     arguments = DPOConfig(output, bf16=torch.cuda.is_available(), **often)
-    trainer = DPOTrainer(name, None, arguments, None, pairs(train), pairs(dev), callbacks=[probe])
+    trainer = DPOTrainer(name, None, arguments, None, pairs(train), pairs(dev))
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer

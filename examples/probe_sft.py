@@ -43,7 +43,8 @@ def main(
     arguments = SFTConfig(output, max_steps=steps, eval_steps=steps // 3, bf16=gpu, **often, **best)
     lora = LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM")
     data = asked(train), asked(dev)
-    trainer = SFTTrainer(name, arguments, None, *data, peft_config=lora, callbacks=[probe])
+    trainer = SFTTrainer(name, arguments, None, *data, peft_config=lora)
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer

@@ -29,7 +29,8 @@ def main(name: str = "roberta-base", output: str = "runs/qa", steps: int = 300) 
     best = {"load_best_model_at_end": True, "metric_for_best_model": "val/score"}
     arguments = TrainingArguments(output, max_steps=steps, eval_steps=steps // 3, **often, **best)
     model = AutoModelForQuestionAnswering.from_pretrained(name)
-    trainer = Trainer(model, arguments, None, train, held_out, tokenizer, callbacks=[probe])
+    trainer = Trainer(model, arguments, None, train, held_out, tokenizer)
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer
