@@ -12,9 +12,9 @@ Shape letters: N questions, R sets of questions, C columns of sums.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from interventune.metrics.intervals import Floats
 
 COLUMNS = ("unanswerable", "abstained", "refused", "right")
 """The sums besides the number of questions: unanswerable questions (the answer is unknown); those

@@ -213,17 +213,14 @@ class AnswerScores(SumMetric):
         ([1.0, 0.5], [0.0, 0.5], 3)
     """
 
-    higher_is_better = None
-    sums_K3: Tensor
-    count_K: Tensor
+    sums_K4: Tensor
     failed: Tensor
 
     def __init__(self, types: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.types = tuple(types)
-        self.add_sum("sums_K3", (len(types), 3))  # exact match, F1, unknown
-        self.add_sum("count_K", (len(types),), torch.int64)
-        self.add_sum("failed", (), torch.int64)
+        self.add_sum("sums_K4", (len(types), 4))  # exact match, F1, unknown, questions
+        self.add_sum("failed", dtype=torch.int64)
 
     def update(
         self,
@@ -247,12 +244,14 @@ class AnswerScores(SumMetric):
             else:
                 answerable = self.types[kind] != UNKNOWN
                 score = score_answer(prediction, texts, rule, answerable=answerable)
-                self.sums_K3[kind] += self.sums_K3.new_tensor(score)
-                self.count_K[kind] += 1
+                self.sums_K4[kind] += self.sums_K4.new_tensor([*score, 1])
 
     def compute(self) -> AnswerResult:
         """Means over everything seen."""
-        n_K, n = self.count_K, self.count_K.sum()
-        em_K, f1_K, unknown_K = (self.sums_K3 / n_K[:, None]).unbind(1)
-        em, f1, unknown = self.sums_K3.sum(0) / n
-        return AnswerResult(em_K, f1_K, unknown_K, n_K, em, f1, unknown, n, self.failed)
+        return AnswerResult(*means(self.sums_K4), *means(self.sums_K4.sum(0)), self.failed)
+
+
+def means(sums_4: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean exact match, F1 and unknown, and the number of questions (int64), from sums (..., 4)."""
+    em, f1, unknown, n = sums_4.unbind(-1)
+    return em / n, f1 / n, unknown / n, n.long()

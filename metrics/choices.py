@@ -36,7 +36,6 @@ class ChoiceScores(SumMetric):
         0.5
     """
 
-    higher_is_better = True
     correct_sum: Tensor
     loss_sum: Tensor
     count: Tensor

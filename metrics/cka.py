@@ -49,7 +49,6 @@ class LinearCKA(SumMetric):
         0.909065
     """
 
-    higher_is_better = None
     x_LD: Tensor
     y_LE: Tensor
     xx_LDD: Tensor

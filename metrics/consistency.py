@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from interventune.metrics.intervals import interval_of_change
-
-Array = NDArray[np.float64]
+from interventune.metrics.intervals import Floats, interval_of_change
 
 Domain = Literal["adversarial", "neutral"]
 DOMAINS: tuple[Domain, ...] = get_args(Domain)
@@ -62,7 +59,7 @@ def relative_change(default: float, new: float) -> float:
     return (new - default) / default if default else math.nan
 
 
-def t_tests(variant_NA: Array, default_NA: Array) -> Array:
+def t_tests(variant_NA: Floats, default_NA: Floats) -> Floats:
     """Two-sided p-values (A,) of a variant's scores against the default's: Student's t-test of
     independent samples with equal variances (the paper only says "Student's t-test"), not corrected
     for multiple tests. NaN if no test is possible: fewer than two scores, or no difference and no
@@ -152,7 +149,7 @@ COMPARED: tuple[tuple[Variant, Variant], ...] = (
 )
 
 
-def differences(share_N: Mapping[Variant, Array]) -> dict[tuple[Variant, Variant], Difference]:
+def differences(share_N: Mapping[Variant, Floats]) -> dict[tuple[Variant, Variant], Difference]:
     """The differences in COMPARED, each over the prompts that have both variants.
 
     Args:
@@ -162,7 +159,7 @@ def differences(share_N: Mapping[Variant, Array]) -> dict[tuple[Variant, Variant
     return {(one, other): difference(share_N[one] - share_N[other]) for one, other in COMPARED}
 
 
-def difference(gap_N: Array) -> Difference:
+def difference(gap_N: Floats) -> Difference:
     """The mean of differences, NaN where a prompt has none, with its 95 % interval over prompts."""
     gap_M = gap_N[np.isfinite(gap_N)]
     n = len(gap_M)

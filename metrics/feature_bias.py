@@ -6,12 +6,11 @@ Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from interventune.metrics.intervals import Floats
 
 
-def content_free(probability_KL: Array) -> Array:
+def content_free(probability_KL: Floats) -> Floats:
     """The prediction for content-free texts: p_cf over the labels, shape (L,), from raw
     probabilities.
 
@@ -28,7 +27,7 @@ def content_free(probability_KL: Array) -> Array:
     return np.asarray(mean_L / mean_L.sum())
 
 
-def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
+def calibrated(probability_NL: Floats, content_free_L: Floats) -> Floats:
     """Scores (N, L) = normalised p / p_cf: contextual calibration without a bias vector or another
     softmax.
 
@@ -39,7 +38,7 @@ def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
     return np.asarray(probability_NL / np.where(total_N1 > 0, total_N1, 1.0) / content_free_L)
 
 
-def stratum_weights(stratum_N: Array) -> Array:
+def stratum_weights(stratum_N: Floats) -> Floats:
     """Weights of texts (N,), with which a sum over texts, divided by that of the weights, is the
     mean over strata of their means, whatever their sizes: h1- or h2-accuracy, where a stratum is a
     cell of a task with one set of demonstrations (the authors' code).

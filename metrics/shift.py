@@ -106,7 +106,6 @@ class EmbeddingShift(SumMetric):
         [0.6667, 0.55]
     """
 
-    higher_is_better = None
     sum_SL: Tensor
     count_C: Tensor
 

@@ -18,7 +18,6 @@ class SumMetric(Metric):
     "bf16-true" calls.
     """
 
-    is_differentiable = False
     full_state_update = False
 
     def add_sum(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -33,10 +32,6 @@ def revision() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed libraries that numbers depend on."""
-    from importlib.metadata import PackageNotFoundError, version  # takes a tenth of a second
+    from importlib.metadata import version  # takes a tenth of a second
 
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}

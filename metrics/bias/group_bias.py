@@ -44,11 +44,6 @@ class BiasResult(NamedTuple):
     """Mean of S(x1) + S(x2)."""
 
 
-def pair_index(low: Tensor, high: Tensor, num_subjects: int) -> Tensor:
-    """Row-major index in the triangle i < j: (0, 1), (0, 2), ..., (1, 2), ...; shapes are kept."""
-    return low * (2 * num_subjects - low - 1) // 2 + high - low - 1
-
-
 def mean_of_largest(mean_KRA: Tensor) -> Tensor:
     """Mean over rows of the row's largest |mean| over attributes, (K,); unseen cells (NaN) are
     ignored.
@@ -77,7 +72,6 @@ class GroupBias(SumMetric):
         0.085
     """
 
-    higher_is_better = None
     cell_CKPA: Tensor
     total_MK: Tensor
 
@@ -105,10 +99,9 @@ class GroupBias(SumMetric):
             attribute_N: attribute ids, shape (N,).
         """
         group, (first_N, second_N) = score_groups(score_NVS), subject_NS.unbind(1)
-        side_N = torch.where(first_N < second_N, 1.0, -1.0).double()
-        pair_N = pair_index(
-            torch.minimum(first_N, second_N), torch.maximum(first_N, second_N), self.num_subjects
-        )
+        side_N = (second_N - first_N).sign().double()
+        low_N, high_N = subject_NS.sort(dim=1).values.unbind(1)
+        pair_N = high_N * (high_N - 1) // 2 + low_N  # (1, 0), (2, 0), (2, 1), (3, 0), ...
         cell_N = (class_N * self.cell_CKPA.shape[2] + pair_N) * self.num_attributes + attribute_N
         c_N = group.c_N * side_N
         c_CN = [c_N, c_N.sign(), group.c_normalised_N * side_N, torch.ones_like(c_N)]
@@ -119,12 +112,12 @@ class GroupBias(SumMetric):
     def compute(self) -> BiasResult:
         """Aggregate everything seen; NaN with n = 0 for a class without groups."""
         size, cell_CKPA = self.num_subjects, self.cell_CKPA
-        i_P, j_P = torch.triu_indices(size, size, 1, device=cell_CKPA.device)
+        high_P, low_P = torch.tril_indices(size, size, -1, device=cell_CKPA.device)
         shape = (*cell_CKPA.shape[:2], size, self.num_attributes)
-        subject_CKXA = cell_CKPA.new_zeros(shape).index_add_(2, i_P, cell_CKPA)
+        subject_CKXA = cell_CKPA.new_zeros(shape).index_add_(2, low_P, cell_CKPA)
         # From the perspective of the other subject, C has the opposite sign; a group is one group.
-        subject_CKXA[:3].index_add_(2, j_P, cell_CKPA[:3], alpha=-1)
-        subject_CKXA[3].index_add_(1, j_P, cell_CKPA[3])
+        subject_CKXA[:3].index_add_(2, high_P, cell_CKPA[:3], alpha=-1)
+        subject_CKXA[3].index_add_(1, high_P, cell_CKPA[3])
         gamma_KXA, eta_KXA, gamma_normalised_KXA = subject_CKXA[:3] / subject_CKXA[3]  # NaN: unseen
         n_K = cell_CKPA[3].sum(dim=(1, 2))
         return BiasResult(

@@ -7,6 +7,7 @@ Shape letters: M and N groups, V the four variants, S the two subjects of a grou
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -30,9 +31,6 @@ def dominant_subject(
     """Sign of the mean of C over templates, per pair and attribute. Source: Zhao et al. 2021,
     appendix B.2.
 
-    Memory grows with the groups, not with the pairs that their subjects could form, which would be
-    millions where every group draws its own names.
-
     Args:
         c_M: C of M groups, from the perspective of the first subject; the paper takes predictions
             without interventions.
@@ -41,17 +39,15 @@ def dominant_subject(
         subject_NS: ids of the subjects of the N groups to return, in any order, shape (N, 2).
         attribute_N: ids, shape (N,).
     """
-    subjects = torch.cat((subject_MS, subject_NS))
-    attributes = torch.cat((attribute_M, attribute_N))
-    cells = torch.cat((subjects.sort(dim=1).values, attributes[:, None]), dim=1)
-    known, number = cells.unique(dim=0, return_inverse=True)
-    side = torch.where(subjects[:, 0] < subjects[:, 1], 1.0, -1.0).to(c_M.dtype)
-    (number_M, number_N), (side_M, side_N) = (
-        value.tensor_split([len(c_M)]) for value in (number, side)
-    )
-    sum_C = c_M.new_zeros(len(known)).index_add_(0, number_M, c_M * side_M)
-    c_N = sum_C[number_N] * side_N
-    return DominantSubject((c_N < 0).long(), (c_N == 0) & torch.isin(number_N, number_M))
+    sums = defaultdict[tuple[int, ...], float](float)
+    groups = (c_M.tolist(), subject_MS.tolist(), attribute_M.tolist())
+    for c, (first, second), attribute in zip(*groups, strict=True):
+        sums[first, second, attribute] += c
+        sums[second, first, attribute] -= c
+    cells = torch.cat((subject_NS, attribute_N[:, None]), dim=1).tolist()
+    sum_N = [sums.get(tuple(cell), math.nan) for cell in cells]
+    c_N = torch.tensor(sum_N, dtype=torch.float64)
+    return DominantSubject((c_N < 0).long(), c_N == 0)
 
 
 def pushed_subject(dominant_N: Tensor) -> Tensor:
