@@ -65,10 +65,10 @@ def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
     3
     """
     answers = sorted(model.answers(questions))
-    for one in answers:
-        if one.failure:
-            raise ValueError(f"{questions[one.example].id}: no answer: {one.failure}")
-    return [one.text for one in answers]
+    for reply in answers:
+        if reply.failure:
+            raise ValueError(f"{questions[reply.example].id}: no answer: {reply.failure}")
+    return [reply.text for reply in answers]
 
 
 def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:

@@ -70,6 +70,12 @@ class Probe:
         ValueError: an unknown measure, or one that no source allows; a source of neither kind.
     """
 
+    tokenizer: Any = None
+    table: pd.DataFrame
+    """The latest probe, one row per key: value, low, high, n, and the paired change since the start
+    with its interval.
+    """
+
     def __init__(
         self,
         source: str,
@@ -90,15 +96,10 @@ class Probe:
         if measures and (lacking := sorted(chosen - offered)):
             needed = "groups" if lacking[0] == "bias" else "questions about texts"
             raise DataError(f"measures: {lacking[0]} needs a source with {needed}")
-        self.score, self.asking = dict(score or {}), Asking(**asking)
-        self.start, self.used = list[Snapshot](), None
-        asked = [part.asked for part in self.sources]
-        self.key = "probe_" + work_key(asked=repr((sorted(chosen), asked)))
+        self.score, self.asking, self.start = dict(score or {}), Asking(**asking), list[Snapshot]()
+        content = [part.content for part in self.sources]
+        self.key = "probe_" + work_key(asked=repr((sorted(chosen), content)))
         """What is asked, by which a checkpoint's start is found again."""
-        self.table = pd.DataFrame()
-        """The latest probe, one row per key: value, low, high, n, and the paired change since the
-        start with its interval.
-        """
 
     def ask(self, model: Any, tokenizer: Any = None) -> dict[str, float]:
         """Probe the model, which is left unchanged. Return every key with its value, and its paired
@@ -116,18 +117,17 @@ class Probe:
             ValueError: the model cannot be probed, or no measure gives a key of `score`.
         """
         live = inner_model(model)
-        words = tokenizer or live.name_or_path
-        if not self.start or words != self.used:
-            self.used, self.sets = words, dict[Any, Any]()
+        tokenizer = tokenizer or live.name_or_path
+        if not self.start or tokenizer != self.tokenizer:
+            self.tokenizer, self.sets = tokenizer, dict[Any, Any]()
             # A copy, to which a padding token is added if it has none.
-            self.reads = load_tokenizer(words) if isinstance(words, str) else copy.deepcopy(words)
+            named = isinstance(tokenizer, str)
+            self.copied = load_tokenizer(tokenizer) if named else copy.deepcopy(tokenizer)
         plain = torch.autocast(live.device.type, enabled=False)
-        with together(model), plain, lent(live, self.reads, self.asking) as answerer:
+        with together(model), plain, lent(live, self.copied, self.asking) as answerer:
             answerer.sets = self.sets
-            now = [
-                source.ask(answerer, start)
-                for source, start in zip_longest(self.sources, self.start)
-            ]
+            pairs = zip_longest(self.sources, self.start)
+            now = [source.ask(answerer, start) for source, start in pairs]
         self.start = self.start or now
         rows = list[dict[str, Any]]()
         for source, first, last in zip(self.sources, self.start, now, strict=True):
@@ -249,8 +249,8 @@ class TransformersProbe(Probe, TrainerCallback):
 
 class LightningProbe(Probe, pl.Callback):
     """A probe before training and after every validation of any LightningModule; the first
-    transformers model inside the module is probed. Arguments as for `Probe`. Without a tokenizer,
-    the probe uses the attribute `tokenizer` of the module or of its data.
+    transformers model inside the module is probed. Arguments as for `Probe`. The tokenizer is the
+    attribute `tokenizer` of the module or of its data, else that of the model's name.
 
     The module logs the numbers, so `ModelCheckpoint(monitor="val/score")` finds them.
     """

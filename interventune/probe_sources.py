@@ -65,11 +65,11 @@ class Groups:
     def __init__(self, name: str, source: str, limit: int, _: object) -> None:
         self.name = name
         sets, self.frame = read_sets({"": source}, limit)
-        self.asked = sets[""]
+        self.content = sets[""]
 
     def ask(self, model: QuestionCheckpoint, _: object) -> Snapshot:
         """Return the scores of the groups."""
-        return {"bias": model.subject_scores(self.asked, "probing bias")}
+        return {"bias": model.subject_scores(self.content, "probing bias")}
 
     def tables(self, snapshots: Mapping[str, Snapshot]) -> Tables:
         """Yield the numbers of snapshots; others are compared with START."""
@@ -109,7 +109,7 @@ class Questions:
                 f"{source}: holds no original stories, which variants are compared with"
             )
         self.originals = originals_by_id(stories)
-        self.asked = {
+        self.content = {
             variant: rows
             for variant, rows in stories.examples.items()
             if variant in {"os", *DELETED}
@@ -126,9 +126,9 @@ class Questions:
 
     def answers(self, model: QuestionCheckpoint) -> Iterator[Row]:
         """Yield a scored row for each answer; to variants only for abstention."""
-        asked = self.asked if "abstention" in self.measures else {"os": self.asked["os"]}
-        model.may_abstain = any(map(some_unanswerable, asked.values()))
-        for variant, questions in asked.items():
+        variants = self.content if "abstention" in self.measures else {"os": self.content["os"]}
+        model.may_abstain = any(map(some_unanswerable, variants.values()))
+        for variant, questions in variants.items():
             for answer in sorted(model.answers(questions, f"probing {variant}")):
                 question, failure = questions[answer.example], answer.failure
                 yield {
@@ -142,8 +142,8 @@ class Questions:
     def shift(self, model: QuestionCheckpoint, start: Snapshot | None) -> Snapshot:
         """Return how far embeddings move: from stories to their variants, and since the start."""
         rows, originals = list[Row](), self.originals
-        for variant in [name for name in self.asked if name != "os"]:
-            pairs = [(originals[q.id], q) for q in self.asked[variant] if q.id in originals]
+        for variant in [name for name in self.content if name != "os"]:
+            pairs = [(originals[q.id], q) for q in self.content[variant] if q.id in originals]
             for story in measured(model, pairs, model, [-1], f"probing {variant}"):
                 rows += [{"variant": variant, **row} for row in story]
         first: Any = First(model, start)

@@ -87,15 +87,15 @@ def yes_or_no(prediction: str) -> str:
     return normal if normal in ("yes", "no") else ""
 
 
-def same_answer(one: str, other: str) -> bool:
+def same_answer(first: str, second: str) -> bool:
     """Whether two predictions agree: equal once normalised, or both unknown.
 
     >>> same_answer("The red bike.", "red bike"), same_answer("", "Unknown"), same_answer("", "a")
     (True, True, False)
     """
-    if is_unknown(one):
-        return is_unknown(other)
-    return not is_unknown(other) and normalise_answer(one) == normalise_answer(other)
+    if is_unknown(first):
+        return is_unknown(second)
+    return not is_unknown(second) and normalise_answer(first) == normalise_answer(second)
 
 
 class Score(NamedTuple):
@@ -197,6 +197,12 @@ class AnswerResult(NamedTuple):
     """Number of questions without an answer, which count nowhere else; int64."""
 
 
+def means(sums_4: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean exact match, F1 and unknown, and the number of questions (int64), from sums (..., 4)."""
+    em, f1, unknown, n = sums_4.unbind(-1)
+    return em / n, f1 / n, unknown / n, n.long()
+
+
 class AnswerScores(SumMetric):
     """Exact match, F1 and the share of unknown, by type of answer and over all.
 
@@ -216,8 +222,8 @@ class AnswerScores(SumMetric):
     sums_K4: Tensor
     failed: Tensor
 
-    def __init__(self, types: Sequence[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, types: Sequence[str]) -> None:
+        super().__init__()
         self.types = tuple(types)
         self.add_sum("sums_K4", (len(types), 4))  # exact match, F1, unknown, questions
         self.add_sum("failed", dtype=torch.int64)
@@ -249,9 +255,3 @@ class AnswerScores(SumMetric):
     def compute(self) -> AnswerResult:
         """Means over everything seen."""
         return AnswerResult(*means(self.sums_K4), *means(self.sums_K4.sum(0)), self.failed)
-
-
-def means(sums_4: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean exact match, F1 and unknown, and the number of questions (int64), from sums (..., 4)."""
-    em, f1, unknown, n = sums_4.unbind(-1)
-    return em / n, f1 / n, unknown / n, n.long()

@@ -5,7 +5,7 @@ Shape letters: B batch (questions), N choices of a question.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,8 +40,8 @@ class ChoiceScores(SumMetric):
     loss_sum: Tensor
     count: Tensor
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self) -> None:
+        super().__init__()
         self.add_sum("correct_sum", dtype=torch.int64)
         self.add_sum("loss_sum")
         self.add_sum("count", dtype=torch.int64)

@@ -9,8 +9,6 @@ Shape letters: L layers, N embeddings (tokens or examples), D width of one side,
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -56,8 +54,8 @@ class LinearCKA(SumMetric):
     xy_LDE: Tensor
     count: Tensor
 
-    def __init__(self, layers: int, width_x: int, width_y: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, layers: int, width_x: int, width_y: int) -> None:
+        super().__init__()
         self.add_sum("x_LD", (layers, width_x))
         self.add_sum("y_LE", (layers, width_y))
         self.add_sum("xx_LDD", (layers, width_x, width_x))

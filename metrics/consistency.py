@@ -156,7 +156,7 @@ def differences(share_N: Mapping[Variant, Floats]) -> dict[tuple[Variant, Varian
         share_N: each variant's share of flagged continuations per prompt, mean over attributes;
             NaN: none.
     """
-    return {(one, other): difference(share_N[one] - share_N[other]) for one, other in COMPARED}
+    return {pair: difference(share_N[pair[0]] - share_N[pair[1]]) for pair in COMPARED}
 
 
 def difference(gap_N: Floats) -> Difference:

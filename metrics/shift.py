@@ -12,7 +12,7 @@ tokens, L layers, D hidden, S sums, C counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -109,8 +109,8 @@ class EmbeddingShift(SumMetric):
     sum_SL: Tensor
     count_C: Tensor
 
-    def __init__(self, layers: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, layers: int) -> None:
+        super().__init__()
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the variance.
         # Of CLS: u, its square; of tokens: u, its square, the mean u of each example.
         self.add_sum("sum_SL", (5, layers))

@@ -59,20 +59,6 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
             ) from None
 
 
-def parse_json(text: bytes, kind: type[T], where: str) -> T:
-    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
-    integers. DataError, beginning with `where`: not JSON, or not of this kind.
-    """
-    return _checked(text, kind, where, as_json=True)
-
-
-def check(value: Any, kind: type[T], where: str) -> T:
-    """Check a parsed value, such as a row of a typed table, against `kind`; DataError as in
-    `parse_json`.
-    """
-    return _checked(value, kind, where, as_json=False)
-
-
 @cache
 def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter  # takes 0.15 s, too long for --help
@@ -80,13 +66,22 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
-    """The value, or a DataError of what is missing, or else of the first thing that is wrong."""
-    adapter = _adapter(kind)
+def parse_json(text: bytes, kind: type[T], where: str) -> T:
+    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
+    integers. DataError, beginning with `where`: not JSON, or not of this kind.
+    """
+    return check(text, kind, where, as_json=True)
+
+
+def check(value: Any, kind: type[T], where: str, *, as_json: bool = False) -> T:
+    """Check a parsed value, such as a row of a typed table, against `kind`. DataError, beginning
+    with `where`: what is missing, or else the first thing that is wrong.
+    """
+    adapter: Any = _adapter(kind)  # type: ignore[arg-type]
     try:
         if as_json:
-            return adapter.validate_json(value, strict=True)
-        return adapter.validate_python(value)
+            return cast(T, adapter.validate_json(value, strict=True))
+        return cast(T, adapter.validate_python(value))
     except ValueError as error:
         # A field of another type may belong to another format; a missing one says what to add.
         errors = cast(Any, error).errors(include_url=False)

@@ -7,7 +7,7 @@ of sums by cell (class, pair, attribute), M kinds of means.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,10 +75,8 @@ class GroupBias(SumMetric):
     cell_CKPA: Tensor
     total_MK: Tensor
 
-    def __init__(
-        self, num_classes: int, num_subjects: int, num_attributes: int, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, num_classes: int, num_subjects: int, num_attributes: int) -> None:
+        super().__init__()
         self.num_subjects, self.num_attributes = num_subjects, num_attributes
         pairs = num_subjects * (num_subjects - 1) // 2
         # Of a pair, from the perspective of the subject with the smaller id: C, its sign,
