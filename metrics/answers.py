@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from interventune.metrics.sum_metric import SumMetric
@@ -225,8 +224,8 @@ class AnswerScores(SumMetric):
     def __init__(self, types: Sequence[str]) -> None:
         super().__init__()
         self.types = tuple(types)
-        self.add_sum("sums_K4", (len(types), 4))  # exact match, F1, unknown, questions
-        self.add_sum("failed", dtype=torch.int64)
+        self.add_sum("sums_K4", len(types), 4)  # exact match, F1, unknown, questions
+        self.add_sum("failed")
 
     def update(
         self,
@@ -254,4 +253,5 @@ class AnswerScores(SumMetric):
 
     def compute(self) -> AnswerResult:
         """Means over everything seen."""
-        return AnswerResult(*means(self.sums_K4), *means(self.sums_K4.sum(0)), self.failed)
+        whole = means(self.sums_K4.sum(0))
+        return AnswerResult(*means(self.sums_K4), *whole, self.failed.long())

@@ -56,12 +56,12 @@ class LinearCKA(SumMetric):
 
     def __init__(self, layers: int, width_x: int, width_y: int) -> None:
         super().__init__()
-        self.add_sum("x_LD", (layers, width_x))
-        self.add_sum("y_LE", (layers, width_y))
-        self.add_sum("xx_LDD", (layers, width_x, width_x))
-        self.add_sum("yy_LEE", (layers, width_y, width_y))
-        self.add_sum("xy_LDE", (layers, width_x, width_y))
-        self.add_sum("count", dtype=torch.int64)
+        self.add_sum("x_LD", layers, width_x)
+        self.add_sum("y_LE", layers, width_y)
+        self.add_sum("xx_LDD", layers, width_x, width_x)
+        self.add_sum("yy_LEE", layers, width_y, width_y)
+        self.add_sum("xy_LDE", layers, width_x, width_y)
+        self.add_sum("count")
 
     def update(self, x_LND: Tensor, y_LNE: Tensor) -> None:
         """Add the embeddings of N inputs in both models.

@@ -113,9 +113,8 @@ class EmbeddingShift(SumMetric):
         super().__init__()
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the variance.
         # Of CLS: u, its square; of tokens: u, its square, the mean u of each example.
-        self.add_sum("sum_SL", (5, layers))
-        # Examples, token pairs, examples with a token pair.
-        self.add_sum("count_C", (3,), torch.int64)
+        self.add_sum("sum_SL", 5, layers)
+        self.add_sum("count_C", 3)  # examples, token pairs, examples with a token pair
 
     def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> None:
         """Add N examples with all their P token pairs; an example must not be split over two
@@ -147,5 +146,5 @@ class EmbeddingShift(SumMetric):
             *mean_and_std(cls_L, cls_square_L, n),
             *mean_and_std(token_L, token_square_L, pairs),
             1 - macro_L / paired,
-            n,
+            n.long(),
         )

@@ -81,8 +81,8 @@ class GroupBias(SumMetric):
         pairs = num_subjects * (num_subjects - 1) // 2
         # Of a pair, from the perspective of the subject with the smaller id: C, its sign,
         # normalised C, the number of groups.
-        self.add_sum("cell_CKPA", (4, num_classes, pairs, num_attributes))
-        self.add_sum("total_MK", (4, num_classes))  # |C|, delta, eps, mass
+        self.add_sum("cell_CKPA", 4, num_classes, pairs, num_attributes)
+        self.add_sum("total_MK", 4, num_classes)  # |C|, delta, eps, mass
 
     def update(
         self, score_NVS: Tensor, class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor
