@@ -47,8 +47,8 @@ def main(
         args=arguments,
         train_dataset=pairs(train),
         eval_dataset=pairs(dev),
-        callbacks=[probe],
     )
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer

@@ -53,8 +53,8 @@ def main(
         train_dataset=rows(train),
         eval_dataset=rows(dev),
         peft_config=LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"),
-        callbacks=[probe],
     )
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer

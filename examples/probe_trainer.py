@@ -42,8 +42,8 @@ def main(name: str = "roberta-base", output: str = "runs/qa", steps: int = 300) 
         train_dataset=train,
         eval_dataset=held_out,
         processing_class=tokenizer,
-        callbacks=[probe],
     )
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer
