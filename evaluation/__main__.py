@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from interventune.evaluation.answering.processes import launched, process_group
+from interventune.evaluation.answering.work import launched, process_group
 from interventune.evaluation.commands import COMMANDS, PROTOCOLS, evaluated
 from interventune.evaluation.report import claimed, write_report
 from interventune.evaluation.shown.views import print_table

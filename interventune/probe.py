@@ -30,7 +30,7 @@ from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.sources import held_by
 from interventune.evaluation.answering.asking import Asking, named_sources
 from interventune.evaluation.answering.open import lent
-from interventune.evaluation.answering.processes import Processes, current
+from interventune.evaluation.answering.work import Processes, current
 from interventune.probe_sources import NOW, Groups, Kept, Measure, Questions
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic, read_archive

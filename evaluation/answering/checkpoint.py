@@ -22,7 +22,7 @@ from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokeni
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answer, Answerer, local_path
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared
 from interventune.models.backbones import EncoderModel, pick_device
 from interventune.models.heads.span import QAModel
 from interventune.models.loading import load

@@ -16,8 +16,7 @@ from interventune.data_modules.batching.choice_set import ChoiceEncoding, Choice
 from interventune.data_modules.encoding.windows import sorted_batches
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.evaluation.answering.checkpoint import Checkpoint
-from interventune.evaluation.answering.kept import kept
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import kept, shared
 from interventune.models.heads.choice import ChoiceModel, masked_mean
 
 

@@ -46,8 +46,7 @@ from interventune.evaluation.answering.interface import (
     kind_of,
     local_path,
 )
-from interventune.evaluation.answering.kept import kept
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import kept, shared
 from interventune.models.adapters import merge_folder
 from interventune.models.backbones import pick_device
 from interventune.models.checkpoint import peft_base

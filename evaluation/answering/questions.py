@@ -19,7 +19,7 @@ from interventune.data_modules.batching.decoding import decode_answers, decode_t
 from interventune.data_modules.batching.sets import HIDDEN, encode_examples
 from interventune.data_modules.encoding.windows import pad_rows, sorted_batches, token_span
 from interventune.data_modules.schema.questions import QAExample
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared
 from interventune.models.heads.span import SpanModel
 
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interventune.evaluation.answering.kept import kept
+from interventune.evaluation.answering.work import kept
 from interventune.storage.errors import DataError, as_data_error
 
 log = logging.getLogger(__name__)

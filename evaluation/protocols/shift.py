@@ -17,7 +17,7 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
 from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Results, Row

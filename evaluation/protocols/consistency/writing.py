@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.kept import kept
 from interventune.evaluation.answering.language_model import open_text_model
+from interventune.evaluation.answering.work import kept
 from interventune.evaluation.protocols.consistency.specifications import Part
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.perplexity import RESERVED, chunk_loss

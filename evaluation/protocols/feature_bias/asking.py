@@ -17,9 +17,9 @@ from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExampl
 from interventune.data_modules.tasks.features import ANSWER
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answerer, kind_of
-from interventune.evaluation.answering.kept import kept
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.work import kept
 from interventune.evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     DIGITS,
