@@ -92,8 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     rank, _ = launched()
-    if rank:  # only the first process warns and shows progress
-        sys.stderr.isatty = lambda: False  # type: ignore[method-assign]
+    # Only the first process warns.
     logging.basicConfig(
         format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING
     )

@@ -18,6 +18,7 @@ from interventune.evaluation.shown.failures import listed
 from interventune.storage.command_line import AtLeast
 from interventune.storage.errors import DataError
 from interventune.storage.finished_work import work_key
+from interventune.storage.progress import progress
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,6 @@ def read_stories(options: VariantOptions) -> Stories:
     """Read the sources, and make the requested variants that are not among the rows. DataError: no
     originals to make a variant from, or no question is left in it.
     """
-    from tqdm.auto import tqdm
-
     rows, limit = read_rows(options), options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
     stories = Stories(next(chain(originals, *rows.values())).dataset, originals)
@@ -109,7 +108,7 @@ def read_stories(options: VariantOptions) -> Stories:
         elif variant == "os":
             found = originals
         else:
-            bar = tqdm(originals, f"making {variant}", unit="story", disable=None)
+            bar = progress(originals, f"making {variant}", "story")
             found, rejected = made_of(bar, variant)
         report_rejected(len(found), rejected, variant, ", ".join(options.data))
         stories.examples[variant], stories.rejected[variant] = found, rejected

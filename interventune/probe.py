@@ -29,7 +29,7 @@ from interventune.data_modules.batching.data_module import process_rank
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.sources import held_by
 from interventune.evaluation.answering.asking import Asking, named_sources
-from interventune.evaluation.answering.open import lent
+from interventune.evaluation.answering.lending import lent
 from interventune.evaluation.answering.work import Processes, current
 from interventune.probe_sources import NOW, Groups, Kept, Measure, Questions
 from interventune.storage.errors import DataError

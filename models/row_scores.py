@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
+
+from interventune.storage.progress import progress
 
 CPU_TOKENS = 1024
 """Tokens per batch on a CPU; more would overflow the caches."""
@@ -57,7 +58,7 @@ def score_rows(
     scored, batches = [], list(by_length(-(-length_R // multiple) * multiple, tokens))
     if not batches:
         return torch.empty(0, 2, 2)
-    with tqdm(total=len(length_R), desc=what, unit="row", disable=None) as bar:
+    with progress(None, what, "row", len(length_R)) as bar:
         for index in batches:
             inputs, context_BT, candidate_BVSE = rows(index, multiple)
             inputs = {name: _moved(value, device) for name, value in inputs.items()}

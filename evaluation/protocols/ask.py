@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def evaluate(
             takes two.
         compute: model options.
     """
-    from interventune.evaluation.answering.open import ABILITIES, open_answerer
+    from interventune.evaluation.answering.open import KINDS, open_answerer
 
     asked = {"without advice": QAExample("--question", context, question)}
     if advice:
@@ -60,11 +61,9 @@ def evaluate(
         for answer in sorted(answerer.answers(examples))
     ]
     answers = dict(zip(asked, texts, strict=True))
-    scores_spans = "mentions" in ABILITIES[kind_of(checkpoint)]
+    scores_spans = "mentions" in KINDS[kind_of(checkpoint)].abilities
     if not spans and scores_spans:
-        from interventune.evaluation.answering.questions import spans as best_spans
-
-        found = best_spans(answerer, examples)
+        found = cast(Any, answerer).spans(examples)
         # Yes, no and unknown, which begin at -1, are not in the context.
         places = dict.fromkeys((answer.start, answer.text) for answer in found if answer.start >= 0)
         spans = [Span(start, start + len(text), text) for start, text in places]
@@ -98,10 +97,8 @@ def scores(
 ) -> list[float]:
     """Return S of each candidate; ValueError if no window of the context contains it completely."""
     if scores_spans:
-        from interventune.evaluation.answering.questions import span_scores
-
         asked = replace(example, answers=tuple(spans))
-        (log_score_C,) = span_scores(answerer, [asked], against_unknown=False)
+        (log_score_C,) = answerer.span_scores([asked], against_unknown=False)
         if not np.isfinite(log_score_C).all():
             raise ValueError("--candidate: no window of the context holds it whole")
         return np.exp(log_score_C.astype(np.float64)).tolist()

@@ -28,6 +28,7 @@ from interventune.evaluation.statistics import Floats, Statistic, mean
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.errors import DataError
+from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -261,7 +262,6 @@ def measured(
     tokens.
     """
     import torch
-    from tqdm.auto import tqdm
 
     from interventune.data_modules.batching.pair_set import PairSet
     from interventune.metrics.shift import pair_cosines
@@ -274,7 +274,7 @@ def measured(
     variants = model.question_set([pairs[i][1] for i in readable]) if cka is None else originals
     data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
-    for index in tqdm(data.batches(model.batch_size), what, unit="batch", disable=None):
+    for index in progress(data.batches(model.batch_size), what):
         batch = data[index]
         read = (reference, batch.original), (model, batch.variant)
         with torch.inference_mode():

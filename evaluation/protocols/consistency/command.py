@@ -21,6 +21,7 @@ from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Results, Row
 from interventune.storage.command_line import AtLeast, Count, Named
 from interventune.storage.errors import DataError
+from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -149,8 +150,6 @@ def evaluate(
         device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
         batch_size: texts per batch.
     """
-    from tqdm import tqdm
-
     from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
     from interventune.evaluation.protocols.consistency.measures import add_verdicts, flags
     from interventune.evaluation.protocols.consistency.rows import read_rows
@@ -165,7 +164,7 @@ def evaluate(
         texts = sorted(
             {row["continuation"] for row in written}, key=lambda text: (-len(text), text)
         )
-        bar = tqdm(judge.score(texts), "scoring", len(texts), unit="text", disable=None)
+        bar = progress(judge.score(texts), "scoring", "text", len(texts))
         scores_of = dict(zip(texts, bar, strict=True))
         for row in written:
             row |= {"scored_by": judge.name, "scores": scores_of[row["continuation"]]}

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from tqdm import tqdm
 
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.asking import Compute
@@ -21,6 +20,7 @@ from interventune.evaluation.protocols.consistency.specifications import Part
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.perplexity import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
+from interventune.storage.progress import progress
 
 WINDOW = 2048 - RESERVED
 """Maximum number of tokens in a chunk."""
@@ -81,13 +81,8 @@ class Writer:
             new = sorted(
                 set(asked), key=lambda text: (-len(text), text)
             )  # similar lengths together
-            bar = tqdm(
-                self.write(new, **how),
-                f"{name}, {part.variant}",
-                len(new),
-                unit="text",
-                disable=None,
-            )
+            texts = self.write(new, **how)
+            bar = progress(texts, f"{name}, {part.variant}", "text", len(new))
             text_of = dict(zip(new, bar, strict=True))
             for (domain, line, prompt), text in zip(listed, map(text_of.get, asked), strict=True):
                 row = {
@@ -150,7 +145,7 @@ class Writer:
             )
         pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
         found = self.chunk_losses(pieces, prefixes=self.local.tokens.ids(part.texts), decay=decay)
-        bar = tqdm(found, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)
+        bar = progress(found, f"perplexity, {part.variant}", "chunk", len(pieces))
         frame = pd.DataFrame([*bar], columns=["default", part.variant])
         return frame.assign(targets=[len(piece) for piece in pieces], unit=frame.index)
 

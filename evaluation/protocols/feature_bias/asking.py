@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from tqdm.auto import tqdm
 
 from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from interventune.data_modules.tasks.features import ANSWER
@@ -29,6 +28,7 @@ from interventune.evaluation.protocols.feature_bias.prompts import (
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
+from interventune.storage.progress import progress
 
 TOP = 5
 """Number of most probable tokens that the authors' endpoint reports (probes spec C5)."""
@@ -69,9 +69,7 @@ def in_context_rows(
     top = TOP if parity else 0
     free = [calibration(model, few, top) for few in prompts]
     tested = [few.tested(texts[few.task]) for few in prompts]
-    with tqdm(
-        total=sum(map(len, tested)), desc="asking in context", unit="text", disable=None
-    ) as bar:
+    with progress(None, "asking in context", "text", sum(map(len, tested))) as bar:
         for few, free_L, examples in zip(prompts, free, tested, strict=True):
             demonstrations = [example.name for example in few.demonstrations]
             asked = [few.prompt(example.question) for example in examples]
