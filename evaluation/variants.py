@@ -14,7 +14,7 @@ from interventune.data_modules.interventions.variants import (
 )
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.evaluation.shown.failures import listed
+from interventune.evaluation.report import listed
 from interventune.storage.command_line import AtLeast
 from interventune.storage.errors import DataError
 from interventune.storage.finished_work import work_key

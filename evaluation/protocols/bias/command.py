@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from interventune.evaluation.answering.asking import Asking, named_sources
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
+from interventune.evaluation.report import Evaluation, failure_note
 from interventune.evaluation.results import Results
-from interventune.evaluation.shown.failures import failure_note
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said, short
 from interventune.evaluation.shown.views import View, cells_of

@@ -20,7 +20,7 @@ from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.evaluation.answering.asking import Asking, Compute
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
-from interventune.evaluation.shown.failures import failure_note
+from interventune.evaluation.report import failure_note
 from interventune.models.heads.choice import ChoiceModel
 from tests.evaluation.checkpoints import (
     QUESTIONS,
