@@ -58,7 +58,7 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
     headline = f"{inside} of {counted} numbers of {whose} lie within our 95 % intervals."
     if not counted:
         headline = f"There is no number of {whose} to compare with our intervals."
-    commands = [shlex.join(command) for command in recipe.commands(values, tiny=tiny)]
+    commands = [shlex.join(command) for command, _ in recipe.commands(values, tiny=tiny)]
     about = {"protocol": "reproduce", "tiny": tiny, "values": dict(values), "commands": commands}
     notes = [f"Match with {whose}: {recipe.match}. {recipe.notes}"]
     if changed:
