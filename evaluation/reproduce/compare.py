@@ -44,15 +44,13 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         inside += frame[theirs].between(frame["low"], frame["high"]).sum()
         counted += frame[[theirs, "low"]].notna().all(axis=1).sum()
         for row in frame.fillna({"n": 0}).to_dict("records"):
-            cell = {name: row[name] for name in by} | {"table": title}
+            place = {name: row[name] for name in (*by, "measure", "n")} | {"table": title}
             for source in ("ours", theirs, "difference"):
                 if math.isfinite(value := row[source]):
                     interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
-                    results.add(
-                        row["measure"], value, n=row["n"], interval=interval, **cell, source=source
-                    )
-        where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
-        headings = dict(zip(printed.measures, printed.measures, strict=True))
+                    results.add(value=value, interval=interval, source=source, **place)
+        where = {"table": title, "against": None if "against" in by else ""}
+        headings = {measure: measure for measure in printed.measures}
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
         views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
     headline = f"{inside} of {counted} numbers of {whose} lie within our 95 % intervals."
@@ -62,8 +60,12 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
     about = {"protocol": "reproduce", "tiny": tiny, "values": dict(values), "commands": commands}
     notes = [f"Match with {whose}: {recipe.match}. {recipe.notes}"]
     if changed:
-        none = f" Without numbers of {whose}, because it has none for this: {'; '.join(hidden)}."
-        notes.append(f"Run with {', '.join(changed.values())}.{none * bool(hidden)}")
+        note = f"Run with {', '.join(changed.values())}."
+        if hidden:
+            note += (
+                f" Without numbers of {whose}, because it has none for this: {'; '.join(hidden)}."
+            )
+        notes.append(note)
     return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
 
 
