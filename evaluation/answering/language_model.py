@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from string import ascii_uppercase
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,7 +35,6 @@ from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.checkpoint import (
     Held,
     QuestionCheckpoint,
-    from_files,
     weights_type,
 )
 from interventune.evaluation.answering.interface import (
@@ -86,22 +85,18 @@ def open_text_model(
             path.removeprefix("openai:"), max_new_tokens=max_new_tokens, parallel=parallel
         )
     kind, local = kind_of(path), local_path(path)
-    if kind == "seq2seq":
-        model, _ = read_folder(AutoModelForSeq2SeqLM, peft_base(local), dtype=weights_type(compute))
-        if peft_base(local) != local:
-            model, _ = merge_folder(model, local)
-        model, tokenizer = model.to(pick_device(compute.device)), load_tokenizer(local)
-    elif kind == "causal":
-        decoder, tokenizer, options = from_files(path, CausalModel, compute)
-        model = decoder.encoder
-        if chat == "auto":
-            chat = options.get("prompts", {}).get("chat", chat)
-    else:
+    limits = {"max_new_tokens": max_new_tokens, "batch_size": compute.batch_size}
+    if kind == "causal":
+        return Decoder(path, Choosing(**{**vars(compute), **limits, "chat": chat})).writer
+    if kind != "seq2seq":
         raise ValueError(
             f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]"
         )
-    limits = {"max_new_tokens": max_new_tokens, "batch_size": compute.batch_size}
-    return local_model(path, model, tokenizer, chat, **limits)
+    model, _ = read_folder(AutoModelForSeq2SeqLM, peft_base(local), dtype=weights_type(compute))
+    if peft_base(local) != local:
+        model, _ = merge_folder(model, local)
+    model = model.to(pick_device(compute.device))
+    return local_model(path, model, load_tokenizer(local), chat, **limits)
 
 
 def local_model(
@@ -134,7 +129,7 @@ class LanguageModel(Answerer):
         if writer is None:
             longest, chat = asking.max_new_tokens, chat_of(asking)
             writer = open_text_model(path, asking, max_new_tokens=longest, chat=chat)
-        self.path, self.writer = path, cast(Any, writer)
+        self.path, self.writer = path, writer
         if asking.choice_prompt == "auto":
             style: ChoicePrompt = "unifiedqa" if writer.is_seq2seq else "plain"
             asking = replace(asking, choice_prompt=style)
@@ -174,8 +169,8 @@ class LanguageModel(Answerer):
         ]
 
     @kept
-    def complete(self, prompts: Sequence[Prompt]) -> Iterable[str | TextFailure]:
-        return cast(Iterable[str | TextFailure], self.writer.complete(prompts))
+    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
+        return self.writer.complete(prompts)
 
     @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
@@ -279,6 +274,7 @@ class Decoder(LanguageModel, QuestionCheckpoint):
             batch_size=asking.batch_size,
         )
         LanguageModel.__init__(self, path, asking, writer, prompts)
+        self.tokens = writer.tokens
         # Rows of hidden states are limited by the model alone.
         longest = self.model.max_tokens or sys.maxsize
         self.encoding = replace(self.encoding, prompts=replace(self.prompts, chat=prompts.chat))
@@ -286,6 +282,5 @@ class Decoder(LanguageModel, QuestionCheckpoint):
 
     def fits(self, example: QAExample) -> bool:
         (prompt,) = question_prompts([example], self.encoding.prompts, answers=False)
-        tokens = self.writer.tokens
-        (row,) = tokens.prompts([tokens.text(prompt.messages)])
+        (row,) = self.tokens.prompts([self.tokens.text(prompt.messages)])
         return len(row) <= self.encoding.max_length
