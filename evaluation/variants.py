@@ -14,7 +14,7 @@ from interventune.data_modules.interventions.variants import (
 )
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.storage.command_line import AtLeast
+from interventune.storage.command_line import AtLeast, Source
 from interventune.storage.errors import DataError
 from interventune.storage.finished_work import work_key
 from interventune.storage.progress import progress
@@ -37,7 +37,7 @@ class VariantOptions:
         limit: use only the first N questions and their variants; 0: all.
     """
 
-    data: list[Annotated[str, "SOURCE"]]
+    data: list[Source]
     variants: list[Variant] | None = None
     limit: Annotated[int, AtLeast(0)] = 0
 

@@ -25,11 +25,12 @@ from interventune.data_modules.schema.questions import VARIANTS, QAExample
 from interventune.data_modules.sources import labelled_rows
 from interventune.evaluation.answering.asking import named_sources
 from interventune.evaluation.answering.interface import Answer, Answerer
+from interventune.storage.command_line import NamedFile
 from interventune.storage.errors import DataError
 from interventune.storage.files import file_digest
 from interventune.storage.json_files import check
 
-AnswerFile = Annotated[str, "[NAME=]FILE"]
+AnswerFile = NamedFile
 """A file of answers on the command line."""
 MISSING = "not among the predictions"
 _ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")

@@ -19,7 +19,7 @@ from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
-from interventune.storage.command_line import Named
+from interventune.storage.command_line import Input, Named
 
 if TYPE_CHECKING:
     from interventune.data_modules.tasks.condaqa import ContrastPair
@@ -83,7 +83,7 @@ def negation(
     *,
     checkpoint: list[Named] | None = None,
     predictions: list[AnswerFile] | None = None,
-    pairs: Annotated[Path, "FILE"],
+    pairs: Annotated[Path, Input("FILE")],
     asking: Asking,
 ) -> Evaluation:
     """Measure whether the answer changes when the story is negated: on each story of a pair, and on

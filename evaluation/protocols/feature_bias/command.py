@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from interventune.data_modules.tasks.features import counted_with
@@ -19,13 +19,13 @@ from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.protocols.feature_bias.prompts import Prompting, few_shots
 from interventune.evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering
 from interventune.evaluation.report import Evaluation
-from interventune.storage.command_line import Count, Named, split_name
+from interventune.storage.command_line import Count, Named, NamedFile, split_name
 
 
 def evaluate(
     *,
     checkpoint: list[Named],
-    task: list[Annotated[str, "[NAME=]FILE"]],
+    task: list[NamedFile],
     limit: Count | None = None,
     prompting: Prompting,
     compute: Compute,
