@@ -58,12 +58,8 @@ def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     """Run one command. For a protocol: check the output folder, write the report, print its tables;
     of several processes, only the first checks, writes and prints.
     """
-    rank, size = launched()
+    rank, _ = launched()
     if name in COMMANDS:
-        if size > 1:
-            raise ValueError(
-                f"{name}: does not run under torchrun; start it as interventune {name}"
-            )
         call(COMMANDS[name].function, vars(arguments))
         return
     output: Path | None = arguments.output

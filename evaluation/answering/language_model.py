@@ -177,9 +177,9 @@ class LanguageModel(Answerer):
         """S(x) of a causal model is its share of the probability of the subjects (and of unknown,
         if the prompt offers it), as in training: the softmax over the mean log-likelihoods of their
         tokens. Of a sequence-to-sequence model it is the geometric mean of the tokens'
-        probabilities. Neither falls with the number of tokens. (LEI's appendix C names the encoding
-        but no score.) Options are in the order of the context, so a preference for a position
-        cancels over the two orders.
+        probabilities. Neither falls with the number of tokens. (Zhao et al. 2021, appendix C, name
+        the encoding but no score.) Options are in the order of the context, so a preference for a
+        position cancels over the two orders.
         """
         parts, K = [torch.empty(0, 4, 2, dtype=torch.float64)], self.candidates
         for start in progress(range(0, len(groups), GROUPS_AT_ONCE), what):
