@@ -63,9 +63,8 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
     if changed:
         note = f"Run with {', '.join(changed.values())}."
         if hidden:
-            note += (
-                f" Without numbers of {origin}, because it has none for this: {'; '.join(hidden)}."
-            )
+            titles = "; ".join(hidden)
+            note += f" Without numbers of {origin}, because it has none for this: {titles}."
         notes.append(note)
     return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
 
