@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ from interventune.data_modules.encoding.windows import (
     sorted_batches,
     token_span,
 )
+from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answer, Answerer, local_path
 from interventune.evaluation.answering.work import kept, shared
@@ -41,10 +43,6 @@ from interventune.models.loading import load
 from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.progress import progress
-
-if TYPE_CHECKING:
-    from interventune.data_modules.schema.groups import Group
-    from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 
 GROUPS_AT_ONCE = 8192
 """Number of groups tokenised at a time: about 100 MB."""
