@@ -73,7 +73,7 @@ PROTOCOLS: dict[str, Command] = {
         "protocols.feature_bias.command:evaluate", "which feature ambiguous examples teach it"
     ),
     "ask": Command(
-        "protocols.ask:evaluate",
+        "protocols.single_question:evaluate",
         "answer one question, with and without advice",
         writes_report=False,
     ),

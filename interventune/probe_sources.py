@@ -23,9 +23,9 @@ from interventune.evaluation.protocols.bias.command import BIAS
 from interventune.evaluation.protocols.bias.groups import with_scores
 from interventune.evaluation.protocols.bias.measures import (
     GROUPS,
-    add_maxima,
-    add_rows,
     compared,
+    maxima_of,
+    of_rows,
     prepared,
 )
 from interventune.evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
@@ -77,8 +77,8 @@ class Groups:
         }
         for advice in ADVICE_CLASSES:
             parts = {name: side[side["class"] == advice] for name, side in scored.items()}
-            add_maxima(results, compared(parts, {"class": advice}), ["mu"])
-            add_rows(results, SIZES, parts)
+            results.extend(maxima_of(compared(parts, {"class": advice}), ["mu"]))
+            results.extend(of_rows(SIZES, parts))
         yield "bias/{class}/{measure}", results.frame
 
 

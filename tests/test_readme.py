@@ -130,12 +130,6 @@ def json_blocks(page: str) -> list[str]:
     return re.findall(r"```json\n(.*?)```", (ROOT / page).read_text(), re.S)
 
 
-def test_the_pages_are_short() -> None:
-    readme, *pages = [len((ROOT / page).read_bytes()) for page in PAGES]
-    assert readme <= 6_800
-    assert sum(pages) <= 82_000
-
-
 SMALL = {
     "train": [
         "--trainer.max_steps=2",
