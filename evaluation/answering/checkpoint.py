@@ -33,7 +33,7 @@ from interventune.data_modules.encoding.windows import (
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answer, Answerer, local_path
+from interventune.evaluation.answering.interface import Answer, Answerer
 from interventune.evaluation.answering.work import kept, shared
 from interventune.models.backbones import EncoderModel, pick_device
 from interventune.models.heads.causal import CausalModel
@@ -54,7 +54,7 @@ Held = tuple[Any, Any, dict[str, Any]]
 def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     """Load a checkpoint; ValueError if it cannot be used, or the device is absent."""
     disable_progress_bar()  # reading weights takes only a moment
-    path, device = local_path(path), pick_device(compute.device)
+    path, device = path.removeprefix("hf:"), pick_device(compute.device)
     causal = issubclass(kind, CausalModel)
     model, info = load(path, kind, weights_type(compute) if causal else "float32")
     if compute.dtype != "auto" and causal:  # but not the buffers: position frequencies stay exact

@@ -132,13 +132,6 @@ class Answerer:
                 )
 
 
-def local_path(path: str) -> str:
-    """Return a model's file, folder or Hub name; `hf:` before it only says that it is a language
-    model.
-    """
-    return path.removeprefix("hf:")
-
-
 def kind_of(path: str) -> str:
     """Return the kind of answerer, a key of `KINDS`, that a command-line name refers to: for a
     checkpoint the name of its heads, which its content decides, not its suffix. A decoder is
@@ -152,7 +145,7 @@ def kind_of(path: str) -> str:
     from interventune.models.backbones import ARCHITECTURES
     from interventune.models.checkpoint import is_file, read_config, read_info
 
-    local = local_path(path)
+    local = path.removeprefix("hf:")  # which only says that it is a language model
     if not is_file(local) and read_config(local).is_encoder_decoder:
         return "seq2seq"
     info = read_info(local)

@@ -43,7 +43,6 @@ from interventune.evaluation.answering.interface import (
     ChoicePrompt,
     Choosing,
     kind_of,
-    local_path,
 )
 from interventune.evaluation.answering.work import kept, shared
 from interventune.models.adapters import merge_folder
@@ -84,7 +83,7 @@ def open_text_model(
         return EndpointTextModel(
             path.removeprefix("openai:"), max_new_tokens=max_new_tokens, parallel=parallel
         )
-    kind, local = kind_of(path), local_path(path)
+    kind, local = kind_of(path), path.removeprefix("hf:")
     limits = {"max_new_tokens": max_new_tokens, "batch_size": compute.batch_size}
     if kind == "causal":
         return Decoder(path, Choosing(**{**vars(compute), **limits, "chat": chat})).writer
