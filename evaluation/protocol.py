@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 from interventune.evaluation.answering.asking import Compute, named_sources
 from interventune.evaluation.answering.interface import Ability
 from interventune.evaluation.answering.open import ask_each
-from interventune.evaluation.report import Evaluation, Figure
+from interventune.evaluation.report import Evaluation, Figure, failure_note
 from interventune.evaluation.results import Number, Results, Row
-from interventune.evaluation.shown.failures import failure_note
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View

@@ -28,8 +28,8 @@ from interventune.data_modules.batching.data_module import process_rank
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.sources import held_by
 from interventune.evaluation.answering.asking import Asking, named_sources
-from interventune.evaluation.answering.open import lent
-from interventune.evaluation.answering.processes import Processes, current
+from interventune.evaluation.answering.lending import lent
+from interventune.evaluation.answering.work import Processes, current
 from interventune.probe_sources import NOW, START, Groups, Measure, Questions, Snapshot
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic, read_archive

@@ -17,7 +17,7 @@ from pandas import DataFrame
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
 from interventune.data_modules.schema.questions import DELETED, QAExample, Variant
 from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-from interventune.evaluation.answering.processes import current
+from interventune.evaluation.answering.work import current
 from interventune.evaluation.protocols.bias.asked import read_sets
 from interventune.evaluation.protocols.bias.command import BIAS
 from interventune.evaluation.protocols.bias.groups import with_scores

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
+
+from interventune.storage.progress import progress
 
 CPU_TOKENS = 1024
 """Tokens per batch on a CPU; more would overflow the caches."""
@@ -60,7 +61,7 @@ def score_rows(
         pinned = values.pin_memory() if device.type == "cuda" else values
         return pinned.to(device, non_blocking=True)
 
-    with tqdm(total=len(length_R), desc=what, unit="row", disable=None) as bar:
+    with progress(None, what, "row", len(length_R)) as bar:
         for index in batches:
             inputs, *rest = rows(index, multiple)
             inputs = {name: moved(values) for name, values in inputs.items()}

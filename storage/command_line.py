@@ -7,7 +7,7 @@
 
 A keyword-only parameter is a flag, any other a positional argument. `list[...]` takes one or more
 values, a `Literal` one of its choices, and a `bool` no value. The fields of a dataclass are flags
-too, in their own group. `Annotated[str, "[NAME=]PATH"]` sets the value's name in the help;
+too, in their own group. `Annotated[str, "KEY=VALUE"]` sets the value's name in the help;
 `Annotated[int, AtLeast(1)]` limits it. A paragraph "Example: COMMAND" of the docstring is printed
 at the end of the help.
 """
@@ -31,8 +31,24 @@ from docstring_parser.google import parse as parse_docstring
 
 Command = Callable[..., Any]
 Count = Annotated[int, AtLeast(1)]
-Named = Annotated[str, "[NAME=]PATH"]
+
+
+class Input(str):
+    """The name in the help of a value that is read, as a file or another source: reports record it
+    with its digest.
+    """
+
+
+class NamedInput(Input):
+    """The name in the help of a list of such values, `[NAME=]VALUE`."""
+
+
+Source = Annotated[str, Input("SOURCE")]
+"""A source of questions, groups or choices."""
+InputFile = Annotated[str, Input("FILE")]
+Named = Annotated[str, NamedInput("[NAME=]PATH")]
 """A path with its name in tables and figures."""
+NamedFile = Annotated[str, NamedInput("[NAME=]FILE")]
 
 
 def split_name(argument: str) -> tuple[str, str]:

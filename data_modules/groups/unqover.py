@@ -39,7 +39,8 @@ def read_expansion(
         raise DataError(
             f"subjects: give one file, or two to be paired with each other, not {len(lists)}"
         )
-    pairs = list(combinations(*lists, 2) if len(lists) == 1 else product(*lists))
+    first, last = lists[0], lists[-1]
+    pairs = list(combinations(first, 2) if len(lists) == 1 else product(first, last))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
             raise DataError(

@@ -29,7 +29,7 @@ from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View, cells_of
 from interventune.evaluation.statistics import Statistic, share
 from interventune.metrics.bbq import bias, scaled_bias
-from interventune.storage.command_line import AtLeast, Named, split_name
+from interventune.storage.command_line import AtLeast, Input, Named, Source, split_name
 
 NOTE = (
     "In ambiguous contexts (ambig) the text does not give the answer and unknown is right; in "
@@ -97,8 +97,8 @@ def evaluate(
     *,
     checkpoint: list[Named] | None = None,
     predictions: list[AnswerFile] | None = None,
-    data: list[Annotated[str, "SOURCE"]],
-    metadata: Annotated[Path, "CSV"] | None = None,
+    data: list[Source],
+    metadata: Annotated[Path, Input("CSV")] | None = None,
     advice: list[Annotated[str, "[NAME=]SENTENCE"]] | None = None,
     limit: Annotated[int, AtLeast(0)] = 0,
     asking: Choosing,

@@ -18,7 +18,7 @@ from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Lines
@@ -26,6 +26,7 @@ from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import Floats, mean
 from interventune.storage.command_line import Named
+from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -118,14 +119,11 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
     """
     import torch
     from torch.nn.functional import cosine_similarity
-    from tqdm.auto import tqdm
 
     from interventune.data_modules.batching.sets import encode_examples
     from interventune.data_modules.encoding.windows import pad_rows
 
-    for start in tqdm(
-        range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None
-    ):
+    for start in progress(range(0, len(stories), model.batch_size), model.path):
         part = stories[start : start + model.batch_size]
         texts = [text for story in part for text in (story.text, *story.exchanged)]
         examples = [QAExample("a sentence", text, "") for text in texts]

@@ -17,7 +17,7 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
 from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Number, plain
@@ -28,6 +28,7 @@ from interventune.evaluation.statistics import Floats, Statistic, mean
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.errors import DataError
+from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -258,7 +259,6 @@ def measured(
     tokens.
     """
     import torch
-    from tqdm.auto import tqdm
 
     from interventune.data_modules.batching.pair_set import PairSet
     from interventune.metrics.shift import pair_cosines
@@ -271,7 +271,7 @@ def measured(
     variants = model.question_set([pairs[i][1] for i in readable]) if cka is None else originals
     data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
-    for index in tqdm(data.batches(model.batch_size), what, unit="batch", disable=None):
+    for index in progress(data.batches(model.batch_size), what):
         batch = data[index]
         read = (reference, batch.original), (model, batch.variant)
         with torch.inference_mode():

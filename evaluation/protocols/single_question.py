@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def evaluate(
             takes two.
         compute: model options.
     """
-    from interventune.evaluation.answering.open import ABILITIES, open_answerer
+    from interventune.evaluation.answering.open import KINDS, open_answerer
 
     example = QAExample("--question", context, question)
     examples = {"without advice": example}
@@ -60,11 +61,9 @@ def evaluate(
         name: answer.text or answer.failure or "no answer"
         for name, answer in zip(examples, sorted(answerer.answers(questions)), strict=True)
     }
-    scores_spans = "mentions" in ABILITIES[kind_of(checkpoint)]
+    scores_spans = "mentions" in KINDS[kind_of(checkpoint)].abilities
     if scores_spans and not spans:
-        from interventune.evaluation.answering.questions import spans as best_spans
-
-        answers = best_spans(answerer, questions)
+        answers = cast(Any, answerer).spans(questions)
         # Yes, no and unknown, which begin at -1, are not in the context.
         places = dict.fromkeys((span.start, span.text) for span in answers if span.start >= 0)
         spans = [Span(start, start + len(text), text) for start, text in places]
@@ -98,10 +97,8 @@ def scores(
 ) -> list[float]:
     """Return S of each candidate; ValueError if no window of the context contains it completely."""
     if scores_spans:
-        from interventune.evaluation.answering.questions import span_scores
-
         with_spans = replace(example, answers=tuple(spans))
-        (log_score_C,) = span_scores(answerer, [with_spans], against_unknown=False)
+        (log_score_C,) = answerer.span_scores([with_spans], against_unknown=False)
         if not np.isfinite(log_score_C).all():
             raise ValueError("--candidate: no window of the context holds it whole")
         return np.exp(log_score_C.astype(np.float64)).tolist()

@@ -22,7 +22,7 @@ from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
-from interventune.storage.command_line import Named
+from interventune.storage.command_line import Input, Named
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of the model's answers, right or wrong."""
@@ -83,7 +83,7 @@ def negation(
     *,
     checkpoint: list[Named] | None = None,
     predictions: list[AnswerFile] | None = None,
-    pairs: Annotated[Path, "FILE"],
+    pairs: Annotated[Path, Input("FILE")],
     asking: Asking,
 ) -> Evaluation:
     """Measure whether the answer changes when the story is negated: on each story of a pair, and on

@@ -15,7 +15,7 @@ from interventune.evaluation.results import Number, Results, Row
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said, short
 from interventune.evaluation.shown.views import View, cells_of
-from interventune.storage.command_line import AtLeast, Named
+from interventune.storage.command_line import AtLeast, InputFile, Named, NamedFile, NamedInput
 
 CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
@@ -146,10 +146,10 @@ BIAS = Protocol(
 def evaluate(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[Annotated[str, "[NAME=]FILE"]] | None = None,
-    data: list[Annotated[str, "[NAME=]SOURCE"]] | None = None,
+    predictions: list[NamedFile] | None = None,
+    data: list[Annotated[str, NamedInput("[NAME=]SOURCE")]] | None = None,
     limit: Annotated[int, AtLeast(0)] = 0,
-    clusters: list[Annotated[str, "FILE"]] | None = None,
+    clusters: list[InputFile] | None = None,
     planted_seed: int | None = None,
     asking: Asking,
 ) -> Evaluation:

@@ -21,7 +21,7 @@ from interventune.data_modules.tasks.confusion_probes import (
     no_right_answer,
     wrong_question,
 )
-from interventune.storage.command_line import AtLeast, Count
+from interventune.storage.command_line import AtLeast, Count, Source
 from interventune.storage.errors import DataError
 
 Sampling = Literal["random", "heuristic"]
@@ -49,14 +49,14 @@ class Probing:
             (default: all questions; for choice paralysis 50).
     """
 
-    input: Annotated[str, "SOURCE"]
+    input: Source
     limit: Annotated[int, AtLeast(0)] = 0
     probes: list[Probe] | None = None
     trials: Count = 5
     seed: Annotated[int, AtLeast(0)] = 0
     choices: list[Annotated[int, AtLeast(2)]] | None = None
     sampling: list[Sampling] | None = None
-    encoder: Annotated[str, "SOURCE"] | None = None
+    encoder: Source | None = None
     instances: Annotated[int, AtLeast(2)] | None = None
 
     def asks(self, probe: str) -> bool:

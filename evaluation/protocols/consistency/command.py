@@ -21,7 +21,7 @@ from interventune.evaluation.protocols.consistency.specifications import (
 )
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Number
-from interventune.storage.command_line import AtLeast, Count, Named
+from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ def write(
     *,
     checkpoint: list[Named],
     method: list[Method],
-    adversarial: Annotated[str, "FILE"],
-    neutral: Annotated[str, "FILE"],
-    specifications: Annotated[str, "FILE"] = "own",
+    adversarial: InputFile,
+    neutral: InputFile,
+    specifications: InputFile = "own",
     decay: list[Annotated[float, AtLeast(0)]] | None = None,
     new_tokens: Count = 20,
     beams: Count = 3,
     nonsense_groups: Count = 5,
     limit: Annotated[int, AtLeast(0)] = 0,
-    perplexity: Annotated[str, "FILE"] | None = None,
+    perplexity: InputFile | None = None,
     compute: Compute = Compute(batch_size=8),  # noqa: B008  frozen
 ) -> Evaluation:
     """Let models continue prompts with debiasing and with its controls, for `consistency` to score.

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 from pydantic import AliasChoices, Field
-from tqdm import tqdm
 from typing_extensions import TypedDict
 
 from interventune.data_modules.sources import labelled_rows
 from interventune.metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+from interventune.storage.progress import progress
 
 
 class Continuation(TypedDict):
@@ -106,5 +106,5 @@ def by_text(
     names the progress bar.
     """
     different = sorted(set(texts), key=lambda text: (-len(text), text))
-    bar = tqdm(values_of(different), what, len(different), unit="text", disable=None)
+    bar = progress(values_of(different), what, "text", len(different))
     return dict(zip(different, bar, strict=True))

@@ -12,17 +12,17 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-from tqdm import tqdm
 
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.kept import kept
 from interventune.evaluation.answering.language_model import open_text_model
+from interventune.evaluation.answering.work import kept
 from interventune.evaluation.protocols.consistency.rows import by_text
 from interventune.evaluation.protocols.consistency.specifications import Part
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.perplexity import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
+from interventune.storage.progress import progress
 
 LONGEST = 2048
 """Maximum number of tokens in a chunk and its longest prefix."""
@@ -149,7 +149,7 @@ class Writer:
             )
         pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
         losses = self.chunk_losses(pieces, prefixes=local.tokens.ids(part.texts), decay=decay)
-        bar = tqdm(losses, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)
+        bar = progress(losses, f"perplexity, {part.variant}", "chunk", len(pieces))
         frame = pd.DataFrame([*bar], columns=["default", part.variant])
         return frame.assign(targets=[*map(len, pieces)], unit=frame.index)
 

@@ -18,8 +18,7 @@ from interventune.evaluation.answering.interface import Ability, Answer, Answere
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.protocols.faithfulness import abstention
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.failures import listed
+from interventune.evaluation.report import Evaluation, listed
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View

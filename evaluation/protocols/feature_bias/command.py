@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import Floats, Statistic
 from interventune.metrics.feature_bias import stratum_weights
-from interventune.storage.command_line import Count, Named, split_name
+from interventune.storage.command_line import Count, Named, NamedFile, split_name
 
 NOTE = (
     "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = "
@@ -104,7 +104,7 @@ FEATURE_BIAS = Protocol(
 def evaluate(
     *,
     checkpoint: list[Named],
-    task: list[Annotated[str, "[NAME=]FILE"]],
+    task: list[NamedFile],
     limit: Count | None = None,
     prompting: Prompting,
     compute: Compute,

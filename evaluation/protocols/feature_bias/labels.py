@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from tqdm.auto import tqdm
 
 from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from interventune.data_modules.tasks.features import ANSWER
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answerer, kind_of
-from interventune.evaluation.answering.kept import kept
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.work import kept
 from interventune.evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     DIGITS,
@@ -31,6 +30,7 @@ from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
 from interventune.storage.errors import as_data_error
+from interventune.storage.progress import progress
 
 TOP = 5
 """Number of most probable tokens that the endpoint of the authors' code reports."""
@@ -75,7 +75,7 @@ def in_context_rows(
         questions = [few.prompt(example.question) for example in examples]
         answers = ask(model, questions, words=few.words, after=few.key, top=top)
         what = f"{few.task}, {few.intervention}"
-        bar = tqdm(answers, what, len(examples), unit="text", disable=None)
+        bar = progress(answers, what, "text", len(examples))
         demonstrations = [example.name for example in few.demonstrations]
         for example, answer in zip(examples, bar, strict=True):
             row = {

@@ -23,7 +23,7 @@ from interventune.data_modules.tasks.features import (
     Wordings,
     wordings_of,
 )
-from interventune.storage.command_line import AtLeast, Count
+from interventune.storage.command_line import AtLeast, Count, Input
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import load_json
 
@@ -68,7 +68,7 @@ class Prompting:
 
     intervention: list[Intervention] | None = None
     steer: list[Hypothesis] | None = None
-    wording: Annotated[Path, "FILE"] | None = None
+    wording: Annotated[Path, Input("FILE")] | None = None
     shots: Annotated[int, AtLeast(2)] = 16
     seeds: Count = 3
     parity: bool = False

@@ -15,10 +15,7 @@ import torch
 import torch.distributed as dist
 
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.answering.kept import kept
-from interventune.evaluation.answering.processes import process_group
-from interventune.evaluation.answering.sharing import shared
-from interventune.evaluation.answering.torchrun import local_device
+from interventune.evaluation.answering.work import kept, local_device, process_group, shared
 from interventune.models.language.text_models import TextFailure
 from interventune.storage.finished_work import FinishedWork
 from tests.evaluation.conftest import undrawn
