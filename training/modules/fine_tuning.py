@@ -19,7 +19,7 @@ from interventune.losses.answers import with_share
 from interventune.models.backbones import EncoderModel
 from interventune.models.checkpoint import KEY, describe
 from interventune.storage.errors import DataError
-from interventune.training.callbacks.eval_sets import EvalSetMetrics
+from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
@@ -96,11 +96,7 @@ class FineTuning(pl.LightningModule):
         """ValueError for data that this module cannot use."""
 
     def configure_callbacks(self) -> list[pl.Callback]:
-        if not self.trainer.predicting:
-            return [EvalSetMetrics()]
-        from interventune.training.callbacks.predictions import PredictionWriter
-
-        return [EvalSetMetrics(), PredictionWriter()]
+        return [EvalSets()]
 
     def losses(self, batch: Any) -> dict[str, Tensor]:
         """Return the losses of a batch by name."""
