@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch.distributed as dist
+from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_info
 
 from interventune.training.callbacks.families import Family, families_of
@@ -15,7 +15,7 @@ from interventune.training.callbacks.families import Family, families_of
 IN_PROGRESS_BAR = ("f1", "accuracy")
 
 
-class EvalSets(pl.Callback):
+class EvalSets(Callback):
     """Logs the metrics of every evaluation set during validation and test; in `predict`, writes its
     predictions. A process without a batch of a set also computes its metric, because the sum runs
     over all processes.
@@ -24,7 +24,7 @@ class EvalSets(pl.Callback):
     stage: str
     families: list[Family]
 
-    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         command = str(trainer.state.fn)
         self.stage = command if command in ("test", "predict") else "val"
         self.families = families_of(trainer, self.stage, pl_module)
@@ -33,8 +33,8 @@ class EvalSets(pl.Callback):
 
     def on_validation_batch_end(
         self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
+        trainer: Trainer,
+        pl_module: LightningModule,
         outputs: Any,
         batch: Any,
         batch_idx: int,
@@ -46,7 +46,7 @@ class EvalSets(pl.Callback):
         else:
             family.metric.update(*family.inputs(batch, outputs))
 
-    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for family in self.families:
             for name, value in family.named(family.metric.compute()):
                 key, prominent = (
@@ -60,7 +60,7 @@ class EvalSets(pl.Callback):
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
 
-    def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder, own = trainer.log_dir, [family.predictions for family in self.families]
         processes = [own] * trainer.world_size
         if trainer.world_size > 1:
@@ -74,18 +74,18 @@ class EvalSets(pl.Callback):
             family.write(dict(items), predictions)
 
 
-class Watched(pl.Callback):
+class Watched(Callback):
     """Validates the final weights, and makes best.ckpt the last checkpoint if no set gives
     `checkpoint.monitor`."""
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Watch nothing if no validation set is of the metric's family."""
         for checkpoint, monitor in _monitors(trainer):
             sets = families_of(trainer, "val", pl_module) if trainer.limit_val_batches else []
             if not any(monitor.startswith(f"val/{family.prefix}") for family in sets):
                 _keep_last(checkpoint)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """ValueError for an unknown metric; a selection score needs ethical and
         adversarial advice.
         """
@@ -101,14 +101,14 @@ class Watched(pl.Callback):
                 f"checkpoint.monitor: no metric {monitor!r}; there are {', '.join(near)}"
             )
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """When `max_steps` ends a run, use early stopping, after which Lightning validates, so that
         metrics.json and best.ckpt include the last weights."""
         if trainer.global_step == trainer.max_steps:
             trainer.should_stop = True
 
 
-def _monitors(trainer: pl.Trainer) -> Iterator[tuple[Any, str]]:
+def _monitors(trainer: Trainer) -> Iterator[tuple[Any, str]]:
     """The checkpoint callbacks of `fit` that watch a metric of validation, and its name."""
     for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
         monitor = getattr(checkpoint, "monitor", None) or ""

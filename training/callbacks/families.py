@@ -26,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
@@ -233,7 +233,7 @@ FAMILIES: dict[type, type[Family]] = {
 }
 
 
-def families_of(trainer: pl.Trainer, stage: str, module: pl.LightningModule) -> list[Family]:
+def families_of(trainer: Trainer, stage: str, module: LightningModule) -> list[Family]:
     """Return the evaluation sets of `val`, `test` or `predict`, in the order of their loaders."""
     sets: list[EvalSet] = trainer.datamodule.eval_sets[stage]
     return [FAMILIES[type(evaluated.data)](evaluated, module) for evaluated in sets]

@@ -18,10 +18,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-import pytorch_lightning as pl
 import torch
 from filelock import FileLock
 from jsonargparse.typing import NonNegativeFloat
+from pytorch_lightning import Trainer
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
@@ -219,7 +219,7 @@ class LEIModule(QAModule):
 
 
 def score_groups(
-    model: QAModel, trainer: pl.Trainer, groups: GroupSet, rows_per_batch: int, what: str
+    model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_batch: int, what: str
 ) -> Tensor:
     """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
 
@@ -237,7 +237,7 @@ def score_groups(
     return result.unflatten(0, (-1, 4))
 
 
-def _fingerprint(model: QAModel, trainer: pl.Trainer, bare: GroupSet) -> str:
+def _fingerprint(model: QAModel, trainer: Trainer, bare: GroupSet) -> str:
     digest = hashlib.sha256(fingerprint(model).encode())
     options = {
         "encoding": asdict(bare.encoding),

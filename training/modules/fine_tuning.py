@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
-import pytorch_lightning as pl
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
+from pytorch_lightning import Callback, LightningModule
 from torch import Tensor, nn
 
 from interventune.data_modules.encoding.tokenizers import tokenizer_files
@@ -28,7 +28,7 @@ its gradient.
 """
 
 
-class FineTuning(pl.LightningModule):
+class FineTuning(LightningModule):
     """Training (the flags depend on the experiment).
 
     Args:
@@ -95,7 +95,7 @@ class FineTuning(pl.LightningModule):
     def check_data(self, stage: str) -> None:
         """ValueError for data that this module cannot use."""
 
-    def configure_callbacks(self) -> list[pl.Callback]:
+    def configure_callbacks(self) -> list[Callback]:
         return [EvalSets()]
 
     def losses(self, batch: Any) -> dict[str, Tensor]:
