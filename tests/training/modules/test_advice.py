@@ -154,7 +154,7 @@ def cell(group: Group) -> Any:
 
 
 def mean_c(groups: list[Group], score_NVS: Any) -> dict[Any, float]:
-    """C of the spec, averaged over the groups of a pair and an attribute."""
+    """C (Li et al. 2020, equation 6), averaged over the groups of a pair and an attribute."""
     found: dict[Any, list[float]] = defaultdict(list)
     for group, s in zip(groups, score_NVS, strict=True):
         b = [(s[0][k] + s[2][k] - s[1][k] - s[3][k]) / 2 for k in (0, 1)]
