@@ -24,7 +24,7 @@ from benchmarks.side_by_side import Turn, in_turns, table
 from benchmarks.training import ROBERTA, now, sizes
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
-from interventune.training.callbacks.eval_sets import SetMetric
+from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.cli import main
 from interventune.training.stopping.finite_loss import FiniteLoss
 
@@ -90,9 +90,8 @@ def with_callbacks(measured: bool, experiment: str, shape: str, steps: int, seed
     config = json.dumps(ENCODERS[shape])
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory())
-        for owner, name in (
-            () if measured else ((SetMetric, "update"), (FiniteLoss, "on_train_batch_end"))
-        ):
+        hooks = ((EvalSets, "on_validation_batch_end"), (FiniteLoss, "on_train_batch_end"))
+        for owner, name in () if measured else hooks:
             stack.enter_context(patch.object(owner, name, lambda *_, **__: None))
         flags = (
             "--backbone.architecture=roberta",

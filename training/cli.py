@@ -26,12 +26,18 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from interventune.models.checkpoint import read_info
 from interventune.storage.json_files import load_json
 from interventune.training.callbacks.eval_sets import Watched
-from interventune.training.callbacks.run_record import RunRecord, as_saved, best_score
+from interventune.training.callbacks.run_record import (
+    RunRecord,
+    as_saved,
+    best_score,
+    changes,
+    refuse_other_data,
+    run_folder,
+)
 from interventune.training.configs import checked_configs, shortened
 from interventune.training.modules.fine_tuning import FineTuning
 from interventune.training.parser import parsed
 from interventune.training.precision import Trainer, faster_precision
-from interventune.training.resuming import changes, refuse_other_data, run_folder
 from interventune.training.run import LET_GO_S, Run
 from interventune.training.stopping.finite_loss import FiniteLoss
 from interventune.training.stopping.last_checkpoint import (

@@ -1,6 +1,6 @@
 """The four kinds of evaluation sets: the metrics of each, and the file of its predictions.
 
-Metrics are logged as `<stage>/<kind>/[<set>/]<metric>`; `checkpoint.monitor` selects one of them.
+Metrics are logged as `<stage>/<family>/[<set>/]<metric>`; `checkpoint.monitor` selects one of them.
 
 - qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) if a set
   has several; `failed`, the number of questions that a decoder did not answer. Predictions are
@@ -30,11 +30,7 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from interventune.data_modules.batching.choice_set import ChoiceSet
 from interventune.data_modules.batching.data_module import MAIN, EvalSet
-from interventune.data_modules.batching.group_set import GroupSet
-from interventune.data_modules.batching.pair_set import PairSet
-from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, ScoredGroup
 from interventune.data_modules.schema.questions import ANSWER_TYPES
@@ -53,8 +49,6 @@ Scalars = Iterator[tuple[str, Tensor]]
 class Family:
     """An evaluation set, whose metric and predictions are computed from outputs of `module`."""
 
-    kind: str
-
     def __init__(self, evaluated: EvalSet, module: Any) -> None:
         self.name, self.data = evaluated
         self.module = module
@@ -64,7 +58,8 @@ class Family:
     @property
     def prefix(self) -> str:
         """The beginning of metric names, after the stage; the main set's name is omitted."""
-        return f"{self.kind}/" if self.name == MAIN else f"{self.kind}/{self.name}/"
+        family = self.data.family
+        return f"{family}/" if self.name == MAIN else f"{family}/{self.name}/"
 
     @cached_property
     def metric(self) -> Any:
@@ -99,7 +94,6 @@ class Family:
 class Questions(Family):
     """Questions; their predictions are texts."""
 
-    kind = "qa"
     names = ("em", "f1", "unknown", "n")
 
     def new_metric(self) -> Any:
@@ -147,7 +141,6 @@ class Questions(Family):
 class Groups(Family):
     """Groups; their predictions are the boundary probabilities of the two subjects."""
 
-    kind = "bias"
     names = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
 
     def new_metric(self) -> Any:
@@ -182,8 +175,6 @@ class Groups(Family):
 class Pairs(Family):
     """Pairs of stories, for which no predictions are written."""
 
-    kind = "shift"
-
     def new_metric(self) -> Any:
         return EmbeddingShift(1)
 
@@ -200,9 +191,7 @@ class Pairs(Family):
 
 
 class Choices(Family):
-    """Multiple-choice questions; their predictions are a logit for each choice."""
-
-    kind = "choices"
+    """Multiple-choice questions; their predictions have a logit for each choice."""
 
     def new_metric(self) -> Any:
         return ChoiceScores()
@@ -214,29 +203,23 @@ class Choices(Family):
         yield from result._asdict().items()
 
     def predict(self, batch: Any, outputs: Any) -> Iterable[tuple[int, Any]]:
-        return zip(batch.example_B.tolist(), outputs["logits_BN"].tolist(), strict=True)
+        logits_BN = outputs["logits_BN"].tolist()
+        for i, logits in zip(batch.example_B.tolist(), logits_BN, strict=True):
+            question, choice = self.data.questions[i], logits.index(max(logits))
+            about = {"id": question.id, "label": question.label}
+            yield i, about | {"choice": choice, "logits": logits}
 
     def write(self, predictions: dict[int, Any], folder: Path) -> None:
-        rows = []
-        for i, logits in predictions.items():
-            question, choice = self.data.questions[i], logits.index(max(logits))
-            row = {"id": question.id, "label": question.label, "choice": choice, "logits": logits}
-            rows.append(row)
-        write_json(folder / f"{self.name}.json", rows)
+        write_json(folder / f"{self.name}.json", list(predictions.values()))
 
 
-FAMILIES: dict[type, type[Family]] = {
-    QASet: Questions,
-    GroupSet: Groups,
-    PairSet: Pairs,
-    ChoiceSet: Choices,
-}
+FAMILIES = {"qa": Questions, "bias": Groups, "shift": Pairs, "choices": Choices}
 
 
 def families_of(trainer: Trainer, stage: str, module: LightningModule) -> list[Family]:
     """Return the evaluation sets of `val`, `test` or `predict`, in the order of their loaders."""
     sets: list[EvalSet] = trainer.datamodule.eval_sets[stage]
-    return [FAMILIES[type(evaluated.data)](evaluated, module) for evaluated in sets]
+    return [FAMILIES[evaluated.data.family](evaluated, module) for evaluated in sets]
 
 
 def of_class(result: Any, k: int, name: str, metrics: Sequence[str]) -> Scalars:

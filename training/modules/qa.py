@@ -137,13 +137,20 @@ class QAModule(FineTuning):
 
     def pair_step(self, batch: PairBatch) -> dict[str, Any]:
         """Return cosine similarities of pairs, from the last layer."""
-        original, variant = batch.original, batch.variant
         # In float32 for any training precision: bfloat16 keeps three digits of a state, and cosines
         # are close to 1.
         with torch.autocast(batch.row_P.device.type, enabled=False):
-            states = [self.model.hidden_states(half.inputs)[-1:] for half in (original, variant)]
-        tokens = batch.original_P, batch.variant_P, batch.row_P
-        cls_cos_BL, token_cos_PL = pair_cosines(*states, original.cls_B, variant.cls_B, *tokens)
+            original = self.model.hidden_states(batch.original.inputs)[-1:]
+            variant = self.model.hidden_states(batch.variant.inputs)[-1:]
+        cls_cos_BL, token_cos_PL = pair_cosines(
+            original,
+            variant,
+            batch.original.cls_B,
+            batch.variant.cls_B,
+            batch.original_P,
+            batch.variant_P,
+            batch.row_P,
+        )
         return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:

@@ -23,12 +23,6 @@ class Range(BaseModel, extra="forbid"):
     log: bool = False
     step: int | float | None = None
 
-    @model_validator(mode="after")
-    def _ascending(self) -> Range:
-        if self.low > self.high:
-            raise ValueError(f"low={self.low} is above high={self.high}")
-        return self
-
 
 class Sweep(BaseModel, extra="forbid"):
     """A sweep over the keys of `interventune train fit`.
@@ -71,6 +65,8 @@ class Sweep(BaseModel, extra="forbid"):
                     raise ValueError(f"space: {key}: expected values that differ, found {values}")
             elif self.sampler == "grid":
                 raise ValueError(f"space: {key}: a grid takes a list of values; ranges are for tpe")
+            elif values.low > values.high:
+                raise ValueError(f"space: {key}: low={values.low} is above high={values.high}")
         if (self.sampler == "tpe") != (self.trials > 0):
             raise ValueError("trials: say how many tpe draws; a grid takes every combination")
         return self
