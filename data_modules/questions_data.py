@@ -127,8 +127,6 @@ class QuestionsDataModule(TextDataModule):
             f"encoding.max_length={encoding.max_length}, encoding.doc_stride={encoding.doc_stride}"
         )
 
-    encoding: Encoding
-
     def make_train_set(self) -> tuple[TrainSet, Draw | None]:
         """Return the questions in all training variants, one variant after the other."""
         if not self.train_qa:

@@ -91,8 +91,8 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
     repeated = []
     for number, example in enumerate(chain(first, questions), 1):
         name, dataset, variant = example.id, example.dataset, example.variant
-        asked = (dataset, variant, name, example.context, example.query, example.history)
-        original = number_of.setdefault(hash(asked), number)
+        content = (dataset, variant, name, example.context, example.query, example.history)
+        original = number_of.setdefault(hash(content), number)
         if original < number:
             repeated.append(
                 f"{source}: questions {original} and {number} (id {name}) are the same; delete one"

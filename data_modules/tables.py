@@ -102,7 +102,7 @@ def csv_rows(source: str, *, tabs: bool) -> Table:
     import pandas as pd
 
     quoting = csv.QUOTE_NONE if tabs and not _quoted(source) else csv.QUOTE_MINIMAL
-    try:
+    with as_data_error(f"{source}: not a table in JSON Lines, CSV or parquet"):
         frame = pd.read_csv(
             source,
             sep="\t" if tabs else ",",
@@ -111,8 +111,6 @@ def csv_rows(source: str, *, tabs: bool) -> Table:
             keep_default_na=False,
             encoding="utf-8-sig",
         )
-    except ValueError as error:  # from pandas, or for text that is not UTF-8
-        raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
     return frame.to_dict("records")
 
 

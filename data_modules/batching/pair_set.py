@@ -102,11 +102,13 @@ def common_tokens(
     the same token of the same characters (Chaturvedi et al. 2023, section 5.2). The variant begins
     with `kept` pieces of the original.
     """
-    characters = [i for first, last in kept for i in range(first, last)]
     index = {token: t for t, token in enumerate(original)}
     for t, (start, end, token) in enumerate(variant):
-        place = characters[start:end]  # empty for a token outside the context
-        if place and place == [*range(place[0], place[0] + end - start)]:
-            common = index.get((place[0], place[0] + end - start, token))
-            if common is not None:
-                yield common, t
+        before = 0
+        for first, last in kept:
+            if before <= start and end <= before + last - first:
+                moved = (start + first - before, end + first - before, token)
+                if moved in index:
+                    yield index[moved], t
+                break
+            before += last - first
