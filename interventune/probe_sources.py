@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -148,16 +149,15 @@ class Questions:
                 rows += [{"variant": variant, **row} for row in story]
         first: Any = First(model, start)
         moved, cka = between(first, model, [*originals.values()], [-1], "probing since the start")
-        states = dict[Any, Any]()
+        snapshot: Snapshot = {"shift": rows, "cka": cka}
         if start is None:
-            for part in current.get().gathered(first.states):
-                states |= part
+            snapshot["states"] = dict(ChainMap(*current.get().gathered(first.states)))
         if not any(math.isnan(row["distance"][0]) for row in moved):
             rows += [{"variant": START, **row} for row in moved]
-            return {"shift": rows, "cka": cka, "states": states}
+            return snapshot
         if first.states:
             log.warning("tokens or width are not those of the start: shift since then is undefined")
-        return {"shift": rows, "cka": {}, "states": states}
+        return snapshot | {"cka": {}}
 
     def tables(self, snapshots: Mapping[str, Snapshot]) -> Tables:
         """Yield the numbers of snapshots; others are compared with START."""
