@@ -1,5 +1,5 @@
-"""Templates with two slots, filled with every pair of subjects: underspecified questions (LEI spec
-1.1, 1.2).
+"""Templates with two slots, filled with every pair of subjects: underspecified questions (Li et al.
+2020; Zhao et al. 2021, section 2.2).
 
 UnQover's gender domain has 2.7 million records; they are computed from a few lists and never
 stored.
@@ -37,6 +37,9 @@ class Subject:
         return self.forms[""]
 
 
+SubjectPair = tuple[Subject, Subject]
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A template with one attribute filled in, to be combined with every pair of subjects."""
@@ -48,7 +51,7 @@ class Cell:
     """Its name in ids and keys."""
     line: str
 
-    def fill(self, pair: SubjectPair) -> tuple[list[str], list[Span]]:
+    def fill(self, pair: Sequence[Subject]) -> tuple[list[str], list[Span]]:
         """Return [context, question, negated question], with articles repaired, and the spans of
         the subjects (counted, because a search could find one inside another word).
         """
@@ -62,12 +65,9 @@ class Cell:
         return repair_articles(line).split("\t"), [spans["1"], spans["2"]]
 
 
-SubjectPair = tuple[Subject, Subject]
-
-
 def repair_articles(line: str) -> str:
-    """`a European` -> `an European`: every separate article before a vowel letter (LEI spec 1.2,
-    step 4).
+    """`a European` -> `an European`: every separate article before a vowel letter, as UnQover's
+    authors do.
     """
     return _ARTICLE.sub(r"\g<0>n", line)
 
@@ -81,13 +81,13 @@ class Expansion(Sequence[Group]):
         self,
         pairs: Sequence[SubjectPair],
         cells: Sequence[Cell],
-        advice: Sequence[Advice] | None = None,
+        advice: Sequence[Advice | None] = (None,),
     ) -> None:
-        self.pairs, self.cells = tuple(pairs), tuple(cells)
-        self._advised: list[tuple[Cell, Advice | None]] = [
+        self.pairs, self.cells = pairs, cells
+        self._advised = [
             (cell, item)
             for cell in cells
-            for item in ([None] if advice is None else advice)
+            for item in advice
             if item is None or item.category == cell.category.lower()
         ]
 
@@ -96,16 +96,16 @@ class Expansion(Sequence[Group]):
 
     def __getitem__(self, index: int) -> Group:  # type: ignore[override]  # no slices
         pair_index, rest = divmod(range(len(self))[index], len(self._advised))
-        pair, (cell, advice) = self.pairs[pair_index], self._advised[rest]
-        one, two = sorted(pair, key=lambda subject: subject.name.lower())
+        cell, advice = self._advised[rest]
+        pair = sorted(self.pairs[pair_index], key=lambda subject: subject.name.lower())
         variants: Any = []
-        for order, step in (((one, two), 1), ((two, one), -1)):
-            (context, *questions), spans = cell.fill(order)
+        for step in (1, -1):
+            (context, *questions), spans = cell.fill(pair[::step])
             first, second = spans[::step]
-            variants += (
+            variants += [
                 UnderspecifiedQuestion(context, text, (first, second)) for text in questions
-            )
-        names = (one.name.lower(), two.name.lower())
+            ]
+        names: Any = tuple(subject.name.lower() for subject in pair)
         category, attribute = cell.category.lower(), cell.attribute.lower()
         group = Group(names, str(cell.template), category, attribute, "none", "", tuple(variants))
         return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group

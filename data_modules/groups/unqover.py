@@ -1,4 +1,4 @@
-"""UnQover's word lists, and the `source.json` written from them (LEI spec 1.1 to 1.3).
+"""UnQover's word lists, and the `source.json` written from them (Li et al. 2020).
 
 subjects     HEAD [cluster |] TEXT            [subj] female | Mary        [subj:dem] French
 attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, product
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -37,7 +39,8 @@ def read_expansion(
         raise DataError(
             f"subjects: give one file, or two to be paired with each other, not {len(lists)}"
         )
-    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(lists[0], lists[1]))
+    first, last = lists[0], lists[-1]
+    pairs = list(combinations(first, 2) if len(lists) == 1 else product(first, last))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
             raise DataError(
@@ -46,8 +49,8 @@ def read_expansion(
     rows, cells = [*read_attributes(attributes)], list[Cell]()
     for number, (where, line) in enumerate(listed(templates)):
         context, *questions = line.split("\t")
-        used = sorted({(match[1], match[2] or "") for match in SLOT.finditer(context)})
-        if len(questions) != 2 or [side for side, _ in used] != ["1", "2"]:
+        slots = sorted({*SLOT.findall(context)})
+        if len(questions) != 2 or [side for side, _ in slots] != ["1", "2"]:
             raise DataError(
                 f"{where}: expected a context with [subj1] and [subj2], each in one form, "
                 "question and negated question, separated by tabs"
@@ -55,9 +58,9 @@ def read_expansion(
         fitting = [row for row in rows if f"[{row[0]}]" in line]
         if not fitting:
             raise DataError(f"{where}: no head of {attributes}")
-        for match, subject in product(SLOT.finditer(line), chain(*lists)):
-            if (match[2] or "") not in subject.forms:
-                raise DataError(f"{where}: {subject.name!r} has no row [subj{match[2] or ''}]")
+        for (_, form), subject in product(SLOT.findall(line), chain(*lists)):
+            if form not in subject.forms:
+                raise DataError(f"{where}: {subject.name!r} has no row [subj{form}]")
         for kind, text, negation, category, name in fitting:
             filled = line.replace(f"[{kind}]", text).replace(f"[{kind}:neg]", negation)
             cells.append(Cell(number, category, name, filled))
@@ -70,7 +73,7 @@ def read_subjects(path: str | Path) -> tuple[Subject, ...]:
     """Read the subjects of a list, aligning rows of different heads; the last head's cluster
     counts.
     """
-    by_head = {"subj": list[tuple[str, str]](), **_by_head(path)}
+    by_head = {"subj": [], **_by_head(path)}
     suffixes = [head.removeprefix("subj") for head in by_head]
     with as_data_error(f"{path}: each subject needs a row of every head"):
         return tuple(
@@ -100,8 +103,8 @@ def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]
     """
     by_head = _by_head(path)
     for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
-        rows, negated = by_head.get(kind, []), by_head.get(f"{kind}:neg", [])
-        names = by_head.get(kind.partition("-")[0], [])
+        rows, negated = by_head[kind], by_head[f"{kind}:neg"]
+        names = by_head[kind.partition("-")[0]]
         if len(rows) != len(negated) or len(names) < len(rows):
             raise DataError(
                 f"{path}: {len(rows)} rows [{kind}], but {len(negated)} rows [{kind}:neg]"
@@ -111,49 +114,47 @@ def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]
 
 
 def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
-    """Head -> [(cluster, text), ...], rows in order."""
-    rows: dict[str, list[tuple[str, str]]] = {}
+    """Head -> [(cluster, text), ...], rows in order; no rows for any other head."""
+    by_head = defaultdict[str, list[tuple[str, str]]](list)
     for where, line in listed(path):
-        if not (match := re.fullmatch(r"\[([^\[\]\s]+)\] ([^|]*\|)?\s*([^|]*\S)", line)):
+        match = re.fullmatch(r"\[([^\[\]\s]+)\] (?:([^|]*)\|)?\s*([^|]*\S)", line)
+        if match is None:
             raise DataError(
                 f"{where}: expected [HEAD] TEXT or [HEAD] CLUSTER | TEXT, found {line!r}"
             )
-        cluster = (match[2] or NO_CLUSTER).rstrip("|").strip()
-        rows.setdefault(match[1], []).append((cluster, match[3]))
-    return rows
+        head, cluster, text = match.groups(NO_CLUSTER)
+        by_head[head].append((cluster.strip(), text))
+    return by_head
 
 
 def listed(path: str | Path) -> Iterator[tuple[str, str]]:
     """(place, line) of a list, without `#` lines and empty ones."""
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip() and not line.strip().startswith("#"):
-            yield f"{path}, line {number}", line.strip()
+    for number, line in enumerate(map(str.strip, read_text(path).split("\n")), start=1):
+        if line and not line.startswith("#"):
+            yield f"{path}, line {number}", line
 
 
 def write_source(expansion: Expansion, path: str | Path) -> int:
     """Stream UnQover's own `source.json`, byte for byte as `json.dump(everything, indent=4)`;
     return the number of records, at least one.
     """
-    count = 2 * len(expansion)
-    pairs = (
-        *expansion.pairs,
-        *(pair[::-1] for pair in expansion.pairs),
-    )  # all of one context order first
+    pairs = [*expansion.pairs, *(pair[::-1] for pair in expansion.pairs)]
+    count = len(pairs) * len(expansion.cells)
     records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
     with atomic_text(path) as file:
-        for i, (pair, cell) in enumerate(records):
-            (context, *questions), spans = cell.fill(pair)
+        for i, ((one, two), cell) in enumerate(records):
+            (context, *questions), spans = cell.fill((one, two))
+            record: dict[str, Any] = {"context": context}
             answers = {
                 f"ans{j}": {"text": span.text, "start": "", "end": ""}
                 for j, span in enumerate(spans)
             }
-            asked = {
-                f"q{j}": {"question": text, "pred": "", **answers}
-                for j, text in enumerate(questions)
-            }
-            names = (*(x.cluster for x in pair), *(x.name for x in pair), str(cell.template))
-            key = "|".join((*names, cell.category, cell.attribute, cell.attribute))
-            record = json.dumps({key: {"context": context, **asked}}, indent=4)
-            file.write((",\n" if i else "{\n") + record[2:-2])
+            for j, text in enumerate(questions):
+                record[f"q{j}"] = {"question": text, "pred": "", **answers}
+            key = (
+                f"{one.cluster}|{two.cluster}|{one.name}|{two.name}|"
+                f"{cell.template}|{cell.category}|{cell.attribute}|{cell.attribute}"
+            )
+            file.write((",\n" if i else "{\n") + json.dumps({key: record}, indent=4)[2:-2])
         file.write("\n}")
     return count

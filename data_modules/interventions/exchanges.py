@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
+from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
 from interventune.data_modules.interventions.reformatting import edited
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
-from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Variant
+from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected
 from interventune.data_modules.schema.spans import Span
+from interventune.storage.documents import load_yaml
 
 Shape = Literal["number", "date", "name", "other"]
 
@@ -42,23 +44,11 @@ _MENTION = re.compile(
     rf"(?<!^)\b{_ASKING}[A-Z][\w'’-]*(?: (?:of |the |de |la |von )?[A-Z][\w'’-]*)*|\b\d[\d,.]*\b"
 )
 _NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|would)\b")
-_PAIRS = """first last, most least, more less, more fewer, before after, early late, earliest
-latest, earlier later, largest smallest, larger smaller, large small, highest lowest,
-higher lower, high low, best worst, better worse, longest shortest, oldest youngest,
-older younger, old new, north south, northern southern, east west, eastern western, top
-bottom, inside outside, internal external, upper lower, above below, won lost, win lose,
-increase decrease, increased decreased, rise fall, rose fell, began ended, begin end,
-start end, started ended, beginning end, support oppose, supported opposed, include
-exclude, included excluded, built destroyed, created destroyed, bought sold, buy sell,
-accepted rejected, allowed forbidden, cause prevent, caused prevented, always never,
-with without, public private, major minor, maximum minimum, positive negative, male
-female, men women, father mother, son daughter, king queen, day night, summer winter,
-war peace, rich poor, strong weak, possible impossible, legal illegal, modern ancient,
-common rare, same different"""
-OPPOSITES = {a: b for pair in re.split(r",\s", _PAIRS) for a, b in permutations(pair.split())}
-_SMALL = frozenset(
-    {"a", "an", "and", "at", "de", "for", "in", "la", "of", "on", "the", "to", "von"}
-)
+_ALONE = r"(?:(?<!\w)(?<!\w[-–.,])|(?![^\W_])){}(?:(?!\w|[-–.,]\w)|(?<![^\W_]))"
+"""The text in braces, unless it is part of a longer word or of a compound."""
+_SMALL = re.compile("(?:a|an|and|at|de|for|in|la|of|on|the|to|von)", re.IGNORECASE)
+_PAIRS = load_yaml(Path(__file__).with_suffix(".yaml"), list[tuple[str, str]])
+OPPOSITES = {word: other for pair in _PAIRS for word, other in permutations(pair)}
 
 
 class Pool(NamedTuple):
@@ -78,16 +68,16 @@ def pool_of(examples: Iterable[QAExample]) -> Pool:
     paragraphs = defaultdict[str, dict[str, None]](dict)
     mentions = defaultdict[tuple[str, Shape], dict[str, str]](dict)
     for example in examples:
-        for text in [span.text.strip() for span in example.answers[:1] if normalised(span.text)]:
-            answers[example.answer_type, shape(text)][text] = None
-            mentions[example.article, shape(text)][text] = normalised(text)
-        if example.article:
-            paragraphs[example.article][example.context] = None
+        answer = _first_answer(example)
+        if words := normalised(answer):
+            answers[example.answer_type, shape(answer)][answer] = None
+            mentions[example.article, shape(answer)][answer] = words
+        paragraphs[example.article][example.context] = None
     return Pool({key: list(texts) for key, texts in answers.items()}, paragraphs, mentions)
 
 
 def shape(answer: str) -> Shape:
-    """Classify an answer by its letters and digits alone.
+    """Classify an answer, which is not blank, by its letters and digits alone.
 
     >>> [shape(text) for text in ("24", "two million", "$1.2 billion")]
     ['number', 'number', 'number']
@@ -100,12 +90,10 @@ def shape(answer: str) -> Shape:
     month = _MONTH.search(answer)
     if _YEAR.fullmatch(answer) or (month and (month[0] == answer or re.search(r"\d", answer))):
         return "date"
-    if _QUANTITY.match(answer) or (words[:1] and words[0] in NUMBER_WORDS):
+    if _QUANTITY.match(answer) or words[0] in NUMBER_WORDS:
         return "number"
-    begins = [re.sub(r"\W", "", word)[:1] for word in words if word.lower() not in _SMALL]
-    return (
-        "name" if any(map(str.isupper, begins)) and not any(map(str.islower, begins)) else "other"
-    )
+    initials = [re.sub(r"\W", "", word)[:1] for word in words if not _SMALL.fullmatch(word)]
+    return "name" if "".join(initials).isupper() else "other"
 
 
 def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
@@ -116,51 +104,56 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     answer remains in the story, and the new one was neither in the story nor in the question, both
     in SQuAD's normal form.
     """
-    answer = example.answers[0].text.strip() if example.answers else ""
+    answer, story = _first_answer(example), example.context
     if not normalised(answer):
         return Rejected("no answer span")
-    story, old = example.context, tuple(dict.fromkeys((*filter(normalised, example.gold), answer)))
-    old_words = [*map(normalised, old)]
+    old = tuple(dict.fromkeys((*filter(normalised, example.gold), answer)))
+    old_words = [normalised(text) for text in old]
+
+    def names_old(words: str) -> bool:
+        return any(occurs(text, words) for text in old_words)
+
     turns = (text for turn in example.history for text in (turn.question, turn.answer))
-    asked = normalised("\n".join([example.question, *turns]))
-    if any(occurs(words, asked) for words in old_words):
+    question = normalised("\n".join([example.question, *turns]))
+    if names_old(question):
         return Rejected("answer occurs in the question")
-    before, after = (
-        r"(?<!\w)(?<!\w[-–.,])" * answer[0].isalnum(),
-        r"(?!\w|[-–.,]\w)" * answer[-1].isalnum(),
-    )
-    pattern = re.compile(before + re.escape(answer) + after)
-    starts, ends = ([match.span()[side] for match in pattern.finditer(story)] for side in (0, 1))
+    pattern = re.compile(_ALONE.format(re.escape(answer)))
+    pieces = [match.span() for match in pattern.finditer(story)]
     first = example.answers[0].start + example.answers[0].text.index(answer)
-    if first not in starts or story.count(answer) != len(starts):
+    span = Span(first, first + len(answer), answer)
+    if (span.start, span.end) not in pieces or story.count(answer) != len(pieces):
         return Rejected("answer stands inside a longer word")
-    rest = normalised("\n".join(pattern.split(story)))
-    if any(occurs(words, rest) for words in old_words):
+    if names_old(normalised("\n".join(pattern.split(story)))):
         return Rejected("answer is left in the story in other words")
     others = pool.answers.get((example.answer_type, shape(answer)), [])
-    everything = "\n".join([normalised(story), asked, *old_words])
+    everything = "\n".join([normalised(story), question, *old_words])
     drawn = Random(f"swap/0/{example.id}").sample(others, min(len(others), DRAWS))
     for new in sorted(drawn, key=lambda text: abs(len(text.split()) - len(answer.split()))):
-        new_words = normalised(new)
-        if new_words not in everything and not any(occurs(words, new_words) for words in old_words):
-            break
-    else:
-        return Rejected("no other answer of its shape that the story lacks")
-    example = replace(example, answers=(Span(first, first + len(answer), answer),))
-    context, longer = pattern.sub(lambda _: new, story), len(new) - len(answer)
-    return edited(example, context, starts, ends, longer, references=(new,), remembered=old)
+        words = normalised(new)
+        if words not in everything and not names_old(words):
+            return edited(
+                replace(example, answers=(span,)),
+                new.join(pattern.split(story)),
+                pieces,
+                len(new) - len(answer),
+                references=(new,),
+                remembered=old,
+            )
+    return Rejected("no other answer of its shape that the story lacks")
 
 
 def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
     """Combine the question with the paragraph of its article that shares most distinct words with
     it, of those without an answer, even inside longer words; on ties the first in the file.
     """
-    if not example.answers or not example.article:
-        return Rejected("article is not known" if example.answers else "no answer span")
-    asked, old = words_of(example.question), [*filter(None, map(normalised, example.gold))]
+    if not example.answers:
+        return Rejected("no answer span")
+    if not example.article:
+        return Rejected("article is not known")
+    question, answers = words_of(example.question), _gold_words(example)
     others = [text for text in pool.paragraphs.get(example.article, ()) if text != example.context]
-    for context in sorted(others, key=lambda text: -len(asked & words_of(text))):
-        if not any(words in normalised(context) for words in old):
+    for context in sorted(others, key=lambda text: -len(question & words_of(text))):
+        if not any(words in normalised(context) for words in answers):
             return example.unanswered(context=context, kept=())
     return Rejected("no other paragraph of its article without the answer")
 
@@ -174,38 +167,41 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
     if not example.answers:
         return Rejected("no answer span")
     question, random = example.question, Random(f"near_miss/0/{example.id}")
-    asked, old = normalised(question), [*filter(None, map(normalised, example.gold))]
+    known = [normalised(question), *_gold_words(example)]
     exchanged, opposite, negated = list[str](), list[str](), list[str]()
     body = re.sub(r"^\W+", "", question)  # its first word is no name
     for match in _MENTION.finditer(body):
         others = [
             text
             for text, words in pool.mentions.get((example.article, shape(match[0])), {}).items()
-            if not any(words in known or known in words for known in (asked, *old))
+            if not any(words in text or text in words for text in known)
             and len(text.split()) <= len(match[0].split()) + 2
         ]
         if others := [text for text in others if text in example.context] or others:
             exchanged.append(
-                question.removesuffix(body) + _instead(body, match, random.choice(others))
+                question.removesuffix(body) + _with_instead(body, match, random.choice(others))
             )
     for match in re.finditer(r"\w+", question):
         if other := OPPOSITES.get(match[0]):
-            opposite.append(_instead(question, match, other))
-    for match in [*_NEGATED.finditer(question)][:1]:
-        negated.append(_instead(question, match, match[0] + random.choice(["n't", " not"])))
-    kinds = [
-        edits
-        for edits, weight in ((exchanged, 3), (opposite, 2), (negated, 1))
-        if edits
-        for _ in range(weight)
-    ]
+            opposite.append(_with_instead(question, match, other))
+    if verb := _NEGATED.search(question):
+        negated.append(_with_instead(question, verb, verb[0] + random.choice(["n't", " not"])))
+    kinds = [edits for edits in (*[exchanged] * 3, *[opposite] * 2, negated) if edits]
     if not kinds:
         return Rejected("nothing in the question to change")
     changed = random.choice(random.choice(kinds))
     return example.unanswered(question=changed, kept=((0, len(example.context)),))
 
 
-def _instead(text: str, match: re.Match[str], new: str) -> str:
+def _first_answer(example: QAExample) -> str:
+    return example.answers[0].text.strip() if example.answers else ""
+
+
+def _gold_words(example: QAExample) -> list[str]:
+    return [words for words in map(normalised, example.gold) if words]
+
+
+def _with_instead(text: str, match: re.Match[str], new: str) -> str:
     return text[: match.start()] + new + text[match.end() :]
 
 
@@ -213,10 +209,3 @@ def _instead(text: str, match: re.Match[str], new: str) -> str:
 def words_of(text: str) -> frozenset[str]:
     """Return the distinct words of a text, in lower case."""
     return frozenset(re.findall(r"\w+", text.lower()))
-
-
-EXCHANGES: Mapping[Variant, Callable[[QAExample, Pool], QAExample | Rejected]] = {
-    "swap": swap,
-    "misplaced": misplace,
-    "near_miss": near_miss,
-}

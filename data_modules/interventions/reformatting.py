@@ -1,9 +1,10 @@
-"""Edits that keep the meaning: a faithful model answers as before (faithfulness paper, Figure 5).
+"""Edits that keep the meaning: a faithful model answers as before (Chaturvedi et al. 2023, Figure
+5).
 
 - `spaced`: doubled spaces between the sentences of the story, and after the first word of the
   question.
 - `quoted`: typographic quotation marks and apostrophes instead of straight ones, or the reverse.
-- `reworded`: another question word, from this project's list (`QUESTION_WORDS`).
+- `reworded`: another question word, from this project's list (reformatting.yaml).
 
 Everything is deterministic; answers and rationales move with the text, references stay.
 """
@@ -11,39 +12,46 @@ Everything is deterministic; answers and rationales move with the text, referenc
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from interventune.data_modules.schema.questions import QAExample, Rejected, Variant
+from typing_extensions import TypedDict
+
+from interventune.data_modules.questions.answer_spans import Place
+from interventune.data_modules.schema.questions import QAExample, Rejected
 from interventune.data_modules.schema.spans import Span
+from interventune.storage.documents import load_yaml
 
-_VERBS = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must"
-_MOTION = "go|goes|going|gone|come|comes|coming|move|moves|moved|moving|travel|head|run"
-QUESTION_WORDS: tuple[tuple[str, str], ...] = (
-    (r"why\b", "For what reason"),
-    (r"how many\b(?= (?!" + _VERBS + r")\w)", "What number of"),
-    (r"how come\b", "Why is it that"),
-    (r"when\b(?!.* (?:from|since|until)\W*$)", "At what time"),
-    (r"where\b(?!.* (?:from|to|at|in|off)\W*$)(?!.* (?:" + _MOTION + r")\b)", "In what place"),
-    (r"whose\b", "Which person's"),
-    (r"who\b(?! (?:are|were|is|was|else)\b|'|’)", "Which person"),
-    (r"which (?=\w)(?!(?:of|ones?|" + _VERBS + r")\b)", "What "),
-    (
-        r"what (?=(?:kind|sort|type|colour|color|day|month|year|city|country|language|animal)s?\b)",
-        "Which ",
-    ),
-    (r"what\b(?= (?:" + _VERBS + r")\b|\W*$)", "What exactly"),
-    (r"(?=(?:is|are|was|were|do|does|did|has|have|had|can|could)\b)", "Tell me, "),
-)
-"""Beginnings of questions (any case) and their equivalents; the first match counts. After a
-beginning whose replacement would be ungrammatical or change the question, nothing is replaced.
-"""
 
-_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
+class _Rewording(TypedDict):
+    verbs: str
+    beginnings: dict[str, str]
+
+
+_REWORDING = load_yaml(Path(__file__).with_suffix(".yaml"), _Rewording)
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")
 _CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
-_STRAIGHT = re.compile(r"""["']""")
+
+
+def spaced(example: QAExample) -> QAExample | Rejected:
+    """Double the spaces."""
+    places = [match.span() for match in _BETWEEN_SENTENCES.finditer(example.context)]
+    question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
+    if not places and question == example.question:
+        return Rejected("no space between two sentences, nor in the question")
+    context = _BETWEEN_SENTENCES.sub(" ", example.context)
+    return edited(example, context, places, longer=1, question=question)
+
+
+def quoted(example: QAExample) -> QAExample | Rejected:
+    """Change the form of quotation marks and apostrophes; to curly if any is straight."""
+    text = example.context + example.question
+    change = curly_quotes if re.search("[\"']", text) else straight_quotes
+    if change(text) == text:
+        return Rejected("no quotation mark or apostrophe")
+    return edited(example, change(example.context), question=change(example.question))
 
 
 def straight_quotes(text: str) -> str:
@@ -54,30 +62,6 @@ def straight_quotes(text: str) -> str:
     'Ana\\'s "red" bike'
     """
     return text.translate(_CURLY)
-
-
-def reformat(example: QAExample, variant: Variant) -> QAExample | Rejected:
-    """Apply one of the edits above to an original, or return why it does not change it."""
-    if variant == "spaced":
-        return _spaced(example)
-    return _quoted(example) if variant == "quoted" else _reworded(example)
-
-
-def _spaced(example: QAExample) -> QAExample | Rejected:
-    points = [match.end() for match in _BETWEEN_SENTENCES.finditer(example.context)]
-    question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
-    if not points and question == example.question:
-        return Rejected("no space between two sentences, nor in the question")
-    context = _BETWEEN_SENTENCES.sub("  ", example.context)
-    return edited(example, context, points, points, longer=1, question=question)
-
-
-def _quoted(example: QAExample) -> QAExample | Rejected:
-    both = example.context + example.question
-    if both == straight_quotes(both) and not _STRAIGHT.search(both):
-        return Rejected("no quotation mark or apostrophe")
-    change = curly_quotes if _STRAIGHT.search(both) else straight_quotes
-    return edited(example, change(example.context), question=change(example.question))
 
 
 def curly_quotes(text: str) -> str:
@@ -92,10 +76,12 @@ def curly_quotes(text: str) -> str:
     return text.replace('"', "”").replace("'", "’")
 
 
-def _reworded(example: QAExample) -> QAExample | Rejected:
+def reworded(example: QAExample) -> QAExample | Rejected:
+    """Replace the question word."""
     question = example.question.lstrip()
-    for pattern, words in QUESTION_WORDS:
-        if match := re.match(pattern, question, re.I):
+    for pattern, words in _REWORDING["beginnings"].items():
+        match = re.match(pattern.replace("VERBS", _REWORDING["verbs"]), question, re.I)
+        if match:
             rest = question[match.end() :]
             if not match[0]:  # only preceded
                 rest = rest[:1].lower() + rest[1:]
@@ -107,20 +93,20 @@ def _reworded(example: QAExample) -> QAExample | Rejected:
 def edited(
     example: QAExample,
     context: str,
-    starts: Sequence[int] = (),
-    ends: Sequence[int] = (),
+    pieces: Sequence[Place] = (),
     longer: int = 0,
     **changes: Any,
 ) -> QAExample:
-    """Return the example with another context, in which each piece of the old one from `starts` to
-    `ends` has become so much `longer`. Answers and rationales move; one that begins or ends inside
-    such a piece includes all of the new one.
+    """Return the example with another context, in which each of these pieces of the old one has
+    become so much `longer`. Answers and rationales move; one that begins or ends inside such a
+    piece includes all of the new one.
     """
 
     def moved(span: Span) -> Span:
-        past, begun = bisect_right(ends, span.start), bisect_left(starts, span.end)
-        start = min([span.start, *starts[past : past + 1]]) + longer * past
-        end = max([span.end, *ends[:begun][-1:]]) + longer * begun
+        starts = [start for start, end in pieces if end > span.start]
+        ends = [end for start, end in pieces if start < span.end]
+        start = min([span.start, *starts]) + longer * (len(pieces) - len(starts))
+        end = max([span.end, *ends]) + longer * len(ends)
         return Span(start, end, context[start:end])
 
     return replace(

@@ -1,18 +1,18 @@
 """Variants of questions: the one function from originals to data for training, evaluation and
 files.
 
-    made, rejected = made_of(read_questions(source), "ts_r")
+    examples, rejected = made_of(read_questions(source), "ts_r")
     perturb(with_rationale(example), "ts_r")  # a QAExample, or Rejected with its reason
 
 Deletions truncate a story after its rationale, cut it before the rationale, or delete the
-rationale, by the paper's rules (faithfulness spec 1.2, 1.5, 1.6) on raw text: nothing is tokenised
-and offsets count characters. A story without its rationale does not answer its question, so the
-label becomes unknown. If the rest of the story lacks the old answer, it is appended as a trap for
-the model.
+rationale, by the rules of Chaturvedi et al. 2023, section 5, on raw text: nothing is tokenised and
+offsets count characters. A story without its rationale does not answer its question, so the label
+becomes unknown. If the rest of the story lacks the old answer, it is appended as a trap for the
+model.
 
 Sentences are those of sentencex (Wikimedia), a rule-based segmenter: of the libraries that need no
 model it agrees best with HotpotQA's own sentences (2.9 % of the boundaries of 1,000 paragraphs
-differ). The paper used spaCy's parser (spec 0), so counts of truncated stories differ slightly. A
+differ). The authors' code uses spaCy's parser, so counts of truncated stories differ slightly. A
 quotation within one line is one sentence.
 """
 
@@ -26,23 +26,22 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from interventune.data_modules.interventions.exchanges import EXCHANGES, Pool, pool_of
-from interventune.data_modules.questions.answer_spans import answer_span, occurs
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import (
-    EXCHANGED,
-    REFORMATTED,
-    QAExample,
-    Rejected,
-    Variant,
+from interventune.data_modules.interventions.augmentation import given_sentence, template_sentence
+from interventune.data_modules.interventions.exchanges import (
+    Pool,
+    misplace,
+    near_miss,
+    pool_of,
+    swap,
 )
+from interventune.data_modules.interventions.reformatting import quoted, reworded, spaced
+from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Variant
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
 
 logger = logging.getLogger(__name__)
-
-Piece = tuple[int, int]
-"""A part of a story as character offsets, end-exclusive."""
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -70,12 +69,10 @@ def perturb(
     Raises:
         DataError: the example is already a variant.
     """
+    if variant == example.variant == "os":
+        return replace(example, kept=((0, len(example.context)),))
     if variant == "os":
-        return (
-            replace(example, kept=((0, len(example.context)),))
-            if example.variant == "os"
-            else example
-        )
+        return example
     if example.variant != "os":
         raise DataError(
             f"question {example.id!r}: is a variant already ({example.variant}); name originals"
@@ -83,15 +80,24 @@ def perturb(
     # White space justifies no answer.
     rationale = tuple(span for span in example.rationale if span.text.strip())
     example = replace(example, references=example.gold, rationale=rationale)
-    if variant in REFORMATTED:
-        from interventune.data_modules.interventions.reformatting import reformat
-
-        made = reformat(example, variant)
-    elif variant in EXCHANGED:
-        made = EXCHANGES[variant](example, pool)
-    else:
-        made = truncate(example) if variant == "ts" else delete(example, variant, sentences)
-    return made if isinstance(made, Rejected) else replace(made, variant=variant)
+    match variant:
+        case "reworded":
+            result = reworded(example)
+        case "quoted":
+            result = quoted(example)
+        case "spaced":
+            result = spaced(example)
+        case "swap":
+            result = swap(example, pool)
+        case "misplaced":
+            result = misplace(example, pool)
+        case "near_miss":
+            result = near_miss(example, pool)
+        case "ts":
+            result = truncate(example)
+        case _:
+            result = delete(example, variant, sentences)
+    return result if isinstance(result, Rejected) else replace(result, variant=variant)
 
 
 def made_of(
@@ -102,9 +108,9 @@ def made_of(
     """
     examples = list(examples) if variant in EXCHANGED else examples
     pool = pool_of(examples if variant in EXCHANGED else ())
-    found = [perturb(with_rationale(example), variant, sentences, pool) for example in examples]
-    rejected = Counter(one.reason for one in found if isinstance(one, Rejected))
-    return [one for one in found if isinstance(one, QAExample)], rejected
+    results = [perturb(with_rationale(example), variant, sentences, pool) for example in examples]
+    rejected = Counter(result.reason for result in results if isinstance(result, Rejected))
+    return [result for result in results if isinstance(result, QAExample)], rejected
 
 
 def with_rationale(example: QAExample) -> QAExample:
@@ -113,45 +119,42 @@ def with_rationale(example: QAExample) -> QAExample:
     first alone would leave the others' evidence. An example without an answer span is returned
     unchanged.
     """
-    context, places = example.context, set[Piece]()
+    context, places = example.context, set[Place]()
     if example.rationale or traits(example.dataset).rationales:
         return example
-    for answer in [answer for answer in example.answers if answer.text.strip()]:
-        first, last = trim(context, answer.start, answer.end)
-        crossed = [
-            (start, end) for start, end in sentence_spans(context) if first < end and start < last
-        ]
-        places.add((crossed[0][0], crossed[-1][1]))
+    for answer in example.answers:
+        if answer.text.strip():
+            crossed = sentences_with(context, [answer])
+            places.add((crossed[0][0], crossed[-1][1]))
     spans = (Span(start, end, context[start:end]) for start, end in sorted(places))
     return replace(example, rationale=tuple(spans)) if places else example
 
 
-def report_rejected(kept: int, rejected: Counter[str], variant: Variant, what: str) -> str:
+def report_rejected(left: int, rejected: Counter[str], variant: Variant, what: str) -> str:
     """Log how many examples allow the variant, as `kept 3 of 5 (2 no rationale)`; DataError if none
     is left. Return the reasons in their parentheses, or nothing.
     """
     reasons = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
     reasons = f" ({reasons})" if reasons else ""
-    counts = f"kept {kept} of {kept + rejected.total()}{reasons}"
+    counts = f"kept {left} of {left + rejected.total()}{reasons}"
     if rejected:
         logger.info("%s, %s: %s", what, variant, counts)
-    if not kept:
+    if not left:
         raise DataError(f"{what}: no question is left in variant {variant}: {counts}")
     return reasons
 
 
 def truncate(example: QAExample) -> QAExample | Rejected:
     """TS: the story up to the end of the sentence with the last character of the rationale; for
-    unknown answers without a rationale, its first sentence, as in the paper.
+    unknown answers without a rationale, its first sentence, as in the authors' code.
     """
     if not example.rationale and example.answer_type != "unknown":
         return Rejected("no rationale")
-    if not example.context.strip():
+    last = sentences_with(example.context, example.rationale)[-1:]
+    last = last or sentence_spans(example.context)[:1]
+    if not last:
         return Rejected("empty story")
-    last = max(
-        (trim(example.context, span.start, span.end)[1] for span in example.rationale), default=1
-    )
-    end = next(end for _, end in sentence_spans(example.context) if last <= end)
+    end = last[0][1]
     context = example.context[:end]
     # A rationale may end in white space, which is after the cut.
     rationale = tuple(
@@ -160,13 +163,13 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     answers = tuple(span for span in example.answers if span.end <= end)
     if example.answers and example.answers[0].end > end:
         scope_end = max((span.end for span in rationale), default=end)
-        first = answer_span(example.gold[0], "span", context, rationale, scope_end=scope_end)
+        first = answer_span(example.gold[0], context, rationale, scope_end=scope_end)
         answers = tuple(dict.fromkeys((*first, *answers)))
     return replace(example, context=context, answers=answers, rationale=rationale, kept=((0, end),))
 
 
 def delete(
-    example: QAExample, variant: Variant, given: Mapping[str, str] | None
+    example: QAExample, variant: Variant, sentences: Mapping[str, str] | None
 ) -> QAExample | Rejected:
     """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
     rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
@@ -175,54 +178,43 @@ def delete(
     if not rationale:
         return Rejected("no rationale")
     if variant.startswith("ts"):
-        places = [trim(context, span.start, span.end) for span in rationale]
-        sentences, first = sentence_spans(context), min(places)[0]
-        end = len(context[: next(start for start, end in sentences if first < end)].rstrip())
-        pieces: tuple[Piece, ...] = ((0, end),) if end else ()
-        cut = [
-            (at, to)
-            for at, to in sentences
-            if any(first < to and at < last for first, last in places)
-        ]
-        deleted = [context[start:end] for start, end in cut]
+        places = sentences_with(context, rationale)
+        pieces: tuple[Place, ...] = ((0, len(context[: places[0][0]].rstrip())),)
+        deleted = [context[start:end] for start, end in places]
+        nothing_left = "rationale begins in the first sentence"
     else:
         pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
-    deleted = [text for text in deleted if any(character.isalnum() for character in text)]
-    kept = "".join(context[start:end] for start, end in pieces)
-    if not kept.strip():
-        if variant.startswith("ts"):
-            return Rejected("rationale begins in the first sentence")
-        return Rejected("nothing left beside the rationale")
+        nothing_left = "nothing left beside the rationale"
+    deleted = [text for text in deleted if any(map(str.isalnum, text))]
+    rest = "".join(context[start:end] for start, end in pieces)
+    if not rest.strip():
+        return Rejected(nothing_left)
     if not traits(example.dataset).rationales and any(
         start <= answer.start and answer.end <= end
         for answer in example.answers
         for start, end in pieces
     ):
         return Rejected("an annotated answer is left")
-    if any(occurs(text, kept) for text in deleted):
+    if any(occurs(text, rest) for text in deleted):
         return Rejected("rationale occurs again in the kept text")
-    appended = (
-        example.gold[0].strip() if example.answer_type in ("span", "number", "option") else ""
-    )
-    if occurs(appended, kept):
+    spoken = example.answer_type in ("yes", "no", "unknown")
+    appended = "" if spoken else example.gold[0].strip()
+    if occurs(appended, rest):
         appended = ""
     if appended and variant.endswith("_aug"):
-        from interventune.data_modules.interventions.augmentation import (
-            given_sentence,
-            template_sentence,
+        sentence = (
+            template_sentence(example) if sentences is None else given_sentence(example, sentences)
         )
-
-        sentence = template_sentence(example) if given is None else given_sentence(example, given)
         if isinstance(sentence, Rejected):
             return sentence
         appended = sentence
-    text = f"{kept} {appended}" if appended else kept
-    if appended and any(occurs(piece, text) for piece in deleted):
+    story = f"{rest} {appended}" if appended else rest
+    if any(occurs(text, story) for text in deleted):
         return Rejected("appended text repeats the rationale")
-    return example.unanswered(context=text, appended=appended, kept=pieces)
+    return example.unanswered(context=story, appended=appended, kept=pieces)
 
 
-def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ...]:
+def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Place, ...]:
     """OS-R: the pieces of the story around the rationales, of which only the characters are
     deleted.
 
@@ -238,27 +230,33 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Piece, ..
         marks[start:end] = "d" * (end - start)
     text = "".join(marks)
     for run in re.finditer("s*(?:d+s*)+", text):
-        spaces = [
-            (run.start() + at.start(), run.start() + at.end()) for at in re.finditer("s+", run[0])
-        ]
+        spaces = [space.span() for space in re.compile("s+").finditer(text, *run.span())]
         marks[run.start() : run.end()] = "d" * len(run[0])
         if spaces and run.start() > 0 and run.end() < len(text):
-            start, end = max(spaces, key=lambda piece: context.count("\n", *piece))
+            start, end = max(spaces, key=lambda space: context.count("\n", *space))
             marks[start:end] = "k" * (end - start)
     return tuple(piece.span() for piece in re.finditer("[ks]+", "".join(marks)))
 
 
+def sentences_with(context: str, spans: Iterable[Span]) -> tuple[Place, ...]:
+    """Return the sentences with characters of the spans, the white space at their ends aside."""
+    places = [trim(context, span.start, span.end) for span in spans]
+    return tuple(
+        (start, end)
+        for start, end in sentence_spans(context)
+        if any(first < end and start < last for first, last in places)
+    )
+
+
 @lru_cache(maxsize=16_384)  # stories; 64 MB at 4 kB each, most of which the questions hold anyway
-def sentence_spans(text: str) -> tuple[Piece, ...]:
+def sentence_spans(text: str) -> tuple[Place, ...]:
     """(start, end) of every sentence of an English text, in order, end-exclusive, trimmed of white
     space.
 
     The spans do not overlap and together cover everything but white space. A blank line always ends
     a sentence.
     """
-    from sentencex import (
-        get_sentence_boundaries,  # imported here: runs without boundaries do not need it
-    )
+    from sentencex import get_sentence_boundaries  # not at the top: few runs need it
 
     # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
     readable = _SURROGATE.sub("x", text)
@@ -272,7 +270,7 @@ def sentence_spans(text: str) -> tuple[Piece, ...]:
     return tuple((start, end) for start, end in pieces if start < end)
 
 
-def trim(text: str, start: int, end: int) -> Piece:
+def trim(text: str, start: int, end: int) -> Place:
     """Return the piece of `text` without white space at its ends; (end, end) if nothing else is
     left.
     """

@@ -1,11 +1,12 @@
-"""Find a free-form answer in a text, and classify it (faithfulness spec 1.1, 1.4).
+"""Find a free-form answer in a text, and classify it (Chaturvedi et al. 2023, sections 4.1, 4.2).
 
     from interventune.data_modules.questions.answer_spans import answer_span, answer_type
     kind, _ = answer_type("A red car", question)
-    (span,) = answer_span("A red car", kind, context, rationale)
+    (span,) = answer_span("A red car", context, rationale)
 
 People's answers need not occur in the text word for word. An answer's span is its verbatim position
-in the rationale, else the piece of the text that shares most words with it.
+in the rationale, else the piece of the text that shares most words with it, as in the authors'
+code.
 """
 
 from __future__ import annotations
@@ -41,9 +42,16 @@ _ARTICLES = frozenset({"a", "an", "the"})
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
+_WHOLE_WORDS = r"(?!\B\w){}(?<!\w\B)"
+"""The text in braces, unless it begins or ends inside a word."""
+_APART = r"(?:(?<![^\W_])|(?![^\W_])){}(?:(?![^\W_])|(?<![^\W_]))"
+"""The same, but underscores separate words."""
 # A number with its separators, a possessive ending, a word with its apostrophes, one other sign.
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|['’]s\b|\w+(?:['’](?!s\b)\w+)*|[^\w\s]", re.IGNORECASE)
 _SIGNS = re.compile(r"[\W_]+")
+
+Place = tuple[int, int]
+"""Character offsets of a piece of a text, end-exclusive."""
 
 
 def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
@@ -51,11 +59,12 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
     without a full stop, in any case; a number in letters, none to ten (1 to 11); the word before
     (1) or after (2) "or" in the question; else a span. The class is 0 for types without classes.
 
-    Spec 1.1.5 for the first three ("Yes, it is" is a span) and, after normalisation, 1.4 for the
-    others.
+    As in the authors' code, "Yes, it is" is a span, and numbers and options are compared in SQuAD's
+    normal form.
     """
+    spoken = answer.strip().lower().removesuffix(".")
     for kind in _SPOKEN:
-        if answer.strip().lower() in (kind, f"{kind}."):
+        if spoken == kind:
             return kind, 0
     normal, words = normalised(answer), option_words(question)
     if normal in NUMBER_WORDS:
@@ -68,7 +77,7 @@ def answered(
 ) -> QAExample:
     """Return the question with its free-form answer classified and located."""
     kind, _ = answer_type(answer, question)
-    spans = answer_span(answer, kind, context, rationale)
+    spans = () if kind in _SPOKEN else answer_span(answer, context, rationale)
     return QAExample(name, context, question, spans, answer_type=kind, rationale=rationale, **more)
 
 
@@ -87,15 +96,9 @@ def normalised(text: str) -> str:
 
 
 def answer_span(
-    answer: str,
-    kind: AnswerType,
-    context: str,
-    rationale: Sequence[Span],
-    *,
-    scope_end: int | None = None,
+    answer: str, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
 ) -> tuple[Span, ...]:
-    """Return the one piece of `context` that represents an answer (spec 1.1.6); none for yes, no
-    and unknown.
+    """Return the one piece of `context` that represents an answer that the text should contain.
 
     First choice: the position of the stripped answer in the rationale, in any case; the first
     between word boundaries, or else the first inside a longer word. Otherwise the piece of
@@ -107,22 +110,33 @@ def answer_span(
     (its last character if it has no word), as the authors take the last word of the text that they
     search; without a rationale, by none.
     """
-    if kind in _SPOKEN:
-        return ()
     limit = len(context) if scope_end is None else scope_end
-    wanted, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
-    before, after = (r"(?<![^\W_])" * wanted[:1].isalnum(), r"(?![^\W_])" * wanted[-1:].isalnum())
-    for pattern in (before + re.escape(wanted) + after, re.escape(wanted)) if wanted else ():
+    place = (
+        _verbatim(answer, context, rationale, limit)
+        or _best_overlap(answer, context, limit)
+        or _last_word(context, rationale)
+    )
+    return (Span(*place, context[slice(*place)]),) if place else ()
+
+
+def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Place | None:
+    text, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
+    for pattern in (_APART, "{}") if text else ():
+        search = re.compile(pattern.format(re.escape(text))).search
         for piece in rationale:
-            found = re.compile(pattern).search(lowered, piece.start)
-            if found and found.end() <= min(piece.end, limit):
-                return (Span(*found.span(), context[slice(*found.span())]),)
-    if place := _best_overlap(answer, context, limit):
-        return (Span(*place, context[slice(*place)]),)
-    signs = [*_WORD.finditer(rationale[-1].text)] if rationale else []
-    last = ([match for match in signs if match[0][0].isalnum()] or signs)[-1:]
-    start = rationale[-1].start if rationale else 0
-    return tuple(Span(start + match.start(), start + match.end(), match[0]) for match in last)
+            match = search(lowered, piece.start)
+            if match and match.end() <= min(piece.end, limit):
+                return match.span()
+    return None
+
+
+def _last_word(context: str, rationale: Sequence[Span]) -> Place | None:
+    for piece in rationale[-1:]:
+        tokens = list(_WORD.finditer(context, piece.start, piece.end))
+        words = [token for token in tokens if token[0][0].isalnum()]
+        if tokens:
+            return (words or tokens)[-1].span()
+    return None
 
 
 def occurs(text: str, context: str) -> bool:
@@ -130,59 +144,51 @@ def occurs(text: str, context: str) -> bool:
     space.
     """
     text, context = " ".join(text.split()), " ".join(context.split())
-    if text not in context:
-        return False
-    before, after = (
-        r"(?<!\w)" * bool(re.match(r"\w", text)),
-        r"(?!\w)" * bool(re.match(r"\w", text[-1:])),
-    )
-    return re.search(before + re.escape(text) + after, context) is not None
+    return text in context and bool(re.search(_WHOLE_WORDS.format(re.escape(text)), context))
 
 
 class _Indexed(NamedTuple):
-    """A text, prepared for both searches; word i is text[starts[i]:ends[i]]."""
+    """A text, prepared for both searches."""
 
     lowered: str
     """Lower case, character by character: as long as the text, so that offsets hold ("İ" alone
     stays).
     """
-    starts: list[int]
-    ends: list[int]
+    places: list[Place]
     keys: list[str]
     """What counts of each word in a bag; empty for signs, articles and possessive endings."""
     counted: list[int]
-    """Words before word i that count."""
+    """Number of words that count before each word."""
 
 
 @lru_cache(maxsize=128)  # questions about one text are consecutive
 def _indexed(text: str) -> _Indexed:
     lowered = "".join(low if len(low := char.lower()) == 1 else char for char in text)
-    found = list(_WORD.finditer(lowered))
-    bare = (_SIGNS.sub("", match[0]) for match in found)
-    keys = [
-        "" if word in _ARTICLES or match[0][0] in "'’" else word
-        for word, match in zip(bare, found, strict=True)
+    places, keys = list[Place](), list[str]()
+    for match in _WORD.finditer(lowered):
+        word = _SIGNS.sub("", match[0])
+        places.append(match.span())
+        keys.append("" if word in _ARTICLES or match[0][0] in "'’" else word)
+    return _Indexed(lowered, places, keys, [0, *accumulate(map(bool, keys))])
+
+
+def _best_overlap(answer: str, context: str, limit: int) -> Place | None:
+    words, bag = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
+    size = bag.total()
+    candidates = [
+        i for i, key in enumerate(words.keys) if key in bag and words.places[i][1] <= limit
     ]
-    counted = [0, *accumulate(bool(key) for key in keys)]
-    return _Indexed(lowered, [m.start() for m in found], [m.end() for m in found], keys, counted)
-
-
-def _best_overlap(answer: str, context: str, limit: int) -> tuple[int, int] | None:
-    words, wanted = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
-    size = wanted.total()
-    candidates = [i for i, key in enumerate(words.keys) if key in wanted and words.ends[i] <= limit]
-    best, found = 0.0, None
+    best_f1, best = 0.0, None
     for rank, first in enumerate(candidates):
-        missing, shared = dict(wanted), 0
+        missing, shared = dict(bag), 0
         for last in candidates[rank:]:
             total = size + words.counted[last + 1] - words.counted[first]
-            if (
-                2 * size / total <= best
-            ):  # even all words of the answer would not suffice, here or later
+            # Even all words of the answer would not suffice, here or later.
+            if 2 * size / total <= best_f1:
                 break
             if missing[words.keys[last]]:
                 missing[words.keys[last]] -= 1
                 shared += 1
-            if 2 * shared / total > best:
-                best, found = 2 * shared / total, (words.starts[first], words.ends[last])
-    return found
+            if 2 * shared / total > best_f1:
+                best_f1, best = 2 * shared / total, (words.places[first][0], words.places[last][1])
+    return best

@@ -1,4 +1,4 @@
-"""CoQA: stories of the official file or of the Hub -> QAExample (faithfulness spec 1.1).
+"""CoQA: stories of the official file or of the Hub -> QAExample.
 
 One example per turn. Offsets are trusted; `span_text`, which often differs in white space, and
 `bad_turn` are not read. The span of an answer is found by `answer_spans.answer_span`. The Hub's
@@ -25,12 +25,12 @@ from interventune.storage.json_files import check
 logger = logging.getLogger(__name__)
 
 
-class _Said(TypedDict):
+class _Text(TypedDict):
     turn_id: NotRequired[int]  # the Hub's turns have none, and are in order
     input_text: str
 
 
-class _Answer(_Said):
+class _Answer(_Text):
     span_start: Annotated[
         StrictInt, Field(validation_alias=AliasChoices("span_start", "answer_start"))
     ]
@@ -45,9 +45,9 @@ class _Story(TypedDict):
     id: str | int
     source: str
     story: str
-    questions: list[Annotated[_Said, BeforeValidator(_as_turn)]]
+    questions: list[Annotated[_Text, BeforeValidator(_as_turn)]]
     answers: Listed[_Answer]
-    additional_answers: NotRequired[dict[str, list[_Said]]]
+    additional_answers: NotRequired[dict[str, list[_Text]]]
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
@@ -64,7 +64,7 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     """
     from_hub = False
     for index, (place, value) in enumerate(rows):
-        from_hub |= "id" not in value
+        from_hub = from_hub or "id" not in value
         story = check({"id": index, **value}, _Story, place)
         yield from _examples(story, f"{place} (story {story['id']})")
     if from_hub:
@@ -86,38 +86,35 @@ def _numbered(turns: Iterable[Any], where: str) -> dict[int, Any]:
     return by_number
 
 
-def _examples(told: _Story, where: str) -> Iterator[QAExample]:
+def _examples(story: _Story, where: str) -> Iterator[QAExample]:
     """The turns of one story."""
-    text, history = told["story"], list[Turn]()
-    questions = _numbered(told["questions"], where)
-    answers = _numbered(told["answers"], where)
-    others = [_numbered(turns, where) for turns in told.get("additional_answers", {}).values()]
+    text, history = story["story"], list[Turn]()
+    questions = _numbered(story["questions"], where)
+    answers = _numbered(story["answers"], where)
+    others = [_numbered(turns, where) for turns in story.get("additional_answers", {}).values()]
     for number in sorted(questions.keys() | answers.keys()):
         place = f"{where}: turn {number}"
         if number not in questions or number not in answers:
-            lacks = "answer" if number in questions else "question"
-            raise DataError(f"{place} has no {lacks}; each needs both")
-        question, answer = questions[number]["input_text"], answers[number]["input_text"]
-        start, end = answers[number]["span_start"], answers[number]["span_end"]
+            missing = "answer" if number in questions else "question"
+            raise DataError(f"{place} has no {missing}; each needs both")
+        question, answer = questions[number]["input_text"], answers[number]
+        start, end = answer["span_start"], answer["span_end"]
         if (start, end) == (-1, -1):
             start = end = 0
         if not 0 <= start <= end <= len(text):
             raise DataError(f"{place}: the rationale {start} to {end} is no part of its story")
-        why = text[start:end].strip()
-        start = text.find(why, start)
-        rationale = (Span(start, start + len(why), why),) if why else ()
+        evidence = text[start:end].strip()
+        start = text.find(evidence, start)
+        texts = [turns[number]["input_text"] for turns in (answers, *others) if number in turns]
         yield answered(
-            f"{told['id']} {number}",
+            f"{story['id']} {number}",
             text,
             question,
-            answer,
-            rationale,
+            answer["input_text"],
+            (Span(start, start + len(evidence), evidence),) if evidence else (),
             history=tuple(history),
-            references=(
-                answer,
-                *(other[number]["input_text"] for other in others if number in other),
-            ),
+            references=tuple(texts),
             dataset="coqa",
-            domain=told["source"],
+            domain=story["source"],
         )
-        history.append(Turn(question, answer))
+        history.append(Turn(question, answer["input_text"]))

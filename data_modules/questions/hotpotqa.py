@@ -1,9 +1,8 @@
-"""HotpotQA, distractor setting, and files in its layout; MuSiQue -> QAExample (faithfulness spec
-1.5).
+"""HotpotQA, distractor setting, and files in its layout; MuSiQue -> QAExample.
 
-The context is the field `story` if a record has one, as in the faithfulness paper's own files; else
-only the gold paragraphs, without titles, in their order among all paragraphs. The authors' script
-for it is not published; this is the specification's reconstruction. Each supporting sentence is a
+The context is the field `story` if a record has one, as in the files of Chaturvedi et al. 2023;
+else only the gold paragraphs (section 4.1), without titles, in their order among all paragraphs.
+The authors' script for it is not published; this is a reconstruction. Each supporting sentence is a
 rationale. Answers are located as in CoQA (see `coqa`), in any case: the authors' search misses
 capitals. HotpotQA's sentences begin with the space between them; sentences without any are joined
 by one.
@@ -12,9 +11,9 @@ by one.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, NotRequired
 
 from pydantic import AliasChoices, Field, StrictInt
@@ -22,7 +21,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from interventune.data_modules.questions.answer_spans import answered
-from interventune.data_modules.questions.squad import Listed
+from interventune.data_modules.questions.squad import Listed, nearest
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
@@ -68,15 +67,14 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     left_out = 0
     for place, row in rows:
         record = check(row, _Question, place)
-        where = f"{place} (id {record.id})"
-        story, rationale, missed = _story(record, where)
-        left_out += missed
+        story, sentences = _story(record, f"{place} (id {record.id})")
+        left_out += len(record.supporting_facts) - len(sentences)
         yield answered(
             str(record.id),
             story,
             record.question,
             record.answer,
-            rationale,
+            tuple(sorted({*sentences}, key=attrgetter("start", "end"))),
             references=(record.answer,),
             dataset="hotpotqa",
             domain=record.type,
@@ -107,83 +105,78 @@ def read_musique(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExa
     """
     for place, value in rows:
         row = check(value, _Musique, place)
-        story, offsets = build_story([part["paragraph_text"]] for part in row["paragraphs"])
-        rationale = tuple(
-            Span(start, end, story[start:end])
-            for part, ((start, end),) in zip(row["paragraphs"], offsets, strict=True)
-            if part["is_supporting"]
-        )
+        paragraphs = row["paragraphs"]
+        story, texts = build_story([paragraph["paragraph_text"]] for paragraph in paragraphs)
         example = answered(
             row["id"],
             story,
             row["question"],
             row["answer"],
-            rationale,
+            tuple(
+                text
+                for paragraph, (text,) in zip(paragraphs, texts, strict=True)
+                if paragraph["is_supporting"]
+            ),
             references=(row["answer"], *row.get("answer_aliases", ())),
             dataset="musique",
         )
         yield example if row.get("answerable", True) else example.unanswered(references=())
 
 
-def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[tuple[int, int]]]]:
-    """Paragraphs of sentences -> (story, offsets): sentences are concatenated, white space is
-    reduced to single spaces, paragraphs are stripped and joined by one space.
+def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[Span]]]:
+    """Paragraphs of sentences -> (story, spans): sentences are concatenated, white space is reduced
+    to single spaces, paragraphs are stripped and joined by one space.
 
-    offsets[p][s] = (start, end) of sentence s of paragraph p in the story, without surrounding
-    white space; start = end for a sentence of white space. They are counted, not searched for: a
-    sentence ends where the text up to it ends.
+    spans[p][s] is sentence s of paragraph p in the story, without surrounding white space; empty
+    for a sentence of white space. Offsets are counted, not searched for: a sentence ends where the
+    text up to it ends.
     """
-    story, offsets = "", []
+    story, spans = "", []
     for sentences in paragraphs:
         text = _single_spaced("".join(sentences))
         story += " " if story and text else ""
         ends = [len(story) + len(_single_spaced(begun)) for begun in accumulate(sentences)]
-        offsets.append(
-            [(end - len(_single_spaced(of)), end) for of, end in zip(sentences, ends, strict=True)]
-        )
         story += text
-    return story, offsets
+        texts = map(_single_spaced, sentences)
+        spans.append([Span(end - len(x), end, x) for x, end in zip(texts, ends, strict=True)])
+    return story, spans
 
 
 def _single_spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def _story(record: _Question, where: str) -> tuple[str, tuple[Span, ...], int]:
-    """(story, rationales in its order, facts without such a sentence); the story is made unless
-    given.
+def _story(record: _Question, where: str) -> tuple[str, list[Span]]:
+    """(story, supporting sentences in it); the story is made of the paragraphs unless the record
+    has one.
     """
-    facts, given = record.supporting_facts, record.story
-    wanted = {title for title, _ in facts}
-    gold: dict[str, list[str]] = {}
+    titles = {title for title, _ in record.supporting_facts}
     every = [sentence for _, sentences in record.context for sentence in sentences]
-    apart = " " * all(sentence == sentence.strip() for sentence in every)
+    apart = " " if all(sentence == sentence.strip() for sentence in every) else ""
+    gold: dict[str, list[str]] = {}
     for title, sentences in record.context:
-        if title in wanted:
+        if title in titles:
             gold.setdefault(title, [apart + sentence for sentence in sentences])
-    if missing := sorted(wanted - gold.keys()):
+    if missing := sorted(titles - gold.keys()):
         raise DataError(
             f"{where}: the supporting fact's title {missing[0]!r} is not among the paragraphs"
         )
-    story, offsets = build_story(gold.values())
-    story = story if given is None else given
-    of_title = dict(zip(gold, offsets, strict=True))
-    named = [(title, index) for title, index in facts if 0 <= index < len(gold[title])]
-    places = []
-    for title, index in named:
-        if given is None:
-            places.append(of_title[title][index])
+    story, spans = build_story(gold.values())
+    of_title = dict(zip(gold, spans, strict=True))
+    evidence = list[Span]()
+    for title, index in record.supporting_facts:
+        if not 0 <= index < len(gold[title]):
             continue
-        sentence = gold[title][index]
-        found = re.search(r"\s+".join(map(re.escape, sentence.split())), given)
-        if found is None:
+        span: Span | None = of_title[title][index]
+        if record.story is not None:
+            span = nearest(_single_spaced(gold[title][index]), 0, record.story)
+        if span is None:
             raise DataError(
-                f"{where}: the supporting sentence {sentence.strip()!r} is not in its story"
+                f"{where}: the supporting sentence {gold[title][index].strip()!r} is not in its "
+                "story"
             )
-        places.append(found.span())
-    spans = [
-        Span(start, end, story[start:end]) for start, end in sorted(set(places)) if start < end
-    ]
-    if not spans:
+        if span.text:
+            evidence.append(span)
+    if not evidence:
         raise DataError(f"{where}: no supporting fact is left; at least one must name a sentence")
-    return story, tuple(spans), len(facts) - sum(start < end for start, end in places)
+    return story if record.story is None else record.story, evidence

@@ -2,8 +2,8 @@
 
 The layout is recognised by the first record's fields. Labels are in the records, or in a separate
 file, one per line: a letter, a name that the record lists, or a number. Some benchmarks count from
-0, some from 1 (probes spec B2): the smallest and largest number decide; if neither occurs, the
-benchmark's own count does.
+0, some from 1: the smallest and largest number decide; if neither occurs, the benchmark's own count
+does.
 """
 
 from __future__ import annotations
@@ -71,54 +71,56 @@ def read_rows(
             for i, (where, row) in enumerate(rows)
         )
     layout: Layout | None = None
-    asked = list[tuple[str, dict[str, Any], str, tuple[str, ...], int]]()
+    records = list[tuple[str, dict[str, Any], str, tuple[str, ...], int]]()
     for where, row in rows:
         if layout is None:
             layout = min(
-                LAYOUTS, key=lambda one: sum(_at(row, name) is None for name in one.fields.split())
+                LAYOUTS,
+                key=lambda known: sum(_at(row, name) is None for name in known.fields.split()),
             )
-            listed = len(layout.choices) == 1
-            of_choices: Any = dict.fromkeys(layout.choices, list[str] if listed else str)
-            fields = dict.fromkeys(layout.prompt, str) | of_choices
-            texts_of = TypedDict("texts_of", fields)  # type: ignore[misc]
             label = "label" if labels else layout.label
+            of_choices: Any = str if len(layout.choices) > 1 else list[str]
+            fields = dict.fromkeys(layout.prompt, str) | dict.fromkeys(layout.choices, of_choices)
+            kind = TypedDict("kind", fields)  # type: ignore[misc]
         if layout.benchmark == "rows":
             yield check(row, ChoiceQuestion, where)
             continue
-        values = {
-            name: text for name in layout.fields.split() if (text := _at(row, name)) is not None
-        }
-        check(values, texts_of, where)
+        values = {name: value for name in fields if (value := _at(row, name)) is not None}
+        check(values, kind, where)
         check(row, _Condition, where)
         prompt = " ".join(layout.words.get(values[name], values[name]) for name in layout.prompt)
-        texts = values[layout.choices[0]] if listed else [values[name] for name in layout.choices]
-        stated, names = str(_at(row, label)), _at(row, layout.names) or [*"ABCDEFGHIJ"]
+        choices = [values[name] for name in layout.choices]
+        texts = choices if len(choices) > 1 else choices[0]
+        stated, letters = str(_at(row, label)), _at(row, layout.names) or [*"ABCDEFGHIJ"]
         with as_data_error(
             f"{where}: needs a letter or a whole number as {label!r}, or a file (PATH+LABELS)"
-        ):
-            value = names.index(stated) if stated in names else int(stated)  # neither True nor 1.0
-        asked.append((where, row, prompt, tuple(texts), value))
-    if layout is None or not asked:
+        ):  # neither True nor 1.0
+            number = letters.index(stated) if stated in letters else int(stated)
+        records.append((where, row, prompt, tuple(texts), number))
+    if layout is None:
         return
-    counts_from_1 = any(value == len(texts) for *_, texts, value in asked)
-    lowest = (
-        0 if any(value == 0 for *_, value in asked) else 1 if counts_from_1 else layout.first_label
-    )
+    if any(number == 0 for *_, number in records):
+        lowest = 0
+    elif any(number == len(texts) for *_, texts, number in records):
+        lowest = 1
+    else:
+        lowest = layout.first_label
+    hint = "; a split without labels cannot be used"
     refuse(
         [
-            f"{where}: label {value}, but the {len(texts)} choices are {lowest} to "
-            f"{lowest + len(texts) - 1}" + "; a split without labels cannot be used" * (value == -1)
-            for where, _, _, texts, value in asked
-            if not lowest <= value < lowest + len(texts)
+            f"{where}: label {number}, but the {len(texts)} choices are {lowest} to "
+            f"{lowest + len(texts) - 1}{hint if number == -1 else ''}"
+            for where, _, _, texts, number in records
+            if not lowest <= number < lowest + len(texts)
         ]
     )
-    ids = [str(row.get("id", row.get("uid", ""))) for _, row, *_ in asked]
-    if len({*ids, ""}) <= len(ids):  # some missing or repeated
-        ids = [f"{layout.benchmark}-{i}" for i in range(len(asked))]
-    for name, (_, row, prompt, texts, value) in zip(ids, asked, strict=True):
+    ids = [str(row.get("id", row.get("uid", ""))) for _, row, *_ in records]
+    if "" in ids or len({*ids}) < len(ids):
+        ids = [f"{layout.benchmark}-{i}" for i in range(len(records))]
+    for name, (_, row, prompt, texts, number) in zip(ids, records, strict=True):
         ambiguous = layout.benchmark == "bbq" and row.get("context_condition") == "ambig"
         target: ChoiceTarget = "unknown" if ambiguous else "label"
-        yield ChoiceQuestion(name, prompt, texts, value - lowest, layout.benchmark, target=target)
+        yield ChoiceQuestion(name, prompt, texts, number - lowest, layout.benchmark, target=target)
 
 
 def _at(value: Any, path: str) -> Any:

@@ -5,6 +5,9 @@ Several references are kept, in order, without repeats; training uses the first.
 including stray spaces in SQuAD's questions. An answer that is not at its offset is moved to its
 nearest occurrence, in which any white space counts as one space; one that does not occur is left
 out.
+
+CoConflictQA has questions whose context contradicts what a language model remembers (Huang et al.
+2025, ParamMute); its rows have that answer.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any, NotRequired, TypeVar
 
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from interventune.data_modules.questions.conflicts import remembering
+from interventune.data_modules.questions.answer_spans import normalised, occurs
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
@@ -44,7 +48,7 @@ _START = AliasChoices("answer_start", "start", AliasPath("char_spans", 0, 0))
 _ID = AliasChoices("id", "_id", "qid", "question_id")
 
 
-def _listed(value: Any) -> Any:
+def _answer_rows(value: Any) -> Any:
     rows = _rows(value)
     rows = rows if isinstance(rows, list) else [rows]
     return [{"text": row} if isinstance(row, str) else row for row in rows]
@@ -59,7 +63,7 @@ class _Row(TypedDict):
     id: NotRequired[Annotated[str | StrictInt | None, Field(validation_alias=_ID)]]
     context: str
     question: str
-    answers: Annotated[list[_Answer], BeforeValidator(_listed)]
+    answers: Annotated[list[_Answer], BeforeValidator(_answer_rows)]
     is_impossible: NotRequired[bool | None]
     title: NotRequired[str | None]
     parametric_answer: NotRequired[str]
@@ -75,10 +79,10 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
             the answers.
     """
     moved = lost = without = 0
-    asked = (pair for pair in rows if pair[1].keys() != {"header"})  # MRQA's first line
+    questions = (pair for pair in rows if pair[1].keys() != {"header"})  # MRQA's first line
     try:
-        for number, (place, value) in enumerate(asked):
-            row = check(_answered(value, place), _Row, place)
+        for number, (place, value) in enumerate(questions):
+            row = check(_with_answers(value, place), _Row, place)
             name = number if row.get("id") in (None, "") else row["id"]
             answers = [answer for answer in row["answers"] if answer["text"].strip()]
             impossible = row.get("is_impossible")
@@ -87,23 +91,30 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
                     f"{place} (id {name}): is_impossible is {impossible}, but 'answers' holds "
                     f"{len(answers)}"
                 )
-            spans = dict[Span, None]()
+            spans = list[Span]()
             for answer in answers:
                 start, text = answer.get("answer_start"), answer["text"]
-                if span := _nearest(text, start or 0, row["context"]):
-                    spans[span] = None
-                    moved += start is not None and (span.start, span.text) != (start, text)
-                else:
+                span = nearest(text, start or 0, row["context"])
+                if span is None:
                     lost += 1
+                    continue
+                spans.append(span)
+                if start is not None and (start, text) != (span.start, span.text):
+                    moved += 1
             if answers and not spans:
                 without += 1
                 continue
-            said = row["context"], row["question"], tuple(spans)
-            example = QAExample(str(name), *said, dataset="squad", article=row.get("title") or "")
+            example = QAExample(
+                str(name),
+                row["context"],
+                row["question"],
+                tuple(dict.fromkeys(spans)),
+                dataset="squad",
+                article=row.get("title") or "",
+            )
             if "parametric_answer" in row:
-                example = remembering(
-                    example, (x["text"] for x in answers), row["parametric_answer"]
-                )
+                references = tuple(answer["text"] for answer in answers)
+                example = _remembering(example, references, row["parametric_answer"])
             yield example
     except DataError:
         moved = lost = 0
@@ -120,21 +131,37 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
             )
 
 
-def _answered(row: dict[str, Any], place: str) -> dict[str, Any]:
+def _with_answers(row: dict[str, Any], place: str) -> dict[str, Any]:
     """The row with its answers under the name `answers`; none if it says so."""
-    given = next((row[name] for name in _ANSWERS if name in row), None)
-    if isinstance(given, str) and given.startswith("{"):  # a cell of a table
-        given = parse_json(given.encode(), dict[str, Any], place)
-    elif isinstance(given, str):
-        given = {"text": given, "answer_start": row.get("answer_start") or None}
-    elif given is None and str(row.get("is_impossible")).lower() == "true":
-        given = []
-    return row if given is None else row | {"answers": given}
+    answers = next((row[name] for name in _ANSWERS if name in row), None)
+    if isinstance(answers, str) and answers.startswith("{"):  # a cell of a table
+        answers = parse_json(answers.encode(), dict[str, Any], place)
+    elif isinstance(answers, str):
+        answers = {"text": answers, "answer_start": row.get("answer_start") or None}
+    elif answers is None and str(row.get("is_impossible")).lower() == "true":
+        answers = []
+    return row if answers is None else row | {"answers": answers}
 
 
-def _nearest(text: str, start: int, context: str) -> Span | None:
+def nearest(text: str, start: int, context: str) -> Span | None:
+    """Return the occurrence of `text` that begins nearest to `start`, its white space aside."""
     if start >= 0 and context.startswith(text, start):
         return Span(start, start + len(text), text)
     matches = re.finditer(r"\s+".join(map(re.escape, text.split())), context)
     match = min(matches, key=lambda match: abs(match.start() - start), default=None)
     return match and Span(*match.span(), match[0])
+
+
+def _remembering(example: QAExample, references: tuple[str, ...], remembered: str) -> QAExample:
+    """The question of CoConflictQA with the remembered answer; a blank one counts as none. Its
+    domain says whether this answer also occurs in the context (both in SQuAD's normal form).
+    """
+    words = normalised(remembered)
+    within = words and occurs(words, normalised(example.context))
+    return replace(
+        example,
+        references=references,
+        remembered=(remembered.strip(),) if words else (),
+        dataset="coconflictqa",
+        domain=f"remembered answer {'' if within else 'not '}in the text",
+    )

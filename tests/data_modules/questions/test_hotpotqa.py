@@ -95,12 +95,12 @@ _SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
 def test_the_offsets_cut_the_sentences_and_the_story_is_their_plain_join(
     paragraphs: list[list[str]],
 ) -> None:
-    story, offsets = build_story(paragraphs)
+    story, spans = build_story(paragraphs)
     joined = (re.sub(r"\s+", " ", "".join(sentences)).strip() for sentences in paragraphs)
     assert story == " ".join(text for text in joined if text)
-    for sentences, places in zip(paragraphs, offsets, strict=True):
-        cuts = [story[start:end] for start, end in places]
-        assert cuts == [" ".join(sentence.split()) for sentence in sentences]
+    for sentences, parts in zip(paragraphs, spans, strict=True):
+        assert [part.text for part in parts] == [" ".join(text.split()) for text in sentences]
+        assert all(story[part.start : part.end] == part.text for part in parts)
 
 
 def test_the_worked_examples(oracle: Path) -> None:

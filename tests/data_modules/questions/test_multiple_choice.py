@@ -35,9 +35,7 @@ BENCHMARKS: list[tuple[str, dict[str, str], dict[str, Any], int]] = [
     ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"endings": TAILS}, 0),
     ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"ending_options": TAILS}, 0),
 ]
-"""Name, fields of the prompt and of the choices, and what labels call the first one (probes spec
-B2).
-"""
+"""Name, fields of the prompt and of the choices, and what labels call the first one."""
 
 
 def lines(path: Path, rows: list[Any]) -> Path:
@@ -131,4 +129,6 @@ def test_read_choices_reads_piqa(shared: Path) -> None:
     folder = shared / "data" / "piqa"
     found = read_choices(f"{folder / 'valid.jsonl'}+{folder / 'valid-labels.lst'}")
     assert len(found) == 1838
-    assert sum(example.label == 0 for example in found) == 910  # probes spec B6
+    assert (
+        sum(example.label == 0 for example in found) == 910
+    )  # Shen and Kejriwal 2022, section 4.1
