@@ -34,7 +34,7 @@ from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answer, Answerer
-from interventune.evaluation.answering.work import kept, shared
+from interventune.evaluation.answering.work import shared, stored
 from interventune.models.backbones import EncoderModel, pick_device
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, masked_mean
@@ -282,7 +282,7 @@ class ChoiceCheckpoint(Checkpoint):
         logits = self.logits(questions, what=what)
         return [np.array(logit_C, dtype=np.float32) for logit_C in logits]
 
-    @kept
+    @stored
     @torch.inference_mode()
     def logits(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
         """Return the logits of every question's choices as plain numbers."""

@@ -44,7 +44,7 @@ from interventune.evaluation.answering.interface import (
     Choosing,
     kind_of,
 )
-from interventune.evaluation.answering.work import kept, shared
+from interventune.evaluation.answering.work import shared, stored
 from interventune.models.adapters import merge_folder
 from interventune.models.backbones import pick_device
 from interventune.models.checkpoint import peft_base
@@ -167,7 +167,7 @@ class LanguageModel(Answerer):
             for message in messages
         ]
 
-    @kept
+    @stored
     def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
         return self.writer.complete(prompts)
 
@@ -210,7 +210,7 @@ class LanguageModel(Answerer):
         bar = progress(scores, what, "question", len(questions))
         return [np.array(logit_C, dtype=np.float32) for logit_C in bar]
 
-    @kept
+    @stored
     def text_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         style, counts = self.asking.choice_prompt, [len(q.choices) for q in questions]
         choices = [(question, choice) for question in questions for choice in question.choices]
@@ -223,7 +223,7 @@ class LanguageModel(Answerer):
             score_M = score_M / count_M
         return [score_C.tolist() for score_C in score_M.split(counts)]
 
-    @kept
+    @stored
     def letter_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         most = max(len(question.choices) for question in questions)
         labels = [f"{self.writer.space}{letter}" for letter in ascii_uppercase[:most]]

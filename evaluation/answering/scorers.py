@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interventune.evaluation.answering.work import kept
+from interventune.evaluation.answering.work import stored
 from interventune.storage.errors import DataError, as_data_error
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Scorer:
             "activation": "sigmoid" if sigmoid else "softmax",
         }
 
-    @kept
+    @stored
     def score(self, texts: Sequence[str]) -> Iterator[dict[str, float]]:
         """Yield a number in [0, 1] for each attribute of each text, in order; 0 for a text of
         spaces.

@@ -4,7 +4,7 @@ torchrun --standalone --nproc_per_node 2 -m interventune.evaluation PROTOCOL ...
 
 Every process reads all data and opens every model. Each answers its share of the requests, and all
 get all answers (`shared`): after that line all processes compute the same, and protocols need not
-know their number. Only the first stores finished work (`kept`), writes and prints.
+know their number. Only the first stores finished work (`stored`), writes and prints.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def shared(method: Method) -> Method:
     return cast(Method, divided)
 
 
-def kept(method: Method) -> Method:
+def stored(method: Method) -> Method:
     """`shared` for answers that take long and are plain JSON: none is computed twice. Each is
     stored in the finished work, under the model's `identity`, the method, the request, and other
     arguments except `what`, the name of a progress bar. Requests are plain JSON, or dataclasses of

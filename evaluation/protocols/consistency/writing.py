@@ -16,7 +16,7 @@ import pandas as pd
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.language_model import open_text_model
-from interventune.evaluation.answering.work import kept
+from interventune.evaluation.answering.work import stored
 from interventune.evaluation.protocols.consistency.rows import by_text
 from interventune.evaluation.protocols.consistency.specifications import Part
 from interventune.models.language.local_model import LocalTextModel
@@ -119,7 +119,7 @@ class Writer:
                     f"what stands in front of it has {len(ids)}: {text[:60]!r}"
                 )
 
-    @kept
+    @stored
     def write(
         self, prompts: Sequence[str], *, prefixes: Sequence[str] = (), decay: float = 0.0
     ) -> Iterator[str | TextFailure]:
@@ -153,7 +153,7 @@ class Writer:
         frame = pd.DataFrame([*bar], columns=["default", part.variant])
         return frame.assign(targets=[*map(len, pieces)], unit=frame.index)
 
-    @kept
+    @stored
     def chunk_losses(
         self, pieces: Sequence[list[int]], *, prefixes: Sequence[Sequence[int]], decay: float
     ) -> Iterator[tuple[float, float]]:

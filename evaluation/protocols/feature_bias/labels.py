@@ -19,7 +19,7 @@ from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answerer, kind_of
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.open import open_answerer
-from interventune.evaluation.answering.work import kept
+from interventune.evaluation.answering.work import stored
 from interventune.evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     DIGITS,
@@ -99,7 +99,7 @@ def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
         return content_free(np.array(answers))
 
 
-@kept
+@stored
 def ask(
     model: TextModel, prompts: Sequence[str], *, words: Sequence[str] | None, after: str, top: int
 ) -> Iterator[Any]:
