@@ -129,7 +129,8 @@ class Session:
                     f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it"
                 )
             comments = changes(yaml.safe_load(text), run_folder(path), info.step)
-            rank_zero_info("\n".join(comments))
+            for comment in comments:
+                rank_zero_info(comment)
         text = "\n".join([*comments, text])
         return RunRecord(text, seed=self.config.seed_everything, resumed=bool(path))
 

@@ -11,7 +11,6 @@ from pkgutil import resolve_name
 from typing import Any
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
-from pytorch_lightning import __version__
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from interventune.data_modules.batching.data_module import TextDataModule
@@ -91,7 +90,6 @@ def build_parser(command: str, sections: Sections) -> ArgumentParser:
         epilog=END.format(*names, command),
         formatter_class=Layout,
         exit_on_error=False,
-        dump_header=[f"pytorch_lightning=={__version__}"],
     )
     parser.add_argument("-c", "--config", action="config", help="Configuration in YAML.")
     seed = "Seed of the run, and of all that is random in model and data."

@@ -25,7 +25,7 @@ class EvalSets(Callback):
     families: list[Family]
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        command = str(trainer.state.fn)
+        command = trainer.state.fn.value
         self.stage = command if command in ("test", "predict") else "val"
         self.families = families_of(trainer, self.stage, pl_module)
         for family in self.families:
