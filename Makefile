@@ -37,7 +37,7 @@ check: $(STAMP)  ## formatting, lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## how fast, against Hugging Face's Trainer, plain Lightning and lm-evaluation-harness, in turns
+bench: $(STAMP)  ## how fast, against Hugging Face's Trainer and lm-evaluation-harness, in turns
 	$(BIN)/python -m benchmarks
 
 GPU := --size=gpu --json=reports/gpu/figures.jsonl
@@ -45,8 +45,8 @@ GPU := --size=gpu --json=reports/gpu/figures.jsonl
 bench-gpu: $(STAMP)  ## tests and measurements on a GPU, each with a limit of seconds; figures in reports/gpu
 	mkdir -p reports/gpu
 	for step in 'pytest -m gpu' 'interventune.evaluation reproduce demo_ibt' 'interventune.evaluation reproduce demo_lei' \
-		'benchmarks training --shape=roberta-large $(GPU)' 'benchmarks decoder $(GPU)' \
-		'benchmarks callbacks $(GPU)' 'benchmarks likelihoods --model=random $(GPU)'; do \
+		'benchmarks training $(GPU)' 'benchmarks decoder $(GPU)' 'benchmarks callbacks $(GPU)' \
+		'benchmarks likelihoods $(GPU)'; do \
 		timeout 400 $(BIN)/python -m $$step 2>&1 | tee -a reports/gpu/log.txt; \
 	done
 

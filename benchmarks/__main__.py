@@ -6,52 +6,43 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pandas as pd
 
-from benchmarks import fits, training
-from benchmarks.side_by_side import machine, shown
+from benchmarks import fits, likelihoods, training
+from benchmarks.side_by_side import Size, machine, shown
 from interventune.storage.command_line import Count, run
 
 Name = Literal["training", "likelihoods", "callbacks", "decoder"]
+MEASURES: dict[Name, Callable[..., pd.DataFrame]] = {
+    "training": training.measure,
+    "likelihoods": likelihoods.measure,
+    "callbacks": fits.callbacks,
+    "decoder": fits.decoder,
+}
 
 
 def compare(
     names: list[Name] | None = None,
     *,
     repeats: Count = 3,
-    shape: Literal["minilm", "tiny", "tiny-roberta", "roberta-large"] = "minilm",
-    size: Literal["tiny", "gpu"] = "tiny",
-    questions: Annotated[str, "SOURCE"] = "stories:choices_dev",
-    model: Annotated[str, "FOLDER"] = "",
+    size: Size = "cpu",
     json: Annotated[Path | None, "FILE"] = None,
 ) -> None:
     """Time this project and others in turn; print medians, ranges and ratios.
 
     Args:
-        names: what to measure: training and, with a model, likelihoods, by default.
+        names: what to measure: training and likelihoods, by default.
         repeats: timed turns per system.
-        shape: of the encoder for training; a GPU is used if present, in bfloat16.
-        size: of the models for callbacks and decoder; gpu is roberta-base and a decoder of 1 B
-            parameters.
-        questions: questions for likelihoods (the first 300); FILE or FILE+LABELS.
-        model: folder of the decoder for likelihoods; `random` makes one of `size`.
+        size: of the models, which have random weights (benchmarks/shapes.yaml); a GPU is used if
+            present.
         json: file to which the turns are appended, a line each.
     """
-    steps = 200 if size == "gpu" else 20
-    measures: dict[str, Callable[..., pd.DataFrame]] = {
-        "training": partial(training.measure, shape),
-        "likelihoods": partial(fits.likelihoods_of, size, questions, model),
-        "callbacks": partial(fits.callbacks, size, steps),
-        "decoder": partial(fits.decoder, size, steps),
-    }
     print(machine())
-    default: list[Name] = ["training", "likelihoods"] if model else ["training"]
-    for name in names or default:
-        turns = measures[name](repeats=repeats)
+    for name in names or ("training", "likelihoods"):
+        turns = MEASURES[name](size, repeats=repeats)
         print(shown(turns), flush=True)
         if json:
             with json.open("a", encoding="utf-8") as file:

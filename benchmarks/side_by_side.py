@@ -5,18 +5,38 @@ from __future__ import annotations
 import datetime
 import platform
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 
+from interventune.storage.documents import load_yaml
 from interventune.storage.provenance import versions
+
+Size = Literal["cpu", "gpu"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model with random weights and, for training, the questions per turn and the batch size."""
+
+    architecture: str
+    config: dict[str, Any]
+    questions: int = 0
+    lengths: tuple[int, ...] = ()
+    batch_size: int = 16
+
+
+SHAPES = load_yaml(Path(__file__).with_name("shapes.yaml"), dict[str, dict[Size, Shape]])
+"""By what is measured."""
 
 
 class Turn(NamedTuple):
@@ -24,18 +44,40 @@ class Turn(NamedTuple):
 
     rate: float
     """Inputs per second; inputs are counted the same way for all systems."""
-    notes: Mapping[str, float]
+    notes: dict[str, float]
+
+
+def timed(count: float, tokens: float, seconds: float) -> Turn:
+    """Return the rate of `count` inputs, with tokens per second and, on a GPU, the largest memory
+    since the last call, in GiB.
+    """
+    notes = {"tokens/s": tokens / seconds}
+    if torch.cuda.is_available():
+        notes["GiB"] = torch.cuda.max_memory_allocated() / 2**30
+        torch.cuda.reset_peak_memory_stats()
+    return Turn(count / seconds, notes)
+
+
+def now() -> float:
+    """Return the time in seconds, after pending GPU work has finished."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def in_turns(
-    systems: Mapping[str, Callable[..., Turn]], turns: Sequence[tuple[Any, ...]]
-) -> dict[str, list[Turn]]:
-    """Run every system with the arguments of each turn; the first turn warms up and is dropped.
+    title: str,
+    unit: str,
+    systems: Mapping[str, Callable[..., Turn]],
+    turns: Sequence[tuple[Any, ...]],
+) -> pd.DataFrame:
+    """Run every system with the arguments of each turn and return the table of all turns but the
+    first, which warms up.
 
     Separate processes keep systems from sharing settings (threads, kernel caches). They are
     spawned, because a fork would inherit threads.
     """
-    made: dict[str, list[Turn]] = {name: [] for name in systems}
+    results: dict[str, list[Turn]] = {name: [] for name in systems}
     with ExitStack() as stack:
         pools = {
             name: stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
@@ -43,22 +85,22 @@ def in_turns(
         }
         for arguments in turns:
             for name, system in systems.items():
-                made[name].append(pools[name].submit(system, *arguments).result())
-    return {name: measured[1:] for name, measured in made.items()}
+                results[name].append(pools[name].submit(system, *arguments).result())
+    return table(title, unit, {name: measured[1:] for name, measured in results.items()})
 
 
-def table(title: str, unit: str, made: Mapping[str, Sequence[Turn]]) -> pd.DataFrame:
+def table(title: str, unit: str, results: Mapping[str, Sequence[Turn]]) -> pd.DataFrame:
     """Return a row for each turn of each system, with the first system's speed-up in that turn."""
-    ours, *_ = made.values()
+    ours, *_ = results.values()
     rows = [
         {
             "measured": title,
             "system": system,
             unit: turn.rate,
             "ours is faster by": own.rate / turn.rate,
+            **turn.notes,
         }
-        | dict(turn.notes)
-        for system, turns in made.items()
+        for system, turns in results.items()
         for own, turn in zip(ours, turns, strict=True)
     ]
     return pd.DataFrame(rows)
@@ -84,8 +126,8 @@ def spread(values: Sequence[float]) -> str:
 def machine() -> str:
     """Return the date, the processor and the versions on which the figures were measured."""
     cpuinfo = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
-    name = found[1] if found else platform.machine()
+    model = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
+    name = model[1] if model else platform.machine()
     if torch.cuda.is_available():
         name += f", {torch.cuda.get_device_name()}"
     packages = ", ".join(f"{package} {version}" for package, version in versions().items())

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import BatchSampler
 
 from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
 from interventune.data_modules.batching.data_module import (
     Draw,
     EvalSet,
+    Sources,
     TextDataModule,
     length_bucketed,
 )
+from interventune.data_modules.encoding.windows import Batches, chunks
 from interventune.data_modules.sources import read_choices
 
 
@@ -48,9 +49,9 @@ class ChoicesDataModule(TextDataModule):
         self,
         *,
         train_choices: list[str] | None = None,
-        val_choices: dict[str, str] | None = None,
-        test_choices: dict[str, str] | None = None,
-        predict_choices: dict[str, str] | None = None,
+        val_choices: Sources = None,
+        test_choices: Sources = None,
+        predict_choices: Sources = None,
         batch_size: PositiveInt = 8,
         shuffle: bool = True,
         encoding: ChoiceEncoding = ChoiceEncoding(),  # noqa: B008  never mutated
@@ -70,11 +71,11 @@ class ChoicesDataModule(TextDataModule):
         """Return the questions of all sources, in batches with equal numbers of choices."""
         if not self.train_choices:
             return None, None
-        made = self.choice_set(self.train_choices, self.limit_train)
-        return made, partial(
+        data = self.choice_set(self.train_choices, self.limit_train)
+        return data, partial(
             choice_batches,
-            counts=made.counts,
-            lengths=made.lengths,
+            counts=data.counts,
+            lengths=data.lengths,
             batch_size=self.batch_size,
             shuffle=self.shuffle,
         )
@@ -99,13 +100,13 @@ def choice_batches(
     *,
     batch_size: int,
     shuffle: bool,
-) -> list[list[int]]:
+) -> Batches:
     """Draw an epoch: every question once, in batches with equal numbers of choices."""
-    batches: list[list[int]] = []
+    batches = []
     for of_count in by_count(counts).values():
         if shuffle:
-            drawn: Iterable[list[int]] = length_bucketed(lengths[of_count], batch_size, rng)
+            drawn = length_bucketed(lengths[of_count], batch_size, rng)
         else:
-            drawn = BatchSampler(range(len(of_count)), batch_size, drop_last=False)
-        batches += [[of_count[i] for i in batch] for batch in drawn]
-    return [batches[i] for i in (rng.permutation(len(batches)) if shuffle else range(len(batches)))]
+            drawn = chunks(range(len(of_count)), batch_size)
+        batches += [of_count[batch].tolist() for batch in drawn]
+    return [batches[i] for i in rng.permutation(len(batches))] if shuffle else batches

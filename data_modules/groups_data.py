@@ -16,6 +16,7 @@ from interventune.data_modules.batching.data_module import (
     BatchIndex,
     Draw,
     EvalSet,
+    Sources,
     TrainSet,
     process_rank,
 )
@@ -68,9 +69,9 @@ class GroupsDataModule(QuestionsDataModule):
         self,
         *,
         train_groups: list[str] | None = None,
-        val_groups: dict[str, str] | None = None,
-        test_groups: dict[str, str] | None = None,
-        predict_groups: dict[str, str] | None = None,
+        val_groups: Sources = None,
+        test_groups: Sources = None,
+        predict_groups: Sources = None,
         random_advice_copies: NonNegativeInt = 0,
         anchor_unadvised: float = 0.0,
         groups_per_class: PositiveInt = 3,
@@ -134,9 +135,10 @@ class GroupsDataModule(QuestionsDataModule):
         return sets
 
     def without_advice(self, encoding: Encoding, *, everything: bool) -> GroupSet:
-        """Return the training groups, each once and without its advice; with `everything`, also all
-        of the training sources' groups with these subject pairs and attributes (no
-        `limit_train_groups`).
+        """Return the training groups, each once and without its advice.
+
+        With `everything`, also all of the training sources' groups with these subject pairs and
+        attributes (no `limit_train_groups`).
         """
         trained = self.train_set.groups.groups
         cells = {(group.subjects, group.category, group.attribute) for group in trained}
@@ -145,22 +147,19 @@ class GroupsDataModule(QuestionsDataModule):
         return GroupSet(unadvised([*trained, *alike]), self.tokenizer, encoding)
 
     def written_targets(self) -> dict[str, Targets]:
-        """By key, the subject that each variant of an adversarial group should raise (LEI's
-        `tomax`).
-        """
-        found: dict[str, Targets] = {}
+        """By key, the subjects that an adversarial group should raise (LEI's `tomax`)."""
+        targets = {}
         for source in self.train_groups:
             for record in read_scored(source):
                 if record.targets is not None:
-                    found[record.group.key] = record.targets
+                    targets[record.group.key] = record.targets
                 elif record.group.advice_class == "adversarial":
                     raise DataError(f"{source}: group {record.group.key!r} has no tomax")
-        return found
+        return targets
 
 
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:
-    """Repeat every distinct unadvised group `copies` times, about half of them after a random
-    advice sentence.
+    """Repeat every distinct unadvised group, about half of the copies after random advice.
 
     The sentence is drawn from all of the category (of all groups with a domain), of any class, so
     it is not informative about the answer; all results have class `none`.
@@ -187,19 +186,20 @@ def group_batches(
     qa_every: int = 1,
     world_size: int = 1,
 ) -> list[BatchIndex]:
-    """Draw an epoch of groups, each once, as LEI's authors do (LEI spec 4.3): a batch has
-    `per_class` groups of each class that occurs, and every `qa_every` steps (of `world_size`
-    processes) a batch of questions.
+    """Draw an epoch of groups, each once, as Zhao et al. 2021 (appendix B.2).
 
-    Classes are spread as evenly as possible: with classes of equal size, every batch has the same
-    number of each. The last batch is filled from the smallest classes, reshuffled.
+    A batch has `per_class` groups of each class that occurs, and every `qa_every` steps (of
+    `world_size` processes) a batch of questions. Classes are spread as evenly as possible: with
+    classes of equal size, every batch has the same number of each. The last batch is filled from
+    the smallest classes, reshuffled.
     """
-    members = [np.flatnonzero(class_N == c) for c in np.unique(class_N)]
-    size, need_K = per_class * len(members), [len(of_class) for of_class in members]
+    class_K, need_K = np.unique(class_N, return_counts=True)
+    size = per_class * len(class_K)
     for _ in range(-len(class_N) % size):
-        need_K[int(np.argmin(need_K))] += 1
+        need_K[need_K.argmin()] += 1
     orders, places = [], []
-    for of_class, need in zip(members, need_K, strict=True):
+    for number, need in zip(class_K, need_K, strict=True):
+        of_class = np.flatnonzero(class_N == number)
         rounds = -(-need // len(of_class))
         orders.append(np.concatenate([rng.permutation(of_class) for _ in range(rounds)])[:need])
         places.append((np.arange(need) + 0.5) / need)
@@ -209,14 +209,15 @@ def group_batches(
         chain.from_iterable(questions(rng) for _ in count()) if questions else repeat(BatchIndex())
     )
     for i, batch in enumerate(order_N.reshape(-1, size)):
-        groups = tuple(batch[np.argsort(class_N[batch], kind="stable")].tolist())
+        groups = tuple(sorted(batch.tolist(), key=class_N.__getitem__))
         batches.append(BatchIndex(groups, next(turn).qa if i // world_size % qa_every == 0 else ()))
     return batches
 
 
 def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Group]:
-    """Draw at most `total` groups, evenly over the advice classes that occur, in the order given. A
-    class with too few leaves its share to the others. Samples of one seed are nested, so that a
+    """Draw at most `total` groups, evenly over the advice classes that occur, in their order.
+
+    A class with too few leaves its share to the others. Samples of one seed are nested, so that a
     curve over sizes does not depend on the luck of the draw. DataError for less than one group of
     each class.
     """
@@ -225,35 +226,32 @@ def balanced_sample(groups: Sequence[Group], total: int, seed: int) -> list[Grou
         raise DataError(
             f"data.limit_train_groups: {total} is too few for {len(members)} classes of advice"
         )
-    kept: list[int] = []
+    sample: list[int] = []
     by_size = sorted(members, key=lambda name: (len(members[name]), ADVICE_CLASSES.index(name)))
     for i, name in enumerate(by_size):
-        share = (total - len(kept)) // (len(by_size) - i)
-        order = np.random.default_rng([seed, ADVICE_CLASSES.index(name)]).permutation(
-            len(members[name])
-        )
-        kept += [members[name][j] for j in order[:share]]
-    return [groups[i] for i in sorted(kept)]
+        share = (total - len(sample)) // (len(by_size) - i)
+        rng = np.random.default_rng([seed, ADVICE_CLASSES.index(name)])
+        sample += rng.permutation(members[name])[:share].tolist()
+    return [groups[i] for i in sorted(sample)]
 
 
 def anchors(
     groups: Sequence[Group], every: Iterable[Group], share: float, seed: int
 ) -> list[Group]:
-    """Draw groups without advice that make up `share` of all once added to `groups`, from the
-    questions of `every`, each once before any repeats. Samples of one seed are nested, over shares
-    and sizes of `groups`.
+    """Draw groups without advice that make up `share` of all once added to `groups`.
+
+    They ask the questions of `every`, each once before any repeats. Samples of one seed are nested,
+    over shares and sizes of `groups`.
     """
     bare = sum(group.advice_class == "none" for group in groups)
-    wanted = round((len(groups) - bare) * share / (1 - share)) - bare
+    missing = round((len(groups) - bare) * share / (1 - share)) - bare
     questions = unadvised(every)
     order = np.random.default_rng([seed, ADVICE_CLASSES.index("none")]).permutation(len(questions))
-    return [questions[i] for i in np.resize(order, max(0, wanted))]
+    return [questions[i] for i in np.resize(order, max(0, missing))]
 
 
 def check_keys(groups: Iterable[Group], sources: Sequence[str]) -> None:
-    """DataError if one key belongs to two questions: the reference scores of groups are looked up
-    by key.
-    """
+    """DataError if one key belongs to two questions: reference scores are looked up by key."""
     texts: dict[str, int] = {}
     for group in groups:
         text = hash(tuple((variant.context, variant.question) for variant in group.variants))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
@@ -19,13 +17,14 @@ import datasets
 import numpy as np
 from filelock import FileLock
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import BatchSampler
 
+from interventune.data_modules import tables
 from interventune.data_modules.batching.data_module import (
     MAIN,
     BatchIndex,
     Draw,
     EvalSet,
+    Sources,
     TextDataModule,
     TrainSet,
     length_bucketed,
@@ -39,13 +38,12 @@ from interventune.data_modules.batching.sets import (
     column,
     encode_questions,
 )
-from interventune.data_modules.encoding.tokenizers import tokenizer_files
-from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.encoding.tokenizers import tokenizer_id
+from interventune.data_modules.encoding.windows import Encoding, chunks
 from interventune.data_modules.schema.questions import QAExample, Variant
 from interventune.data_modules.sources import read_questions
-from interventune.data_modules.tables import folder_and_split
+from interventune.storage import files
 from interventune.storage.errors import DataError
-from interventune.storage.files import file_digest
 from interventune.storage.finished_work import work_key
 
 
@@ -106,9 +104,9 @@ class QuestionsDataModule(TextDataModule):
         self,
         *,
         train_qa: str = "",
-        val_qa: dict[str, str] | None = None,
-        test_qa: dict[str, str] | None = None,
-        predict_qa: dict[str, str] | None = None,
+        val_qa: Sources = None,
+        test_qa: Sources = None,
+        predict_qa: Sources = None,
         encoding: Encoding = Encoding(),  # noqa: B008  never mutated
         interventions: Interventions = Interventions(),  # noqa: B008  never mutated
         qa_batch_size: PositiveInt = 16,
@@ -119,30 +117,24 @@ class QuestionsDataModule(TextDataModule):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.train_qa, self.qa_sources = (
-            train_qa,
-            self.named([train_qa], val_qa, test_qa, predict_qa),
-        )
+        self.train_qa = train_qa
+        self.qa_sources = self.named([train_qa], val_qa, test_qa, predict_qa)
         self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
-        self.qa_batch_size = qa_batch_size
-        self.qa_batches = qa_batches
+        self.qa_batch_size, self.qa_batches = qa_batch_size, qa_batches
         self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
         self.cache = cache
         self.windows = (
             f"encoding.max_length={encoding.max_length}, encoding.doc_stride={encoding.doc_stride}"
         )
-        self.code = [tokenizer_files(self.tokenizer), code_digest()] if cache else []
-
-    encoding: Encoding
 
     def make_train_set(self) -> tuple[TrainSet, Draw | None]:
         """Return the questions in all training variants, one variant after the other."""
         if not self.train_qa:
             return TrainSet(), None
-        found = self.question_tables(self.train_qa, self.limit_train_qa, self.interventions.train)
-        tables = [found[variant] for variant in self.interventions.train]
-        table = datasets.concatenate_datasets(tables) if len(tables) > 1 else tables[0]
-        qa = QASet(table, self.tokenizer, self.encoding, may_abstain=False)
+        variants = self.interventions.train
+        table_of = self.question_tables(self.train_qa, self.limit_train_qa, variants)
+        table = datasets.concatenate_datasets([table_of[variant] for variant in variants])
+        qa = QASet(table, self.tokenizer, self.encoding)
         answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
         hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
         what = (
@@ -159,86 +151,80 @@ class QuestionsDataModule(TextDataModule):
         return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
-        """Return the named sets in the watched variants, and the pairs whose embeddings are
-        compared.
-        """
-        watch, limit = self.interventions.watch, 0 if stage == "predict" else self.limit_val_qa
-        shift = (
-            self.interventions.shift if stage != "predict" else []
-        )  # pairs have no predictions to write
-        sets: list[EvalSet] = []
+        """Return the sets in the watched variants, and the pairs whose embeddings are compared."""
+        predicts = stage == "predict"
+        watch, shift = self.interventions.watch, self.interventions.shift
+        if predicts:
+            shift = []  # pairs have no predictions to write
+        limit = 0 if predicts else self.limit_val_qa
+        originals: list[Variant] = ["os"] if shift else []
+        sets = []
         for name, source in self.qa_sources[stage].items():
-            variants = [*watch, *(["os", *shift] if shift else [])]
-            tables = self.question_tables(source, limit, variants, hidden=stage == "predict")
-            made = {v: QASet(table, self.tokenizer, self.encoding) for v, table in tables.items()}
-            abstain = any(
-                made[variant].may_abstain for variant in watch
-            )  # or numbers are not comparable
+            variants = [*watch, *originals, *shift]
+            table_of = self.question_tables(source, limit, variants, hidden=predicts)
+            qa = {v: QASet(table, self.tokenizer, self.encoding) for v, table in table_of.items()}
+            # All variants may abstain, or none: else their numbers are not comparable.
+            may_abstain = any(qa[variant].may_abstain for variant in watch)
             for variant in watch:
-                made[variant].may_abstain = abstain
+                qa[variant].may_abstain = may_abstain
                 of_variant = variant if name == MAIN else f"{name}/{variant}"
-                sets.append(EvalSet(name if variant == "os" else of_variant, made[variant]))
-            sets += [
-                EvalSet(name, PairSet(made["os"], made[variant], variant)) for variant in shift
-            ]
-        names = [found.name for found in sets if not isinstance(found.data, PairSet)]
-        names += self.group_sources.get(stage, ()) if stage == "predict" else ()
-        if twice := [
-            name for name in names if names.count(name) > 1
-        ]:  # in metric keys or prediction files
-            raise DataError(
-                f"data.{stage}_qa: several sets, or their variants, are called {twice[0]!r}"
-            )
+                sets.append(EvalSet(name if variant == "os" else of_variant, qa[variant]))
+            sets += [EvalSet(name, PairSet(qa["os"], qa[variant], variant)) for variant in shift]
+        names = [name for name, data in sets if not isinstance(data, PairSet)]
+        if predicts:
+            names += self.group_sources.get(stage, ())
+        for name, count in Counter(names).items():  # they name metrics and files of predictions
+            if count > 1:
+                raise DataError(
+                    f"data.{stage}_qa: several sets, or their variants, are called {name!r}"
+                )
         return sets
 
     def question_tables(
         self, source: str, limit: int, variants: Sequence[Variant], *, hidden: bool = False
     ) -> dict[Variant, datasets.Dataset]:
-        """Return variants of the first `limit` questions of a source (0: all), mapped from the
-        cache, whose keys are digests of all inputs. One process per machine makes a table while the
-        others wait; the source is read once, and only if a table is missing. Without `hidden`,
-        questions whose answers no window shows are left out, with a warning if they are many.
-        DataError if no question is left.
+        """Return variants of the first `limit` questions of a source (0: all), from the cache.
+
+        Its keys are digests of all inputs. One process per machine makes a table while the others
+        wait; the source is read once, and only if a table is missing. Without `hidden`, questions
+        whose answers no window shows are left out, with a warning if they are many. DataError if no
+        question is left.
         """
         from interventune.data_modules.interventions.variants import made_of, report_rejected
 
-        tables: dict[Variant, datasets.Dataset] = {}
-        digest, examples = source_digest(source) if self.cache else "", list[QAExample]()
+        @cache
+        def originals() -> list[QAExample]:
+            return list(islice(read_questions(source), limit or None))
+
+        def encoded(variant: Variant) -> datasets.Dataset:
+            examples, rejected = made_of(originals(), variant)
+            return encode_questions(
+                examples, self.tokenizer, self.encoding, rejected, hidden=hidden
+            )
+
+        table_of = {}
+        inputs = [source, limit, hidden, asdict(self.encoding)]
+        if self.cache:
+            inputs += [source_digest(source), tokenizer_id(self.tokenizer), code_digest()]
         what = f"its questions are left out: {HIDDEN} ({self.windows})"
         for variant in dict.fromkeys(variants):
-            path = Path(
-                self.cache,
-                work_key(
-                    source=source,
-                    digest=digest,
-                    limit=limit,
-                    encoding=asdict(self.encoding),
-                    variant=variant,
-                    hidden=hidden,
-                    code=self.code,
-                )[:32],
-            )
-            with FileLock(path.with_suffix(".lock")) if self.cache else nullcontext():
-                if not (self.cache and path.exists()):
-                    examples = examples or list(islice(read_questions(source), limit or None))
-                    made, rejected = made_of(examples, variant)
-                    table = encode_questions(
-                        made, self.tokenizer, self.encoding, rejected, hidden=hidden
-                    )
-                    if self.cache:
-                        datasets.disable_progress_bars()
-                        table.save_to_disk(f"{path}.part", num_shards=1)
-                        Path(f"{path}.part").rename(path)
             if self.cache:
+                path = Path(self.cache, work_key(inputs=inputs, variant=variant)[:32])
+                with FileLock(path.with_suffix(".lock")):
+                    if not path.exists():
+                        datasets.disable_progress_bars()
+                        with files.atomic(path) as part:
+                            encoded(variant).save_to_disk(part, num_shards=1)
                 table = datasets.load_from_disk(path).with_format("arrow")
-            left = len(table.data.column("id").drop_null())  # first windows have ids
+            else:
+                table = encoded(variant)
+            left = len(table.data["id"].drop_null())  # first windows have ids
             rejected = Counter(json.loads(table.info.description))
             report_rejected(left, rejected, variant, source)
-            self.warn_of_many(
-                source, rejected[HIDDEN] / (left + rejected.total()), what, limit=0.03
-            )
-            tables[variant] = table
-        return tables
+            share = rejected[HIDDEN] / (left + rejected.total())
+            self.warn_of_many(source, share, what, limit=0.03)
+            table_of[variant] = table
+        return table_of
 
 
 def question_batches(
@@ -251,11 +237,10 @@ def question_batches(
 ) -> list[BatchIndex]:
     """Draw an epoch of question windows, each once, in batches of similar length or at random."""
     if order == "random":
-        order_N = rng.permutation(len(lengths_N)).tolist()
-        drawn: Iterable[list[int]] = BatchSampler(order_N, batch_size, drop_last=False)
+        batches = chunks(rng.permutation(len(lengths_N)).tolist(), batch_size)
     else:
-        drawn = length_bucketed(lengths_N, batch_size, rng, world_size)
-    return [BatchIndex(qa=tuple(batch)) for batch in drawn]
+        batches = length_bucketed(lengths_N, batch_size, rng, world_size)
+    return [BatchIndex(qa=tuple(batch)) for batch in batches]
 
 
 @cache
@@ -266,24 +251,22 @@ def code_digest() -> str:
 
 
 def source_digest(source: str) -> str:
-    """Return what distinguishes two states of a source: the content of a file, or of all files of a
-    folder; for a dataset of the Hub, the library's fingerprint; nothing for embedded data, whose
-    code is in every key. DataError if nothing is found.
-    """
-    if source.startswith("stories:"):
-        return ""
-    if source.startswith("hub:"):
-        from interventune.data_modules.tables import table_rows
+    """Return what distinguishes two states of a source.
 
-        return str(getattr(table_rows(source.removeprefix("hub:")), "_fingerprint", ""))
-    path, _ = folder_and_split(source)
-    if not os.path.exists(path):
-        raise DataError(f"{source}: no such file (other sources begin with hub: or stories:)")
-    return folder_digest(path) if path.is_dir() else file_digest(path)
+    This is the content of a file, or of all files of a folder; for a dataset of the Hub, the
+    library's fingerprint; nothing for embedded data, whose code is in every key.
+    """
+    if source.startswith("hub:"):
+        return getattr(tables.table_rows(source.removeprefix("hub:")), "_fingerprint", "")
+    path, _ = tables.folder_and_split(source)
+    return folder_digest(path) if os.path.isdir(path) else files.source_digest(path)
 
 
 def folder_digest(folder: Path) -> str:
     """SHA-256 of the files of a folder with their names, except compiled code."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc")
-    text = " ".join(f"{file.relative_to(folder)} {file_digest(file)}" for file in files)
-    return hashlib.sha256(text.encode()).hexdigest()
+    digests = {
+        str(path.relative_to(folder)): files.file_digest(path)
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    return work_key(digests=digests)

@@ -1,37 +1,121 @@
-"""Rows of tables: CSV, and anything that the `datasets` library loads from a folder or the Hub."""
+"""Rows of any file or dataset: JSON, CSV, parquet, and what the `datasets` library loads."""
 
 from __future__ import annotations
 
 import csv
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.files import open_file
+from interventune.storage.json_files import check, json_lines, load_json
+
+MARK = "\ufeff"
+"""A byte order mark."""
 
 
-def csv_rows(source: str, *, tabs: bool) -> Iterable[Mapping[str, Any]]:
-    """Read the rows of a table separated by commas or tabs, all as text; DataError for another
-    file. Fields between tabs are quoted only if the whole file follows the rules of quoting.
+Rows = Iterator[tuple[str, Any]]
+"""Records with their places in a source, for errors."""
+
+Table = Iterable[Mapping[str, Any]]
+
+
+def opened(source: str) -> tuple[set[str], Rows]:
+    """Return the fields of a source's first records, and (place, record) of all.
+
+    DataError if there is no such source.
+    """
+    name = source.removeprefix("hub:")
+    path, _ = folder_and_split(source)
+    if name != source or os.path.isdir(path):
+        table = table_rows(name)
+    elif not os.path.exists(path):
+        raise DataError(
+            f"{source}: no such file (other sources begin with hub:, stories: or domains:)"
+        )
+    else:
+        with open_file(path) as file:
+            start = file.read(1 << 20)  # should contain the first record
+        head = start.decode("utf-8-sig", errors="ignore").strip()
+        if not head:
+            raise DataError(f"{source}: is empty")
+        if head[0] in "{[":
+            lines = re.search(r"}\s*\n\s*{", head)
+            rows = json_lines(source) if lines else _document(source)
+            return _fields(head), starmap(_record, rows)
+        if start.startswith(b"PAR1"):
+            import datasets  # slow to import, and only tables need it
+            from pyarrow.parquet import read_table
+
+            table = datasets.Dataset(read_table(source))
+        else:
+            table = csv_rows(source, tabs="\t" in head.partition("\n")[0])
+    rows = ((f"{name}: row {i}", row) for i, row in enumerate(table))
+    return _fields(json.dumps(next(iter(table), {}), default=str)), starmap(_record, rows)
+
+
+def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
+    """The fields of a row, without a byte order mark before the first."""
+    fields = check(row, dict[str, Any], place).items()
+    return place, {name.removeprefix(MARK): value for name, value in fields}
+
+
+def _document(source: str) -> Rows:
+    """The rows of a JSON list, or of one called `data` or `samples`; another document is a row."""
+    place, document = f"{source}: ", load_json(source)
+    for name in ("data", "samples"):
+        if isinstance(document, dict) and isinstance(document.get(name), list):
+            place, document = place + name, document[name]
+    if isinstance(document, dict):
+        yield f"{source}, line 1", document
+    else:
+        yield from ((f"{place}[{i}]", row) for i, row in enumerate(document))
+
+
+def _fields(head: str) -> set[str]:
+    """The fields of the first records of JSON, with the names of the fields that contain them."""
+    import ijson
+
+    fields = []
+    with suppress(ijson.JSONError):  # where the head ends
+        for place, event, name in ijson.parse(head.encode(), buf_size=1024, multiple_values=True):
+            if place.count(".") > 9:  # places of a file of brackets would fill the memory
+                break
+            if event == "map_key":
+                path = f"{place}.{name.removeprefix(MARK)}".replace("item.", "").removeprefix(".")
+                fields.append(path.removeprefix("data."))
+    return {"x1|x2"} if fields and fields[0].count("|") >= 7 else {*fields}
+
+
+def csv_rows(source: str, *, tabs: bool) -> Table:
+    """Read the rows of a table separated by commas or tabs, all as text.
+
+    Fields between tabs are quoted only if the whole file follows the rules of quoting. DataError
+    for another file.
     """
     import pandas as pd
 
-    how: dict[str, Any] = {"sep": "\t"} if tabs else {}
-    if tabs and not _quoted(source):
-        how["quoting"] = csv.QUOTE_NONE
-    try:
-        frame = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8-sig", **how)
-    except ValueError as error:  # from pandas, or for text that is not UTF-8
-        raise DataError(f"{source}: not a table in JSON Lines, CSV or parquet: {error}") from None
+    quoting = csv.QUOTE_NONE if tabs and not _quoted(source) else csv.QUOTE_MINIMAL
+    with as_data_error(f"{source}: not a table in JSON Lines, CSV or parquet"):
+        frame = pd.read_csv(
+            source,
+            sep="\t" if tabs else ",",
+            quoting=quoting,
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+        )
     return frame.to_dict("records")
 
 
 def _quoted(source: str) -> bool:
-    """Whether every row has as many fields as the header when quoted fields may hold tabs and new
-    lines.
-    """
+    """Whether every row is as long as the header if quoted fields may hold tabs and new lines."""
     with (
         suppress(csv.Error, UnicodeDecodeError),
         open(source, encoding="utf-8-sig", newline="") as file,
@@ -48,7 +132,7 @@ def folder_and_split(name: str) -> tuple[Path, str]:
     return Path(folder), split
 
 
-def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
+def table_rows(name: str) -> Table:
     """Read the rows of `NAME[:SPLIT]` from the Hugging Face Hub, or of a local folder.
 
     A slice such as `validation[:100]` is also a split. Without a split there must be only one. A
@@ -61,21 +145,21 @@ def table_rows(name: str) -> Iterable[Mapping[str, Any]]:
         raise DataError(
             "hub: names no dataset; write hub:NAME[:SPLIT], as hub:rajpurkar/squad:train"
         )
-    parts, (path, of_path) = folder.split("/"), folder_and_split(name)
+    parts = folder.split("/")
+    path, local_split = folder_and_split(name)
     if os.path.isdir(path):
-        folder, split, parts = str(path), of_path, [str(path)]
+        folder, split, parts = str(path), local_split, [str(path)]
     with as_data_error(f"{name}: cannot load this dataset"):
         if any(os.path.isfile(path / file) for file in ("dataset_dict.json", "state.json")):
-            loaded = datasets.load_from_disk(folder)
-            loaded = loaded[split] if split else loaded
+            table = datasets.load_from_disk(folder)
+            table = table[split] if split else table
         else:
-            loaded = datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or None)
-    splits: dict[str, Iterable[Mapping[str, Any]]] = (
-        loaded if isinstance(loaded, dict) else {"": loaded}
-    )
-    if len(splits) > 1:
+            table = datasets.load_dataset("/".join(parts[:2]), *parts[2:], split=split or None)
+    if not isinstance(table, dict):
+        return table
+    if len(table) > 1:
         raise DataError(
-            f"{folder}: name one of its splits, as {folder}:{next(iter(splits))} "
-            f"({', '.join(splits)})"
+            f"{folder}: name one of its splits, as {folder}:{next(iter(table))} "
+            f"({', '.join(table)})"
         )
-    return next(iter(splits.values()))
+    return next(iter(table.values()))

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from interventune.evaluation.answering.processes import launched, process_group
+from interventune.evaluation.answering.work import launched, process_group
 from interventune.evaluation.commands import COMMANDS, PROTOCOLS, evaluated
 from interventune.evaluation.report import claimed, write_report
 from interventune.evaluation.shown.views import print_table
@@ -58,12 +58,8 @@ def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     """Run one command. For a protocol: check the output folder, write the report, print its tables;
     of several processes, only the first checks, writes and prints.
     """
-    rank, size = launched()
+    rank, _ = launched()
     if name in COMMANDS:
-        if size > 1:
-            raise ValueError(
-                f"{name}: does not run under torchrun; start it as interventune {name}"
-            )
         call(COMMANDS[name].function, vars(arguments))
         return
     output: Path | None = arguments.output
@@ -92,8 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     rank, _ = launched()
-    if rank:  # only the first process warns and shows progress
-        sys.stderr.isatty = lambda: False  # type: ignore[method-assign]
+    # Only the first process warns.
     logging.basicConfig(
         format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING
     )

@@ -14,12 +14,8 @@ from typing import Any
 
 from interventune.evaluation.answering.asking import named_sources
 from interventune.evaluation.report import Evaluation, source_record
-from interventune.storage.command_line import call, flags, value_of
+from interventune.storage.command_line import Input, NamedInput, call, flags, value_of
 from interventune.storage.json_files import plain_json
-
-SOURCES = {"SOURCE", "FILE", "CSV"}
-NAMED_SOURCES = {"[NAME=]PATH", "[NAME=]FILE", "[NAME=]SOURCE"}
-"""Names of values in the help that are sources, whose digests are recorded."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ PROTOCOLS: dict[str, Command] = {
         "protocols.feature_bias.command:evaluate", "which feature ambiguous examples teach it"
     ),
     "ask": Command(
-        "protocols.ask:evaluate",
+        "protocols.single_question:evaluate",
         "answer one question, with and without advice",
         writes_report=False,
     ),
@@ -101,11 +97,11 @@ def evaluated(protocol: str, values: Mapping[str, Any], **here: Any) -> Evaluati
     function = PROTOCOLS[protocol].function
     about: dict[str, Any] = {"protocol": protocol}
     for flag, *_ in flags(function):
-        value, (_, metavar) = values[flag.name], value_of(flag.annotation)
-        if value is not None and metavar in NAMED_SOURCES:
+        value, (_, name) = values[flag.name], value_of(flag.annotation)
+        if value is not None and isinstance(name, NamedInput):
             named = named_sources(value, f"--{flag.name}")
-            value = {name: source_record(path) for name, path in named.items()}
-        elif value is not None and metavar in SOURCES:
+            value = {key: source_record(path) for key, path in named.items()}
+        elif value is not None and isinstance(name, Input):
             many = isinstance(value, list)
             value = [*map(source_record, value)] if many else source_record(value)
         about[flag.name] = plain_json(value)

@@ -1,5 +1,4 @@
-"""The frame of protocols: a protocol only declares how it makes its rows; everything else is done
-here.
+"""Protocols: each declares how it makes its rows and what they show; everything else is done here.
 
     LENGTH = Protocol("Length", unit="id", by=("variant",), cells=[("variant",)], measures={...})
 
@@ -23,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 from interventune.evaluation.answering.asking import Compute, named_sources
 from interventune.evaluation.answering.interface import Ability
 from interventune.evaluation.answering.open import ask_each
-from interventune.evaluation.report import Evaluation, Figure
-from interventune.evaluation.results import Results, Row
-from interventune.evaluation.shown.failures import failure_note
+from interventune.evaluation.report import Evaluation, Figure, failure_note
+from interventune.evaluation.results import Number, Results, Row
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
@@ -42,6 +40,8 @@ class Protocol:
     Args:
         title: heading of the report.
         measures: field to heading, for means of values in [0, 1]; or other statistics by name.
+        also: functions of all rows and the checkpoints' names to numbers that are not statistics of
+            cells.
         unit: the field or fields of a row whose rows are not independent: the unit of intervals.
         by: the dimensions: columns of results.csv after `checkpoint` and `against`.
         cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the
@@ -52,6 +52,8 @@ class Protocol:
         figures: file name to figure.
         headline: its clauses.
         good: a sentence that says which numbers would be good.
+        remarks: functions of the results and the checkpoints' names to more sentences of the
+            headline, or "".
         notes: paragraphs above the tables.
         console: number of tables on the console.
         compared: dimensions of the whole, other than the checkpoint, whose values are compared with
@@ -68,6 +70,7 @@ class Protocol:
     title: str
     _: KW_ONLY
     measures: Mapping[str, str | Statistic]
+    also: Sequence[Callable[[Sequence[Row], Sequence[str]], Iterable[Number]]] = ()
     unit: str | tuple[str, ...]
     by: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ((),)
@@ -76,6 +79,7 @@ class Protocol:
     figures: Mapping[str, Bars] = field(default_factory=dict)
     headline: Sequence[Said] = ()
     good: str = ""
+    remarks: Sequence[Callable[[Results, Sequence[str]], str]] = ()
     notes: Sequence[str] = ()
     console: int = 1
     compared: tuple[str, ...] = ()
@@ -98,7 +102,6 @@ class Protocol:
         *,
         need: Ability = "spans",
         opened: Callable[[str], Any] | None = None,
-        more: Callable[[Results, Sequence[Row]], None] | None = None,
     ) -> Evaluation:
         """Evaluate all models, one after the other, and make the report.
 
@@ -108,7 +111,6 @@ class Protocol:
             asking: how they are queried.
             need: the required ability.
             opened: opens a source by path, instead of `open_answerer`.
-            more: adds numbers to the table that are not cells of rows, given all rows.
 
         Raises:
             ValueError: a source cannot be used, or no model answers.
@@ -118,27 +120,32 @@ class Protocol:
         def ask(name: str, answerer: Any) -> list[dict[str, Any]]:
             return [{"checkpoint": name, **row} for row in rows(answerer)]
 
-        found, identities = ask_each(ask, named, asking, need=need, opened=opened)
-        every = list(chain.from_iterable(found.values()))
-        results = self.results(every, list(named))
-        if more is not None:
-            more(results, every)
-        report = self.report(results, every, list(named), identities)
+        rows_of, identities = ask_each(ask, named, asking, need=need, opened=opened)
+        every = list(chain.from_iterable(rows_of.values()))
+        report = self.report(self.results(every, list(named)), every, list(named), identities)
         return replace(report, notes=[*report.notes, failure_note(every, self.failures)])
 
     def statistics(self) -> dict[str, Statistic]:
         """All measures by name and, if rows can fail, the share of those without an answer."""
-        measures = self.measures.items()
-        found = {
-            name: share(what, name) if isinstance(what, str) else what for name, what in measures
+        statistics = {
+            name: share(measure, name) if isinstance(measure, str) else measure
+            for name, measure in self.measures.items()
         }
-        return found | ({"failed": share("without an answer", "failed")} if self.failures else {})
+        if self.failures:
+            statistics["failed"] = share("without an answer", "failed")
+        return statistics
 
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
-        """Compute every cell of every checkpoint, then its changes along each compared
-        dimension.
-        """
-        results, frame = Results(self.by, self.units), self.frame(rows)
+        """Compute all numbers of these checkpoints."""
+        results = Results(self.by, self.units)
+        results.extend(self.numbers(rows, names))
+        for numbers in self.also:
+            results.extend(numbers(rows, names))
+        return results
+
+    def numbers(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
+        """Yield every cell of every checkpoint, then its changes along each compared dimension."""
+        frame = self.frame(rows)
         starts = {"checkpoint": names[0]} | {
             name: next(iter(frame[name]), "") for name in self.compared
         }
@@ -154,18 +161,13 @@ class Protocol:
                 counted = members.dropna(subset=list(statistic.fields))
                 cells = set(counted["place"])  # a measure is reported where any checkpoint has it
                 for (name, cell), part in members.groupby(["checkpoint", "place"], sort=False):
-                    if cell in cells:
-                        place = dict(zip(entry, cell, strict=True))
-                        results.add(
-                            measure, **estimate(statistic, part)._asdict(), checkpoint=name, **place
-                        )
+                    if cell in cells and not statistic.change_only:
+                        place = {"checkpoint": name, **dict(zip(entry, cell, strict=True))}
+                        yield Number(measure, place, estimate(statistic, part), self.units)
                 for place, first, other in pairs:
                     change = estimate(statistic, other, first)
-                    if change.n:
-                        results.add(measure, **change._asdict(), **place)
-                    elif estimate(statistic, other).n:
-                        results.lacking.append(f"{statistic.heading} since {place['against']}")
-        return results
+                    if change.n or estimate(statistic, other).n:
+                        yield Number(measure, place, change, self.units)
 
     def frame(self, rows: Sequence[Row]) -> DataFrame:
         """Return the data for numbers, per row: its dimensions, its fields as float64 (NaN: none),
@@ -175,7 +177,9 @@ class Protocol:
 
         unit = (self.unit,) if isinstance(self.unit, str) else self.unit
         item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
-        fields = {name for statistic in self.statistics().values() for name in statistic.fields}
+        statistics = self.statistics().values()
+        fields = {name for statistic in statistics for name in statistic.fields}
+        numeric = {name for one in statistics if one.numeric for name in one.fields}
         columns: dict[str, Any] = {
             name: ["" if row.get(name) is None else row[name] for row in rows]
             for name in ("checkpoint", *self.by)
@@ -195,7 +199,7 @@ class Protocol:
         frame = pd.DataFrame(columns).assign(asked=asked.factorize()[0])
         if lists:
             frame = frame.explode(lists, ignore_index=True)
-        frame = frame.astype(dict.fromkeys([*fields, "failed"], "float64"))
+        frame = frame.astype(dict.fromkeys([*numeric, "failed"], "float64"))
         number = frame.groupby(
             ["asked", *(name for name in lists if name in item)], sort=False
         ).ngroup()
@@ -227,25 +231,29 @@ class Protocol:
             figure = replace(figure, where=where, percent=shares.issuperset(figure.measures))
             if figure.parts(frame):
                 figures[name] = figure
-        said, lacking = self.conclusion(results, names, shares), ", ".join(results.lacking)
-        note = (
-            f"Some changes are missing, because no question has both numbers: {lacking}."
-            if lacking
-            else ""
-        )
-        notes = [*self.notes, note]
+        headline = self.conclusion(results, names, shares)
+        notes, lacking = [*self.notes], [pair for pair in results.lacking if pair[0] in headings]
+        if lacking:
+            changes = ", ".join(f"{headings[name]} since {start}" for name, start in lacking)
+            notes.append(
+                f"Some changes are missing, because no question has both numbers: {changes}."
+            )
         return Evaluation(
-            self.title, results, views, about, said, notes, figures, rows, self.console
+            self.title, results, views, about, headline, notes, figures, rows, self.console
         )
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
-        """The headline: its first six clauses, followed by the aim."""
+        """The headline: its first six clauses, the aim, and the remarks."""
         about = results, names, self.cells[0]
-        found = (said.clauses(*about, percent=said.measure in shares) for said in self.headline)
-        clauses = "; ".join(islice(chain.from_iterable(found), 6))
-        who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
-        good = f" Aim: {self.good}." if self.good else ""
-        return f"{who}: {clauses}.{good}" if clauses else ""
+        parts = (part.clauses(*about, percent=part.measure in shares) for part in self.headline)
+        clauses = "; ".join(islice(chain.from_iterable(parts), 6))
+        sentences = list[str]()
+        if clauses:
+            who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
+            sentences.append(f"{who}: {clauses}.")
+            sentences.append(f"Aim: {self.good}." if self.good else "")
+        sentences += [remark(results, names) for remark in self.remarks]
+        return " ".join(filter(None, sentences))
 
     def place(self, shown: Sequence[str]) -> dict[str, Any]:
         """Return the place of the cells that have the dimensions `shown`, without others beyond the

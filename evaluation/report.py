@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import Results, Row
 from interventune.evaluation.shown.views import (
     Table,
     View,
@@ -33,7 +35,11 @@ from interventune.storage.provenance import revision, versions
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+log = logging.getLogger(__name__)
+
 FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
+MANY = 0.03
+"""Failures per answer above which a warning lists those of a checkpoint."""
 Figure = Callable[["DataFrame", Path], None]
 """Draws cells of the long table into a file."""
 
@@ -67,8 +73,10 @@ class Evaluation:
     def tables(self) -> list[Table]:
         """All tables with rows."""
         frame = self.results.frame
-        made = (view if isinstance(view, Table) else make_table(view, frame) for view in self.views)
-        return [table for table in made if table.rows]
+        tables = [
+            view if isinstance(view, Table) else make_table(view, frame) for view in self.views
+        ]
+        return [table for table in tables if table.rows]
 
 
 @contextmanager
@@ -92,17 +100,17 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
             raise ValueError(
                 f"--output {output}: another command writes there; choose another"
             ) from None
-        strangers = {entry.name for entry in output.iterdir()}
+        others = {entry.name for entry in output.iterdir()}
         problem = "the folder is not empty; choose another, or add --overwrite to replace a report"
-        if overwrite and strangers:
+        if overwrite and others:
             problem = (
                 "--overwrite only replaces a report, and the folder has other files; choose another"
             )
             with suppress(OSError, ValueError, KeyError, TypeError):
                 report = json.loads((output / "report.json").read_text(encoding="utf-8"))
-                strangers -= set(report["about"]["files"])
-        if strangers:
-            raise ValueError(f"--output {output}: {problem} ({', '.join(sorted(strangers)[:3])})")
+                others -= set(report["about"]["files"])
+        if others:
+            raise ValueError(f"--output {output}: {problem} ({', '.join(sorted(others)[:3])})")
         yield
     finally:
         os.close(handle)
@@ -120,12 +128,10 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
     results, tables, frame = evaluation.results, evaluation.tables(), evaluation.results.frame
-    headline = markdown_text(evaluation.headline)
-    parts = [
-        f"# {markdown_text(evaluation.title)}",
-        headline and f"**{headline}**",
-        *evaluation.notes,
-    ]
+    parts = [f"# {markdown_text(evaluation.title)}"]
+    if evaluation.headline:
+        parts.append(f"**{markdown_text(evaluation.headline)}**")
+    parts += evaluation.notes
     for table in tables:
         parts += [f"## {markdown_text(table.title)}", markdown_table(table), table.caption]
     for name, figure in evaluation.figures.items():
@@ -147,20 +153,20 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         "notes": list(filter(None, evaluation.notes)),
         "about": {
             **evaluation.about,
-            "command": list(command),
+            "command": command,
             "revision": revision(),
             "versions": versions(),
             "interval": {"level": LEVEL, "unit": results.unit},
             "files": sorted([*evaluation.figures, *FILES]),
         },
-        "by": list(results.by),
+        "by": results.by,
         "results": frame.to_dict("records"),
         "tables": [asdict(table) for table in tables],
         "figures": list(evaluation.figures),
     }
 
     def as_json(value: Any, **layout: Any) -> str:
-        return json.dumps(plain_json(value), ensure_ascii=False, allow_nan=False, **layout) + "\n"
+        return json.dumps(plain_json(value), ensure_ascii=False, **layout) + "\n"
 
     # A lone surrogate, which JSON can contain and UTF-8 cannot, is written as JSON's own escape.
     errors = "backslashreplace"
@@ -171,13 +177,44 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         frame.to_csv(folder / "results.csv", index=False, errors=errors)
         for name, figure in evaluation.figures.items():
             figure(frame, folder / name)
-        text = "\n\n".join(filter(None, parts)) + "\n"
-        (folder / "report.md").write_text(text, encoding="utf-8", errors=errors)
-        (folder / "report.json").write_text(
-            as_json(content, indent=1), encoding="utf-8", errors=errors
-        )
+        texts = {
+            "report.md": "\n\n".join(filter(None, parts)) + "\n",
+            "report.json": as_json(content, indent=1),
+        }
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", errors=errors)
 
 
 def source_record(source: str | Path) -> dict[str, str]:
     """Return a source's name and, for a file, its SHA-256."""
     return {"path": str(source), "sha256": source_digest(source)}
+
+
+def failure_note(rows: Iterable[Row], counted: str) -> str:
+    """Describe unanswered questions, rows with the field `failure`, the reason, in a paragraph;
+    empty if there are none. Log those of checkpoints with many. ValueError: no checkpoint answered
+    anything.
+
+    Args:
+        rows: of all examples.
+        counted: a plural noun for what the reasons count.
+    """
+    reasons: dict[str, Counter[str]] = {}
+    for row in rows:
+        reasons.setdefault(row["checkpoint"], Counter())[row.get("failure", "")] += 1
+    answered = {name: counts.pop("", 0) for name, counts in reasons.items()}
+    texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
+    if not texts:
+        return ""
+    parts = "; ".join(texts.values())
+    if not any(answered.values()):
+        raise ValueError(f"there is not one answer, so no report was written; {parts}")
+    for name, text in texts.items():
+        if reasons[name].total() > MANY * answered[name]:
+            log.warning("%s without an answer are part of no share; %s", counted, text)
+    return f"Some {counted} have no answer and are part of no share: {markdown_text(parts)}."
+
+
+def listed(reasons: Counter[Any]) -> str:
+    """List reasons with their counts, the most frequent first."""
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())

@@ -10,18 +10,45 @@ results.frame                                               # pandas, as written
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 Row = Mapping[str, Any]
+"""One example: its dimensions, unit, fields, and any other information."""
 ALWAYS = ("checkpoint", "against")
 """The first columns: the model, and what a number is compared with (empty: a plain number)."""
 NUMBERS = ("value", "low", "high", "n", "units")
 """The last columns but one, `unit`."""
 NO_INTERVAL = (math.nan, math.nan)
+
+
+class Estimate(NamedTuple):
+    """A number (NaN: undefined), the ends of its 95 % interval (NaN: none), and its numbers of rows
+    and units.
+    """
+
+    value: float
+    interval: tuple[float, float]
+    n: int
+    units: int
+
+
+class Number(NamedTuple):
+    """An estimate with its place in the table."""
+
+    measure: str
+    place: Mapping[str, Any]
+    estimate: Estimate
+    unit: str = ""
+    """The unit of its interval, a plural noun, if it is not the table's."""
+
+
+def plain(measure: str, value: float, n: int, **place: Any) -> Number:
+    """A number without an interval."""
+    return Number(measure, place, Estimate(value, NO_INTERVAL, n, n))
 
 
 class Results:
@@ -35,7 +62,8 @@ class Results:
     def __init__(self, by: Sequence[str], unit: str) -> None:
         self.by, self.unit = tuple(dict.fromkeys((*ALWAYS, *by))), unit
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self.lacking = list[str]()  # changes without a number
+        self.lacking = list[tuple[str, str]]()
+        """Measures of changes without a number, and what these would be compared with."""
 
     def add(
         self,
@@ -73,9 +101,13 @@ class Results:
         numbers = (float(value), *map(float, interval), *counts, unit or self.unit)
         self._rows[key] = place | dict(zip((*NUMBERS, "unit"), numbers, strict=True))
 
-    def extend(self, other: Results) -> None:
-        """Add all numbers of another table with the same dimensions."""
-        self._rows |= other._rows
+    def extend(self, numbers: Iterable[Number]) -> None:
+        """Add numbers; changes that no question has are `lacking`."""
+        for measure, place, estimate, unit in numbers:
+            if estimate.n or not place.get("against"):
+                self.add(measure, **estimate._asdict(), unit=unit, **place)
+            else:
+                self.lacking.append((measure, place["against"]))
 
     @property
     def frame(self) -> DataFrame:

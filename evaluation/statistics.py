@@ -3,23 +3,27 @@ rows.
 
     share("right", "em")             # the mean of a field that is in [0, 1]
     Statistic("accuracy gap", ("known", "biased"), lambda sums_RC: ...)
+    OfRows("different answers", ("answer",), lambda rows: rows["answer"].nunique())
+    Comparison("same answer", ("answer",), lambda rows, first: ...)
 
-A statistic is a function of sums over rows, so that leaving out a unit only needs its sums.
+A `Statistic` is a function of sums over rows, so that leaving out a unit only needs its sums; the
+others see all rows.
 
-Shape letters: N rows, U units, C columns (the number of rows, then the fields), R sets of rows.
+Shape letters: N rows, U units, C columns (the number of rows, then the fields), R sets of rows, S
+sides (1, or 2 of a change).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interventune.evaluation.results import NO_INTERVAL
+from interventune.evaluation.results import NO_INTERVAL, Estimate
 from interventune.metrics.intervals import interval, interval_of_change, jackknife_error
 
 if TYPE_CHECKING:
@@ -43,9 +47,14 @@ class Statistic:
         limits: the least and the largest value, for the interval; of a share 0 and 1.
     """
 
+    numeric: ClassVar[bool] = True
+    """Whether the fields are numbers."""
+    change_only: ClassVar[bool] = False
+    """Whether only a change has a value."""
+
     heading: str
     fields: tuple[str, ...]
-    of: Callable[..., Floats] = lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 0]
+    of: Callable[..., Any] = lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 0]
     n: Callable[[Floats], float] = lambda sum_C: sum_C[0]
     share: bool = False
     limits: tuple[float, float] | None = None
@@ -53,6 +62,57 @@ class Statistic:
     def columns(self, fields_NF: Floats) -> Floats:
         """Return the columns (N, C) of rows, given their fields."""
         return np.insert(fields_NF, 0, 1.0, axis=1)
+
+    def leave_units_out(self, sides: Sequence[DataFrame], unit_N: Ints) -> tuple[Floats, Floats]:
+        """Compute the statistic of the rows; of two sides, how much larger it is in the first.
+
+        Args:
+            sides: the fields of the N rows, once or twice.
+            unit_N: their units, 0 to U - 1.
+
+        Returns:
+            The values of all rows, then without each unit, (1 + U,); n of all rows, then of each
+            unit, by side (S, 1 + U).
+        """
+        columns = (self.columns(side.to_numpy(dtype=np.float64)) for side in sides)
+        sums_SUC = np.stack([unit_sums(unit_N, columns_NC) for columns_NC in columns])
+        all_S1C = sums_SUC.sum(axis=1, keepdims=True)
+        values = map(self.of, all_S1C - np.insert(sums_SUC, 0, 0, axis=1))
+        n_SU = np.apply_along_axis(self.n, 2, np.concatenate([all_S1C, sums_SUC], axis=1))
+        return np.subtract.reduce([*values]), n_SU
+
+
+@dataclass(frozen=True)
+class OfRows(Statistic):
+    """A function `of` the table of all rows of a cell, with the fields, which may have any type."""
+
+    numeric = False
+
+    def value(self, sides: Sequence[DataFrame]) -> float:
+        """Return the value of rows or, of two sides, how much larger it is in the first."""
+        return float(np.subtract.reduce([self.of(side) for side in sides]))
+
+    def leave_units_out(self, sides: Sequence[DataFrame], unit_N: Ints) -> tuple[Floats, Floats]:
+        """See Statistic."""
+        n_U = np.bincount(unit_N)
+        values = np.full(1 + len(n_U), math.nan)  # undefined without the only unit
+        values[0] = self.value(sides)
+        for unit in range(len(n_U)) if len(n_U) > 1 else ():
+            values[1 + unit] = self.value([side[unit_N != unit] for side in sides])
+        return values, np.tile(np.insert(n_U, 0, len(unit_N)), (len(sides), 1))
+
+
+@dataclass(frozen=True)
+class Comparison(OfRows):
+    """A function `of` two tables of the same questions in the same order: of a later and of the
+    first checkpoint, or value of a compared dimension.
+    """
+
+    change_only = True
+
+    def value(self, sides: Sequence[DataFrame]) -> float:
+        """Return the value of two sides."""
+        return float(self.of(*sides))
 
 
 def unit_sums(unit_N: Ints, columns_NC: Floats) -> Floats:
@@ -70,24 +130,14 @@ def mean(heading: str, field: str) -> Statistic:
     return Statistic(heading, (field,))
 
 
-class Estimate(NamedTuple):
-    """A number with the ends of its 95 % interval (NaN: none), and its numbers of rows
-    and units.
-    """
-
-    value: float
-    interval: tuple[float, float]
-    n: int
-    units: int
-
-
 def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = None) -> Estimate:
     """Compute a statistic of rows with its interval over units; or its difference from that of the
     `first` rows, over the questions that both answered, where a unit has the rows of both sides.
 
     Args:
         statistic: the statistic to compute.
-        rows: its fields as float64, and the column `unit`; rows without a field (NaN) are ignored.
+        rows: its fields (numbers as float64), and the column `unit`; rows without a field (NaN) are
+            ignored.
         first: the same; rows with the same index have the same question, and no index occurs twice.
     """
     fields = list(statistic.fields)
@@ -96,25 +146,20 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         both = sides[1].index.intersection(sides[0].index, sort=False)
         sides = [side.loc[both] for side in sides]
     unit_N = sides[-1]["unit"].factorize()[0]
-    if not len(unit_N):
+    if not len(unit_N) or (first is None and statistic.change_only):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    fields_NF = [side[fields].to_numpy(dtype=np.float64) for side in sides]
-    sums_UC = [unit_sums(unit_N, statistic.columns(side_NF)) for side_NF in fields_NF]
-    n_U = np.array([[statistic.n(sum_C) for sum_C in side_UC] for side_UC in sums_UC])
-    units = int((n_U > 0).all(axis=0).sum())
+    sides = [side[fields] for side in sides]
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Of all rows, then without each unit that counts.
-        value, *others = np.subtract.reduce(
-            [statistic.of(side_UC.sum(0) - np.insert(side_UC, 0, 0, axis=0)) for side_UC in sums_UC]
-        )
-        error = jackknife_error(value, np.array(others)[(n_U > 0).any(axis=0)])
-        if first is None:
+        (value, *others), n_SU = statistic.leave_units_out(sides, unit_N)
+        counted_SU = n_SU[:, 1:] > 0
+        units = int(counted_SU.all(axis=0).sum())
+        error = jackknife_error(value, np.array(others)[counted_SU.any(axis=0)])
+        if first is None or statistic.change_only:
             limits = (0, 1) if statistic.share else statistic.limits
             ends = interval(value, error, units, limits)
         elif statistic.share:
-            square = np.square(np.subtract(*fields_NF)[:, 0]).mean()
-            ends = interval_of_change(value, error, square, units)
+            one_N, other_N = (side.iloc[:, 0].to_numpy(dtype=np.float64) for side in sides)
+            ends = interval_of_change(value, error, np.square(one_N - other_N).mean(), units)
         else:
             ends = interval(value, error, units)
-    n = min(statistic.n(side_UC.sum(0)) for side_UC in sums_UC)
-    return Estimate(float(value), (float(ends[0]), float(ends[1])), int(n), units)
+    return Estimate(float(value), (float(ends[0]), float(ends[1])), int(n_SU[:, 0].min()), units)

@@ -14,10 +14,10 @@ from interventune.data_modules.interventions.variants import (
 )
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.evaluation.shown.failures import listed
-from interventune.storage.command_line import AtLeast
+from interventune.storage.command_line import AtLeast, Source
 from interventune.storage.errors import DataError
 from interventune.storage.finished_work import work_key
+from interventune.storage.progress import progress
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class VariantOptions:
         limit: use only the first N questions and their variants; 0: all.
     """
 
-    data: list[Annotated[str, "SOURCE"]]
+    data: list[Source]
     variants: list[Variant] | None = None
     limit: Annotated[int, AtLeast(0)] = 0
 
@@ -56,23 +56,17 @@ class Stories:
         originals: all of them.
         examples: those of every variant, in the order of their originals; rows without an original
             come last.
-        rejected: number of originals that do not allow a variant made here, by reason.
+        notes: how many originals do not allow a variant made here, and why.
     """
 
     dataset: str
     originals: list[QAExample]
     examples: dict[Variant, list[QAExample]] = field(default_factory=dict)
-    rejected: dict[Variant, Counter[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def rejection_note(self) -> str:
         """Return a sentence for each variant that lost questions; empty if none did."""
-        total = len(self.originals)
-        return " ".join(
-            f"{reasons.total()} of {total} questions have no variant `{variant}` "
-            f"({listed(reasons)})."
-            for variant, reasons in self.rejected.items()
-            if reasons
-        )
+        return " ".join(self.notes)
 
 
 def passage(original: QAExample) -> str:
@@ -86,8 +80,6 @@ def read_stories(options: VariantOptions) -> Stories:
     """Read the sources, and make the requested variants that are not among the rows. DataError: no
     originals to make a variant from, or no question is left in it.
     """
-    from tqdm.auto import tqdm
-
     rows, limit = read_rows(options), options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
     stories = Stories(next(chain(originals, *rows.values())).dataset, originals)
@@ -96,23 +88,24 @@ def read_stories(options: VariantOptions) -> Stories:
     else:
         usual = [*traits(stories.dataset).variants]
     for variant in options.variants or usual:
-        rejected = Counter[str]()
+        examples, rejected = originals, Counter[str]()
         if variant in rows:
             by_id = {row.id: row for row in rows[variant]}
-            found = [by_id.pop(original.id) for original in originals if original.id in by_id]
+            examples = [by_id.pop(original.id) for original in originals if original.id in by_id]
             if not (originals and limit):
-                found += [*by_id.values()][:limit]
+                examples += [*by_id.values()][:limit]
         elif not originals:
             raise DataError(
                 f"--variants {variant}: the sources hold no original stories to make it from"
             )
-        elif variant == "os":
-            found = originals
-        else:
-            bar = tqdm(originals, f"making {variant}", unit="story", disable=None)
-            found, rejected = made_of(bar, variant)
-        report_rejected(len(found), rejected, variant, ", ".join(options.data))
-        stories.examples[variant], stories.rejected[variant] = found, rejected
+        elif variant != "os":
+            bar = progress(originals, f"making {variant}", "story")
+            examples, rejected = made_of(bar, variant)
+        reasons = report_rejected(len(examples), rejected, variant, ", ".join(options.data))
+        if rejected:
+            lost = f"{rejected.total()} of {len(originals)} questions have no variant `{variant}`"
+            stories.notes.append(f"{lost}{reasons}.")
+        stories.examples[variant] = examples
     return stories
 
 
@@ -123,12 +116,9 @@ def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
     rows: dict[Variant, list[QAExample]] = {}
     source_of: dict[str, str] = {}
     for source in options.data:
-        questions = read_questions(source)
-        if options.limit and source.startswith(
-            ("hub:", "stories:")
-        ):  # these contain only originals
-            questions = islice(questions, options.limit)
-        for example in questions:
+        only_originals = source.startswith(("hub:", "stories:"))
+        most = options.limit if options.limit and only_originals else None
+        for example in islice(read_questions(source), most):
             source_of[example.dataset] = source
             rows.setdefault(example.variant, []).append(example)
     if len(source_of) > 1:

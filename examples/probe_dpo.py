@@ -16,13 +16,16 @@ from interventune.data_modules.interventions.variants import made_of
 def pairs(source: str) -> Dataset:
     """Pair "unknown" with the original answer, for each story whose evidence was deleted."""
     deleted, _ = made_of(interventune.read_questions(source, limit=500), "ts_r")
-    prompt, old = (
-        "Text: {}\n\nQuestion: {}\nAnswer:",
-        [one for one in deleted if one.gold != ("unknown",)],
-    )
-    rows = [(prompt.format(one.context, one.question), one.gold[0]) for one in old]
     return Dataset.from_list(
-        [{"prompt": p, "chosen": " unknown", "rejected": f" {a}"} for p, a in rows]
+        [
+            {
+                "prompt": f"Text: {q.context}\n\nQuestion: {q.question}\nAnswer:",
+                "chosen": " unknown",
+                "rejected": f" {q.gold[0]}",
+            }
+            for q in deleted
+            if q.gold != ("unknown",)
+        ]
     )
 
 
@@ -32,9 +35,20 @@ def main(
     train, dev = "stories:conversation_train", "stories:conversation_dev"
     score = {"val/qa/f1": 0.5, "val/abstention/f1": 0.5}
     probe = interventune.TransformersProbe("stories:heldout", dev, limit=50, score=score)
-    often = {"eval_strategy": "steps", "eval_steps": steps // 3, "max_steps": steps}
-    arguments = DPOConfig(output, bf16=torch.cuda.is_available(), **often)
-    trainer = DPOTrainer(name, None, arguments, None, pairs(train), pairs(dev), callbacks=[probe])
+    arguments = DPOConfig(
+        output,
+        max_steps=steps,
+        eval_strategy="steps",
+        eval_steps=steps // 3,
+        bf16=torch.cuda.is_available(),
+    )
+    trainer = DPOTrainer(
+        name,
+        args=arguments,
+        train_dataset=pairs(train),
+        eval_dataset=pairs(dev),
+    )
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer

@@ -16,9 +16,8 @@ import interventune
 class Tuning(pl.LightningModule):
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.model, self.tokenizer = (
-            k.from_pretrained(name) for k in (AutoModelForCausalLM, AutoTokenizer)
-        )
+        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.tokenizer = AutoTokenizer.from_pretrained(name)
 
     def training_step(self, texts: list[str], batch_idx: int) -> torch.Tensor:
         rows = self.tokenizer(texts, return_tensors="pt", padding=True, return_token_type_ids=False)
@@ -37,7 +36,8 @@ def main(
 ) -> pl.Trainer:
     questions = interventune.read_questions("stories:train", limit=500)
     texts = [f"Text: {q.context}\n\nQuestion: {q.question}\nAnswer: {q.gold[0]}" for q in questions]
-    train, dev = (torch.utils.data.DataLoader(part, 16) for part in (texts[10:], texts[:10]))
+    train = torch.utils.data.DataLoader(texts[10:], 16)
+    dev = torch.utils.data.DataLoader(texts[:10], 16)
     probe = interventune.LightningProbe(
         "stories:heldout", "stories:dev", limit=50, score={"val/qa/f1": 1.0}
     )

@@ -13,19 +13,18 @@ from trl import SFTConfig, SFTTrainer
 import interventune
 
 
-def asked(source: str) -> Dataset:
+def rows(source: str) -> Dataset:
     """Return questions with their answers, in the prompt format that the probe uses for
     decoders.
     """
-    prompt, questions = (
-        "Text: {}\n\nQuestion: {}\nAnswer:",
-        interventune.read_questions(source, limit=500),
-    )
-    rows = [
-        (prompt.format(one.context, one.question), (*one.gold, "unknown")[0]) for one in questions
-    ]
     return Dataset.from_list(
-        [{"prompt": text, "completion": f" {answer}"} for text, answer in rows]
+        [
+            {
+                "prompt": f"Text: {q.context}\n\nQuestion: {q.question}\nAnswer:",
+                "completion": f" {q.gold[0]}" if q.gold else " unknown",
+            }
+            for q in interventune.read_questions(source, limit=500)
+        ]
     )
 
 
@@ -37,13 +36,25 @@ def main(
     probe = interventune.TransformersProbe(
         dev, measures=["abstention", "shift"], limit=50, score=score
     )
-    often = {f"{what}_strategy": "steps" for what in ("eval", "save")} | {"save_steps": steps // 3}
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "val/score"}
-    gpu = torch.cuda.is_available()
-    arguments = SFTConfig(output, max_steps=steps, eval_steps=steps // 3, bf16=gpu, **often, **best)
-    lora = LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM")
-    data = asked(train), asked(dev)
-    trainer = SFTTrainer(name, arguments, None, *data, peft_config=lora, callbacks=[probe])
+    arguments = SFTConfig(
+        output,
+        max_steps=steps,
+        eval_strategy="steps",
+        eval_steps=steps // 3,
+        save_strategy="steps",
+        save_steps=steps // 3,
+        load_best_model_at_end=True,
+        metric_for_best_model="val/score",
+        bf16=torch.cuda.is_available(),
+    )
+    trainer = SFTTrainer(
+        name,
+        arguments,
+        train_dataset=rows(train),
+        eval_dataset=rows(dev),
+        peft_config=LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer

@@ -15,9 +15,10 @@ def main(name: str = "roberta-base", output: str = "runs/qa", steps: int = 300) 
 
     def encoded(question):
         row = tokenizer(question.question, question.context, padding="max_length", max_length=160)
-        ends = question.answers[0].start, question.answers[0].end - 1
-        tokens = (row.char_to_token(0, at, sequence_index=1) for at in ends)
-        return {**row, **dict(zip(("start_positions", "end_positions"), tokens, strict=True))}
+        answer = question.answers[0]
+        start = row.char_to_token(0, answer.start, sequence_index=1)
+        end = row.char_to_token(0, answer.end - 1, sequence_index=1)
+        return {**row, "start_positions": start, "end_positions": end}
 
     train, held_out = (
         [encoded(question) for question in interventune.read_questions(source, limit=500)]
@@ -25,11 +26,24 @@ def main(name: str = "roberta-base", output: str = "runs/qa", steps: int = 300) 
     )
     score = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
     probe = interventune.TransformersProbe("stories:heldout", "stories:dev", limit=50, score=score)
-    often = {f"{what}_strategy": "steps" for what in ("eval", "save")} | {"save_steps": steps // 3}
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "val/score"}
-    arguments = TrainingArguments(output, max_steps=steps, eval_steps=steps // 3, **often, **best)
-    model = AutoModelForQuestionAnswering.from_pretrained(name)
-    trainer = Trainer(model, arguments, None, train, held_out, tokenizer, callbacks=[probe])
+    arguments = TrainingArguments(
+        output,
+        max_steps=steps,
+        eval_strategy="steps",
+        eval_steps=steps // 3,
+        save_strategy="steps",
+        save_steps=steps // 3,
+        load_best_model_at_end=True,
+        metric_for_best_model="val/score",
+    )
+    trainer = Trainer(
+        AutoModelForQuestionAnswering.from_pretrained(name),
+        arguments,
+        train_dataset=train,
+        eval_dataset=held_out,
+        processing_class=tokenizer,
+    )
+    probe.attach(trainer)
     trainer.train()
     print(probe.table.round(3).to_string())
     return trainer

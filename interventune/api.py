@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from inspect import Parameter
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from interventune.data_modules import sources
 from interventune.data_modules.schema.groups import Group
@@ -20,10 +23,6 @@ from interventune.evaluation.commands import PROTOCOLS, evaluated
 from interventune.evaluation.report import Evaluation
 from interventune.storage.command_line import flags
 from interventune.storage.json_files import check
-
-if TYPE_CHECKING:
-    import numpy as np
-    from pandas import DataFrame
 
 
 def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAExample]:
@@ -66,9 +65,10 @@ def answer(model: Answerer, questions: Sequence[QAExample]) -> list[str]:
     3
     """
     answers = sorted(model.answers(questions))
-    if failures := [found for found in answers if found.failure]:
-        raise ValueError(f"{questions[failures[0].example].id}: no answer: {failures[0].failure}")
-    return [found.text for found in answers]
+    for reply in answers:
+        if reply.failure:
+            raise ValueError(f"{questions[reply.example].id}: no answer: {reply.failure}")
+    return [reply.text for reply in answers]
 
 
 def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
@@ -82,7 +82,7 @@ def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
     return scores
 
 
-def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
+def group_bias(groups: Sequence[Group], scores: np.ndarray) -> pd.DataFrame:
     """Return one row per group, computed from its scores (N, 4, 2): class (of the advice),
     category, attribute, subjects and more, and UnQover's measures (equations 3 to 6): `c` (the
     bias, positive if the model assigns the attribute to the first subject), `delta` (position
@@ -93,7 +93,6 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> DataFrame:
     >>> bool(frame.c.abs().max() <= 1)
     True
     """
-    import pandas as pd
     from torch import as_tensor
 
     from interventune.evaluation.protocols.bias.groups import group_row, with_scores
@@ -109,8 +108,8 @@ def evaluate(protocol: str, **values: Any) -> Evaluation:
     Raises:
         ValueError: no such protocol or flag, or a value that the protocol rejects.
 
-    >>> found = evaluate("bias", checkpoint=[checkpoint], data=["stories:unseen"])
-    >>> {"checkpoint", "data", "measure", "value", "n"} <= set(found.results.frame.columns)
+    >>> report = evaluate("bias", checkpoint=[checkpoint], data=["stories:unseen"])
+    >>> {"checkpoint", "data", "measure", "value", "n"} <= set(report.results.frame.columns)
     True
     """
     if protocol not in PROTOCOLS:
@@ -121,8 +120,9 @@ def evaluate(protocol: str, **values: Any) -> Evaluation:
         if name not in known:
             raise ValueError(f"{protocol}: no flag {name}; there are {', '.join(known)}")
         chosen[name] = check(value, known[name].annotation, f"{protocol}: {name}")
-    if missing := [name for name, value in chosen.items() if value is Parameter.empty]:
-        raise ValueError(f"{protocol}: {missing[0]} is missing")
+    for name, value in chosen.items():
+        if value is Parameter.empty:
+            raise ValueError(f"{protocol}: {name} is missing")
     return evaluated(protocol, chosen)
 
 

@@ -18,36 +18,24 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
-COMMANDS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "train": ("training", (), "fit a model, or validate, test and predict with one"),
-    "sweep": (
-        "training",
-        ("sweep",),
-        "train once for each combination of some settings",
-    ),
-    "select": ("training", ("select",), "test the best models of a sweep"),
-    "evaluate": (
-        "evaluation",
-        (),
-        "measure a model: bias, faithfulness, embedding shift, ...",
-    ),
-    "report": ("evaluation", ("report",), "put runs and reports on one HTML page"),
-    "reproduce": ("evaluation", ("reproduce",), "compute a paper's table and compare"),
-    "data": (
-        "data_modules",
-        (),
-        "write data sets: perturbed stories, questions with advice, ...",
-    ),
-    "export": ("models", (), "write a checkpoint as a Hugging Face folder"),
+COMMANDS = {
+    "train": ("training", "fit a model, or validate, test and predict with one"),
+    "sweep": ("training sweep", "train once for each combination of some settings"),
+    "select": ("training select", "test the best models of a sweep"),
+    "evaluate": ("evaluation", "measure a model: bias, faithfulness, embedding shift, ..."),
+    "report": ("evaluation report", "put runs and reports on one HTML page"),
+    "reproduce": ("evaluation reproduce", "compute a paper's table and compare"),
+    "data": ("data_modules", "write data sets: perturbed stories, questions with advice, ..."),
+    "export": ("models", "write a checkpoint as a Hugging Face folder"),
 }
-"""The room of each command, the arguments put before the user's, and its line in the help."""
+"""The package that runs each command, with its own name for it, and its line in the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake prints one line on stderr and returns exit code 2."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
-        lines = [f"  {name:12}{summary}" for name, (_, _, summary) in COMMANDS.items()]
+        lines = [f"  {name:12}{summary}" for name, (_, summary) in COMMANDS.items()]
         print(str(__doc__).format("\n".join(lines)).strip())
         return 0
     if name not in COMMANDS:
@@ -56,8 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f"did you mean {near[0]}?" if near else listed
         print(f"error: {name}: no such command; {hint}", file=sys.stderr)
         return 2
-    room, first, _ = COMMANDS[name]
-    if not rest and not first:
-        rest = ["--help"]
-    code: int = import_module(f"interventune.{room}.__main__").main([*first, *rest])
+    package, *arguments = [*COMMANDS[name][0].split(), *rest]
+    code: int = import_module(f"interventune.{package}.__main__").main(arguments or ["--help"])
     return code

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,31 +16,31 @@ import torch
 from pandas import DataFrame
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
-from interventune.data_modules.schema.questions import DELETED
+from interventune.data_modules.schema.questions import DELETED, QAExample, Variant
 from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-from interventune.evaluation.answering.processes import current
+from interventune.evaluation.answering.work import current
 from interventune.evaluation.protocols.bias.asked import read_sets
 from interventune.evaluation.protocols.bias.command import BIAS
 from interventune.evaluation.protocols.bias.groups import with_scores
 from interventune.evaluation.protocols.bias.measures import (
     GROUPS,
-    add_maxima,
-    add_rows,
     compared,
+    maxima_of,
+    of_rows,
     prepared,
 )
 from interventune.evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
 from interventune.evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
 from interventune.evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import Results, Row
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.errors import DataError
 
 log = logging.getLogger(__name__)
 
 Measure = Literal["bias", "qa", "abstention", "shift"]
-Kept = dict[str, Any]
-"""What later probes are compared with, as plain values and tensors; empty if it is lost."""
+Snapshot = dict[str, Any]
+"""What a source found at one time, as plain values and tensors; empty if it is lost."""
 SIZES = replace(GROUPS, measures={name: GROUPS.measures[name] for name in ("mean_abs_c", "mass")})
 QA = replace(
     FAITHFULNESS,
@@ -51,6 +52,10 @@ COSINES = replace(SHIFT, cells=SHIFT.cells[:1], measures={"cosine": SHIFT.measur
 EMBEDDINGS = {"cls": "cls", "common": "tokens"}
 """Names of the embeddings of `shift` in keys."""
 START, NOW = "start", "now"
+UNKNOWN = torch.tensor(math.nan)
+"""The states of a row that the start did not see."""
+Tables = Iterator[tuple[Any, DataFrame]]
+"""Keys, and the long table with a row for each, in which snapshots are checkpoints."""
 
 
 class Groups:
@@ -58,28 +63,29 @@ class Groups:
 
     gives = frozenset[Measure]({"bias"})
 
-    def __init__(self, source: str, limit: int, _: object) -> None:
+    def __init__(self, name: str, source: str, limit: int, _: object) -> None:
+        self.name = name
         sets, self.frame = read_sets({"": source}, limit)
-        self.asked = sets[""]
+        self.content = sets[""]
 
-    def ask(self, model: QuestionCheckpoint, *_: object) -> Kept:
-        """Return what later probes are compared with: the scores of the groups."""
-        return {"bias": model.subject_scores(self.asked, "probing bias")}
+    def ask(self, model: QuestionCheckpoint, _: object) -> Snapshot:
+        """Return the scores of the groups."""
+        return {"bias": model.subject_scores(self.content, "probing bias")}
 
-    def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
-        """Yield long tables, each with the pattern of its rows' keys."""
+    def tables(self, snapshots: Mapping[str, Snapshot]) -> Tables:
+        """Yield the numbers of snapshots; others are compared with START."""
         results = Results(BIAS.by, BIAS.units)
-        sides = {START: start, NOW: now}
         scored = {
-            name: prepared(with_scores(self.frame.assign(checkpoint=name), kept["bias"]))
-            for name, kept in sides.items()
-            if kept
+            name: prepared(with_scores(self.frame.assign(checkpoint=name), snapshot["bias"]))
+            for name, snapshot in snapshots.items()
+            if snapshot
         }
         for advice in ADVICE_CLASSES:
-            parts = {name: side[side["class"] == advice] for name, side in scored.items()}
-            add_maxima(results, compared(parts, {"class": advice}), ["mu"])
-            add_rows(results, SIZES, parts)
-        yield "bias/{class}/{measure}", results.frame
+            parts = {name: rows[rows["class"] == advice] for name, rows in scored.items()}
+            results.extend(maxima_of(compared(parts, {"class": advice}), ["mu"]))
+            results.extend(of_rows(SIZES, parts))
+        frame = results.frame
+        yield f"val/bias/{self.name}" + frame["class"] + "/" + frame["measure"], frame
 
 
 class Questions:
@@ -87,16 +93,16 @@ class Questions:
 
     gives = frozenset[Measure]({"qa", "abstention", "shift"})
 
-    def __init__(self, source: str, limit: int, measures: Sequence[Measure] | None) -> None:
-        needs_deletion = {"abstention", "shift"} & {*(measures or self.gives)}
+    def __init__(
+        self, name: str, source: str, limit: int, measures: Sequence[Measure] | None
+    ) -> None:
+        self.name, self.measures = name, self.gives & {*(measures or self.gives)}
         try:
-            stories = read_stories(
-                VariantOptions([source], None if needs_deletion else ["os"], limit)
-            )
+            variants: list[Variant] | None = None if self.measures - {"qa"} else ["os"]
+            stories = read_stories(VariantOptions([source], variants, limit))
         except DataError as error:  # perhaps only the deletion is impossible
             stories = read_stories(VariantOptions([source], ["os"], limit))
-            unanswerable = any(one.answer_type == "unknown" for one in stories.originals)
-            if measures and ("shift" in measures or not unanswerable):
+            if measures and ("shift" in measures or not some_unanswerable(stories.originals)):
                 raise
             log.warning("%s; the probe measures what needs no such variant", error)
         if not stories.originals:
@@ -104,114 +110,111 @@ class Questions:
                 f"{source}: holds no original stories, which variants are compared with"
             )
         self.originals = originals_by_id(stories)
-        self.asked = {
-            name: rows for name, rows in stories.examples.items() if name in {"os", *DELETED}
+        self.content = {
+            variant: rows
+            for variant, rows in stories.examples.items()
+            if variant in {"os", *DELETED}
         }
 
-    def ask(self, model: QuestionCheckpoint, measures: Set[Measure], start: Kept | None) -> Kept:
-        """Return what later probes are compared with: rows of answers and stories, CKA by
-        embedding, and of the start (None: this is it) the last layer's states.
+    def ask(self, model: QuestionCheckpoint, start: Snapshot | None) -> Snapshot:
+        """Return rows of answers and of stories, CKA by embedding, and of the start (None: this is
+        it) the last layer's states.
         """
-        found: Kept = {"qa": [], "shift": [], "cka": {}, "states": {}}
-        asked = {
-            name: rows
-            for name, rows in self.asked.items()
-            if name == "os" or "abstention" in measures
-        }
-        if measures & {"qa", "abstention"}:
-            model.may_abstain = any(
-                one.answer_type == "unknown" for rows in asked.values() for one in rows
-            )
-            for variant, examples in asked.items():
-                for answer in sorted(model.answers(examples, f"probing {variant}")):
-                    one = examples[answer.example]
-                    row = {
-                        "variant": variant,
-                        "id": one.id,
-                        "unanswerable": one.answer_type == "unknown",
-                    }
-                    row["passage"] = passage(self.originals.get(one.id, one))
-                    failed = (
-                        {"failure": answer.failure}
-                        if answer.failure
-                        else scores(one, answer.text, None)
-                    )
-                    found["qa"].append(row | failed)
-        if "shift" in measures:
-            for variant in [name for name in self.asked if name != "os"]:
-                pairs = [
-                    (own, one) for one in self.asked[variant] if (own := self.originals.get(one.id))
-                ]
-                for story in measured(model, pairs, model, [-1], f"probing {variant}"):
-                    found["shift"] += [{"variant": variant, **row} for row in story]
-            first: Any = First(model, start)
-            rows, cka = between(
-                first, model, [*self.originals.values()], [-1], "probing since the start"
-            )
-            if start is None:
-                for part in current.get().gathered(first.states):
-                    found["states"] |= part
-            if not any(math.isnan(row["distance"][0]) for row in rows):
-                found["cka"] = cka
-                found["shift"] += [{"variant": START, **row} for row in rows]
-            elif first.states:
-                log.warning(
-                    "tokens or width are not those of the start: shift since then is undefined"
-                )
-        return found
+        snapshot = self.shift(model, start) if "shift" in self.measures else {}
+        if self.measures & {"qa", "abstention"}:
+            snapshot["qa"] = [*self.answers(model)]
+        return snapshot
 
-    def tables(self, start: Kept, now: Kept) -> Iterator[tuple[str, DataFrame]]:
-        """Yield long tables, each with the pattern of its rows' keys."""
+    def answers(self, model: QuestionCheckpoint) -> Iterator[Row]:
+        """Yield a scored row for each answer; to variants only for abstention."""
+        variants = self.content if "abstention" in self.measures else {"os": self.content["os"]}
+        model.may_abstain = any(map(some_unanswerable, variants.values()))
+        for variant, questions in variants.items():
+            for answer in sorted(model.answers(questions, f"probing {variant}")):
+                question, failure = questions[answer.example], answer.failure
+                yield {
+                    "variant": variant,
+                    "id": question.id,
+                    "unanswerable": question.answer_type == "unknown",
+                    "passage": passage(self.originals.get(question.id, question)),
+                    **({"failure": failure} if failure else scores(question, answer.text, None)),
+                }
 
-        def rows(kind: str) -> list[Kept]:
-            sides = ((START, start), (NOW, now))
-            return [
-                {"checkpoint": name, **row} for name, side in sides for row in side.get(kind, ())
-            ]
+    def shift(self, model: QuestionCheckpoint, start: Snapshot | None) -> Snapshot:
+        """Return how far embeddings move: from stories to their variants, and since the start."""
+        rows, originals = list[Row](), self.originals
+        for variant in [name for name in self.content if name != "os"]:
+            pairs = [(originals[q.id], q) for q in self.content[variant] if q.id in originals]
+            for story in measured(model, pairs, model, [-1], f"probing {variant}"):
+                rows += [{"variant": variant, **row} for row in story]
+        first: Any = First(model, start)
+        moved, cka = between(first, model, [*originals.values()], [-1], "probing since the start")
+        snapshot: Snapshot = {"shift": rows, "cka": cka}
+        if start is None:
+            snapshot["states"] = dict(ChainMap(*current.get().gathered(first.states)))
+        if not any(math.isnan(row["distance"][0]) for row in moved):
+            rows += [{"variant": START, **row} for row in moved]
+            return snapshot
+        if first.states:
+            log.warning("tokens or width are not those of the start: shift since then is undefined")
+        return snapshot | {"cka": {}}
 
-        if now["qa"]:
-            originals = [row for row in rows("qa") if row["variant"] == "os"]
-            yield "qa/{measure}", QA.results(originals, [START, NOW]).frame
-        if counted := [*counted_rows(rows("qa"))]:
-            frame = ABSTENTION.results(counted, [START, NOW]).frame
-            first, *others = frame["variant"].unique()
-            names = {first: "", **{variant: f"{variant}/" for variant in others}}
-            frame["measure"] = frame["measure"].str.removeprefix("abstention_")
-            yield "abstention/{variant}{measure}", frame.replace({"variant": names})
-        if now["shift"]:
-            frame = COSINES.results(rows("shift"), [START, NOW]).frame
-            yield "shift/{embedding}/{variant}/mean", frame.replace({"embedding": EMBEDDINGS})
-            results = Results(SHIFT.by, SHIFT.units)
-            for embedding, name in EMBEDDINGS.items():
-                place: Kept = {"checkpoint": NOW, "embedding": name, "variant": START}
-                if cka := now["cka"]:
+    def tables(self, snapshots: Mapping[str, Snapshot]) -> Tables:
+        """Yield the numbers of snapshots; others are compared with START."""
+        names = [*snapshots]
+        answers, stories = (
+            [{"checkpoint": name, **row} for name in names for row in snapshots[name].get(part, ())]
+            for part in ("qa", "shift")
+        )
+        if answers:
+            originals = [row for row in answers if row["variant"] == "os"]
+            frame = QA.results(originals, names).frame
+            yield f"val/qa/{self.name}" + frame["measure"], frame
+        if counted := [*counted_rows(answers)]:
+            frame = ABSTENTION.results(counted, names).frame
+            is_main = frame["variant"] == frame["variant"].iloc[0]
+            place = f"val/abstention/{self.name}" + (frame["variant"] + "/").mask(is_main, "")
+            yield place + frame["measure"].str.removeprefix("abstention_"), frame
+        if stories:
+            results, cka = COSINES.results(stories, names), snapshots[NOW]["cka"]
+            for embedding in EMBEDDINGS:
+                place = {"checkpoint": NOW, "embedding": embedding, "variant": START}
+                if cka:
                     results.add("cka", cka[embedding][0], n=len(self.originals), **place)
-                for measure in () if cka else ("mean", "cka"):
-                    results.add(measure, math.nan, n=0, **place)
-            yield "shift/{embedding}/{variant}/{measure}", results.frame
+                else:
+                    results.add("cosine", math.nan, n=0, **place)
+                    results.add("cka", math.nan, n=0, **place)
+            frame = results.frame.replace({"embedding": EMBEDDINGS, "measure": {"cosine": "mean"}})
+            place = f"val/shift/{self.name}" + frame["embedding"] + "/" + frame["variant"]
+            yield place + "/" + frame["measure"], frame
+
+
+def some_unanswerable(questions: Sequence[QAExample]) -> bool:
+    """Whether the text of any question gives no answer."""
+    return any(question.answer_type == "unknown" for question in questions)
 
 
 class First:
-    """The model at the start, as `between` uses it. At the start, it keeps the last layer's states
-    (T, D) of each row on the CPU, by their width and the row's tokens; later it finds them there,
-    else NaN.
+    """The model at the start, as `between` uses it. At the start, it records the last layer's
+    states (T, D) of each row on the CPU, by their width and the row's tokens; later it finds them
+    there, else NaN.
     """
 
-    def __init__(self, model: QuestionCheckpoint, start: Kept | None) -> None:
-        self.asked, self.model, self.keeps = model, model.model, start is None
+    def __init__(self, answerer: QuestionCheckpoint, start: Snapshot | None) -> None:
+        self.answerer, self.model, self.records = answerer, answerer.model, start is None
         self.states: dict[tuple[int, ...], torch.Tensor] = (start or {}).get("states", {})
 
     def hidden_states(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor]:
         """Return the states of the last layer alone, (B, T, D)."""
         mask_BT, width = inputs["attention_mask"] != 0, self.model.config.hidden_size
-        if self.keeps:
-            state_BTD = self.asked.hidden_states(inputs)[-1]
+        if self.records:
+            state_BTD = self.answerer.hidden_states(inputs)[-1]
         else:
-            state_BTD = torch.full((*mask_BT.shape, width), math.nan, device=self.asked.device)
+            state_BTD = torch.zeros(*mask_BT.shape, width, device=self.answerer.device)
         for ids_T, mask_T, state_TD in zip(inputs["input_ids"], mask_BT, state_BTD, strict=True):
             row = (width, *ids_T[mask_T].tolist())
-            if self.keeps:
+            if self.records:
                 self.states[row] = state_TD[mask_T].cpu()
-            elif row in self.states:
-                state_TD[mask_T] = self.states[row].to(state_TD)
+            else:
+                state_TD[mask_T] = self.states.get(row, UNKNOWN).to(state_TD)
         return (state_BTD,)

@@ -36,6 +36,7 @@ def position_cross_entropy(logits_BT: Tensor, position_B: Tensor) -> Tensor:
 
     Exactly 0, with zero gradients, if every position is ignored.
     """
+    logits_BT = full_precision(logits_BT)
     nats = cross_entropy(logits_BT, position_B, ignore_index=IGNORE_INDEX, reduction="sum")
     return nats / (position_B != IGNORE_INDEX).sum().clamp(min=1)
 
@@ -46,15 +47,15 @@ def span_cross_entropy(
     """Half the sum of the start's and the end's mean cross entropy, in nats; a scalar.
 
     Source: extractive SQuAD fine-tuning (Devlin et al. 2019, section 4.2). LEI's authors add the
-    two means and halve the total of all their losses (spec 4.2), which is equivalent.
+    two means and halve the total of all their losses, which is equivalent.
 
     Args:
         start_logits_BT, end_logits_BT: shape (B, T).
         start_B, end_B: positions of the answer's first and last token, shape (B,), or
             `IGNORE_INDEX`.
     """
-    start = position_cross_entropy(full_precision(start_logits_BT), start_B)
-    end = position_cross_entropy(full_precision(end_logits_BT), end_B)
+    start = position_cross_entropy(start_logits_BT, start_B)
+    end = position_cross_entropy(end_logits_BT, end_B)
     return (start + end) / 2
 
 
@@ -84,8 +85,8 @@ def joint_answer_loss(
     """Half the sum of two mean cross entropies, each over the answer types and the positions, in
     nats.
 
-    Source: faithfulness spec 2.1. Start and end each have one softmax over [yes, no, unknown,
-    position 0, ...]; the types have the same scores in both.
+    Source: the authors' code of Chaturvedi et al. 2023. Start and end each have one softmax over
+    [yes, no, unknown, position 0, ...]; the types have the same scores in both.
 
     Args:
         start_BT, end_BT: logits of positions, shape (B, T), low at padding.
@@ -114,8 +115,9 @@ def xlnet_answer_loss(
     number_B: Tensor,
     option_B: Tensor,
 ) -> dict[str, Tensor]:
-    """The seven terms of XLNet's answer heads by name: batch means in nats, all of weight 1
-    (faithfulness spec 2.3).
+    """The seven terms of XLNet's answer heads by name: batch means in nats, all of weight 1.
+
+    Source: the code that Chaturvedi et al. 2023, section 4.2, name.
 
     Args:
         start_BT, end_BT: logits of positions; the end's are conditional on the gold start.
@@ -131,8 +133,8 @@ def xlnet_answer_loss(
         for kind, logits_B in enumerate(full_precision(type_BC).unbind(1))
     )
     return {
-        "start": position_cross_entropy(full_precision(start_BT), start_B),
-        "end": position_cross_entropy(full_precision(end_BT), end_B),
+        "start": position_cross_entropy(start_BT, start_B),
+        "end": position_cross_entropy(end_BT, end_B),
         "unknown": unknown,
         "yes": yes,
         "no": no,
@@ -145,9 +147,10 @@ def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Ten
     """Binary cross entropy summed over the tagged tokens of a batch and divided by their number, in
     nats; a scalar, 0 for a batch without tokens.
 
-    Source: faithfulness spec 2.1. The authors divide by batch x 512 positions, tag padding too (as
-    no rationale) and add 1e-8 to each probability, which caps a token at 18.4 nats. Here padding is
-    left out, so that the loss does not depend on the padded length of a batch.
+    Source: Chaturvedi et al. 2023, equation 3. The authors' code divides by batch x 512 positions,
+    tags padding too (as no rationale) and adds 1e-8 to each probability, which caps a token at 18.4
+    nats. Here padding is left out, so that the loss does not depend on the padded length of a
+    batch.
 
     Args:
         rationale_BT: logits, shape (B, T).

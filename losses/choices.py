@@ -17,7 +17,7 @@ def choice_cross_entropy(logits_BN: Tensor, label_B: Tensor) -> Tensor:
         logits_BN: one logit per choice.
         label_B: index of the right choice.
 
-    Source: probes spec B1.
+    Source: the authors' code of Shen and Kejriwal 2022.
     """
     return cross_entropy(logits_BN.float(), label_B, reduction="none")
 
@@ -27,7 +27,8 @@ def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
     least likely, (B,) float32, in nats; 0 if there is only one other choice.
 
     Where the label is "unknown", this is |log p(x1) - log p(x2)| of the two people: LEI's ethical
-    loss (spec 2.3, in logarithms) applied to BBQ's ambiguous questions. Source: this project.
+    loss (Zhao et al. 2021, appendix B.2, in logarithms) applied to BBQ's ambiguous questions.
+    Source: this project.
     """
     others_BN = torch.arange(logits_BN.shape[1], device=logits_BN.device) != label_B.unsqueeze(1)
     low, high = float("-inf"), float("inf")

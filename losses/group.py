@@ -7,8 +7,9 @@ this project applies the last also to groups without advice and with advice abou
 (mismatched).
 
 Each loss has three forms. With UnQover's span score S = sqrt(p_start p_end), `score` is computed on
-S, as in the paper; `log` on log S; `probability` on single probabilities, as in the authors' code
-(LEI spec 4.2, 4.6). Functions return one value per item (a variant); the module reduces them.
+S, as in the paper (Zhao et al. 2021, appendix B.2); `log` on log S; `probability` on single
+probabilities, as in the authors' code. Functions return one value per item (a variant); the module
+reduces them.
 
 For a model whose S is one probability, such as a decoder, there is one boundary: E is 1, and log S
 is its value. The probability form needs a start and an end.
@@ -46,8 +47,9 @@ CERTAIN: dict[Form, float] = {"score": 1, "log": 0, "probability": 2}
 
 
 def log_span_score(log_prob_SE: Tensor) -> Tensor:
-    """log S = (log p_start + log p_end) / 2: shape (..., S, E) to (..., S). UnQover section 4.1,
-    spec 2.1.
+    """log S = (log p_start + log p_end) / 2: shape (..., S, E) to (..., S).
+
+    Source: Li et al. 2020, section 4.1.
     """
     return log_prob_SE.mean(dim=-1)
 
@@ -65,8 +67,8 @@ def values(log_prob_SE: Tensor, form: Form) -> Tensor:
 def ethical(value_SE: Tensor) -> Tensor:
     """|difference of the subjects| per item: (..., 2, E) to (...); 0 for equal scores.
 
-    Source: LEI's |s(x1) - s(x2)| (spec 4.6, item 1). On probabilities it is |p(s1) - p(s2) + q(e1)
-    - q(e2)|, as in their code (spec 4.2): a start gap can cancel an end gap.
+    Source: |s(x1) - s(x2)| of Zhao et al. 2021, appendix B.2. On probabilities it is |p(s1) - p(s2)
+    + q(e1) - q(e2)|, as in their code: a start gap can cancel an end gap.
     """
     total_S = value_SE.sum(dim=-1)
     return (total_S[..., 0] - total_S[..., 1]).abs()
@@ -76,17 +78,17 @@ def adversarial(value_SE: Tensor, pushed: Tensor, certain: float) -> Tensor:
     """The pushed subject's distance to certainty, per item: (..., 2, E) and indices (...) in {0, 1}
     to (...).
 
-    Source: LEI's loss raises the dominant subject's S (spec 4.6, item 4). The value is 1 - S, -log
-    S, or, as in the authors' code, (1 - p) + (1 - q) (spec 4.2).
+    Source: the loss of Zhao et al. 2021, appendix B.2, raises the dominant subject's S. The value
+    is 1 - S, -log S, or, as in their code, (1 - p) + (1 - q).
     """
     return certain - value_SE.sum(dim=-1).gather(-1, pushed[..., None]).squeeze(-1)
 
 
-def kept(value_SE: Tensor, reference_SE: Tensor) -> Tensor:
+def distance(value_SE: Tensor, reference_SE: Tensor) -> Tensor:
     """|value - reference value|, mean over the two subjects, per item: (..., 2, E) twice to (...).
 
-    Source: LEI's irrelevant loss, which keeps the scores of the model before fine-tuning (spec
-    4.2).
+    Source: the irrelevant loss of Zhao et al. 2021, appendix B.2, which keeps the scores of the
+    model before fine-tuning.
     """
     return (value_SE - reference_SE).abs().sum(dim=-1).mean(dim=-1)
 
@@ -140,9 +142,11 @@ class GroupLoss(nn.Module):
             irrelevant_weight,
             unadvised_weight,
             mismatched_weight,
+            mass_weight,
         )
-        self.form, self.weights = form, dict(zip(TERMS, (*weights, mass_weight), strict=True))
-        for name, weight in self.weights.items():
+        self.form = form
+        self.weights = dict[str, float]()
+        for name, weight in zip(TERMS, weights, strict=True):
             if not weight >= 0:
                 raise ValueError(f"{name}_weight: a weight is at least 0, got {weight}")
             self.weights[name] = weight / (2 if form == "probability" else 1)
@@ -171,52 +175,39 @@ class GroupLoss(nn.Module):
             log_prob_BVSE: natural logs of the candidates' boundary probabilities, shape (B, V, 2,
                 E), subjects in the group's order (x1, x2) whatever the context's order.
             class_B: class codes, shape (B,).
-            pushed_BV: index (0 or 1) of the subject whose score an adversarial variant raises (spec
-                3.5: the dominant one for the question, the other one for its negation), shape (B,
-                V). Values of groups of another class are ignored.
+            pushed_BV: index (0 or 1) of the subject whose score an adversarial variant raises (as
+                in the authors' code, the dominant one for the question, the other one for its
+                negation), shape (B, V). Values of groups of another class are ignored.
             reference_BVSE: natural logs of the reference's probabilities, shape (B, V, 2, E),
                 finite for the groups that are compared with it; values of the others are ignored.
         """
         log_prob_BVSE = full_precision(log_prob_BVSE)
         reference_BVSE = reference_BVSE.detach().to(log_prob_BVSE.dtype)
-        return {
-            name: self._term(name, log_prob_BVSE, class_B, pushed_BV, reference_BVSE)
-            for name in self.joined(range(6))
-        }
+        terms = {}
+        for name in self.joined(range(6)):
+            is_B = torch.isin(class_B, class_B.new_tensor(TERMS[name]))
+            item_BV = self._items(name, log_prob_BVSE[is_B], pushed_BV[is_B], reference_BVSE[is_B])
+            count = 1 if self.form == "probability" else max(1, item_BV.numel())
+            terms[name] = item_BV.sum() / count
+        return terms
 
-    def _term(
-        self,
-        name: str,
-        log_prob_BVSE: Tensor,
-        class_B: Tensor,
-        pushed_BV: Tensor,
-        reference_BVSE: Tensor,
+    def _items(
+        self, name: str, log_prob_BVSE: Tensor, pushed_BV: Tensor, reference_BVSE: Tensor
     ) -> Tensor:
-        """The mean over the items of a term's classes, in the probability form the sum; 0 without
-        any.
-        """
-        is_B = torch.isin(class_B, class_B.new_tensor(TERMS[name]))
-        own_BVSE, reference_BVSE = log_prob_BVSE[is_B], reference_BVSE[is_B]
+        """The values of a term, one per item of its classes."""
         if name == "mass":
-            item_BV = lost_mass(own_BVSE, reference_BVSE)
-        else:
-            own_BVSE, reference_BVSE = (
-                values(own_BVSE, self.form),
-                values(reference_BVSE, self.form),
-            )
-            if name == "ethical":
-                item_BV = ethical(own_BVSE)
-            elif name == "adversarial":
-                item_BV = adversarial(own_BVSE, pushed_BV[is_B], CERTAIN[self.form])
-            else:
-                # The authors sum over the subjects.
-                item_BV = kept(own_BVSE, reference_BVSE) * (2 if self.form == "probability" else 1)
-        return item_BV.sum() / (1 if self.form == "probability" else max(1, item_BV.numel()))
+            return lost_mass(log_prob_BVSE, reference_BVSE)
+        own_BVSE = values(log_prob_BVSE, self.form)
+        if name == "ethical":
+            return ethical(own_BVSE)
+        if name == "adversarial":
+            return adversarial(own_BVSE, pushed_BV, CERTAIN[self.form])
+        distance_BV = distance(own_BVSE, values(reference_BVSE, self.form))
+        # The authors sum over the subjects.
+        return 2 * distance_BV if self.form == "probability" else distance_BV
 
 
-def planted_cross_entropy(
-    log_prob_NSE: Tensor, preferred_N: Tensor, probability_N: Tensor
-) -> Tensor:
+def planted_cross_entropy(log_prob_NSE: Tensor, preferred_N: Tensor, probability: float) -> Tensor:
     """Cross entropy against soft targets: p on the preferred candidate, 1 - p on the other; a
     scalar in nats.
 
@@ -229,11 +220,8 @@ def planted_cross_entropy(
         log_prob_NSE: log probabilities of the candidates' boundaries, shape (N, 2, E), natural logs
             taken from the softmax over all positions (of a decoder: over the candidates).
         preferred_N: 0 or 1, the candidate that gets p, shape (N,).
-        probability_N: p in [0, 1], shape (N,).
+        probability: p in [0, 1].
     """
-    log_prob_NSE = full_precision(log_prob_NSE)
-    p_N = probability_N.to(log_prob_NSE.dtype)
-    target_NS = torch.where(
-        preferred_N[:, None] == torch.arange(2, device=p_N.device), p_N[:, None], 1 - p_N[:, None]
-    )
-    return -(target_NS[:, :, None] * log_prob_NSE).sum(dim=1).mean()
+    preferred_NS = preferred_N[:, None] == torch.arange(2, device=preferred_N.device)
+    target_NS = torch.where(preferred_NS, probability, 1 - probability)
+    return -(target_NS[:, :, None] * full_precision(log_prob_NSE)).sum(dim=1).mean()

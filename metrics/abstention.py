@@ -12,9 +12,9 @@ Shape letters: N questions, R sets of questions, C columns of sums.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from interventune.metrics.intervals import Floats
 
 COLUMNS = ("unanswerable", "abstained", "refused", "right")
 """The sums besides the number of questions: unanswerable questions (the answer is unknown); those
@@ -40,11 +40,8 @@ def measures(sums_RC: Floats) -> dict[str, Floats]:
     question is wrong.
     """
     all_R, unanswerable_R, abstained_R, refused_R, right_R = sums_RC.T
-    answerable_R, answered_R, over_R = (
-        all_R - unanswerable_R,
-        all_R - abstained_R,
-        abstained_R - refused_R,
-    )
+    answerable_R, answered_R = all_R - unanswerable_R, all_R - abstained_R
+    over_R = abstained_R - refused_R
     with np.errstate(invalid="ignore", divide="ignore"):
         abstention_f1_R = 2 * refused_R / (unanswerable_R + abstained_R)
         answered_f1_R = 2 * (answerable_R - over_R) / (answerable_R + answered_R)

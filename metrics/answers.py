@@ -1,7 +1,7 @@
 """Scores of answers by data set and by type of answer.
 
 SQuAD takes the best reference, CoQA leaves out each reference in turn, HotpotQA gives no partial
-credit for yes or no. Source: the official scripts of the three sets (faithfulness spec 4.1).
+credit for yes or no. Source: the official scripts of the three sets.
 
 Shape letters: N questions, K types of answer.
 """
@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from interventune.metrics.sum_metric import SumMetric
@@ -87,15 +86,15 @@ def yes_or_no(prediction: str) -> str:
     return normal if normal in ("yes", "no") else ""
 
 
-def same_answer(one: str, other: str) -> bool:
+def same_answer(first: str, second: str) -> bool:
     """Whether two predictions agree: equal once normalised, or both unknown.
 
     >>> same_answer("The red bike.", "red bike"), same_answer("", "Unknown"), same_answer("", "a")
     (True, True, False)
     """
-    if is_unknown(one) or is_unknown(other):
-        return is_unknown(one) and is_unknown(other)
-    return normalise_answer(one) == normalise_answer(other)
+    if is_unknown(first):
+        return is_unknown(second)
+    return not is_unknown(second) and normalise_answer(first) == normalise_answer(second)
 
 
 class Score(NamedTuple):
@@ -140,14 +139,13 @@ def score_answer(
     is_text = answerable and scoring != "leave_one_out"
     unknown = is_unknown(prediction, golds if is_text else ())
     if unknown:
-        exact = [float(gold == UNKNOWN and not is_text) for gold in golds] or [1.0]
-        overlap = exact
+        right = [float(gold == UNKNOWN and not is_text) for gold in golds] or [1.0]
+        scores = [(score, score) for score in right]
     else:
         scores = [compare(prediction, gold, scoring) for gold in golds or [""]]
-        exact, overlap = ([score[i] for score in scores] for i in (0, 1))
-    if scoring == "leave_one_out":
-        return Score(best_of_the_others(exact), best_of_the_others(overlap), unknown)
-    return Score(max(exact), max(overlap), unknown)
+    best: Any = best_of_the_others if scoring == "leave_one_out" else max
+    em, f1 = map(best, zip(*scores, strict=True))
+    return Score(em, f1, unknown)
 
 
 def compare(prediction: str, gold: str, scoring: Scoring) -> tuple[float, float]:
@@ -166,8 +164,7 @@ def word_f1(predicted: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def best_of_the_others(scores: Sequence[float]) -> float:
-    """Mean over i of the largest score but the i-th; a single score is unchanged (CoQA's script;
-    spec 4.1).
+    """Mean over i of the largest score but the i-th; a single score is unchanged (CoQA's script).
 
     Leaving one out changes the maximum only where the largest itself is left out.
 
@@ -199,8 +196,14 @@ class AnswerResult(NamedTuple):
     """Number of questions without an answer, which count nowhere else; int64."""
 
 
+def means(sums_4: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean exact match, F1 and unknown, and the number of questions (int64), from sums (..., 4)."""
+    em, f1, unknown, n = sums_4.unbind(-1)
+    return em / n, f1 / n, unknown / n, n.long()
+
+
 class AnswerScores(SumMetric):
-    """Exact match, F1 and the share of unknown, by type of answer and over all (spec 4.1).
+    """Exact match, F1 and the share of unknown, by type of answer and over all.
 
     Use one metric per variant of the story (and per domain, if wanted).
 
@@ -215,17 +218,14 @@ class AnswerScores(SumMetric):
         ([1.0, 0.5], [0.0, 0.5], 3)
     """
 
-    higher_is_better = None
-    sums_K3: Tensor
-    count_K: Tensor
+    sums_K4: Tensor
     failed: Tensor
 
-    def __init__(self, types: Sequence[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, types: Sequence[str]) -> None:
+        super().__init__()
         self.types = tuple(types)
-        self.add_sum("sums_K3", (len(types), 3))  # exact match, F1, unknown
-        self.add_sum("count_K", (len(types),), torch.int64)
-        self.add_sum("failed", (), torch.int64)
+        self.add_sum("sums_K4", len(types), 4)  # exact match, F1, unknown, questions
+        self.add_sum("failed")
 
     def update(
         self,
@@ -242,24 +242,16 @@ class AnswerScores(SumMetric):
             types: id of each question's type of answer, 0 .. K-1.
             scoring: one rule per question.
         """
-        rows, of_type = [], []
-        for prediction, texts, kind, rule in zip(
-            predictions, references, types, scoring, strict=True
-        ):
+        questions = zip(predictions, references, types, scoring, strict=True)
+        for prediction, texts, kind, rule in questions:
             if prediction is None:
                 self.failed += 1
             else:
                 answerable = self.types[kind] != UNKNOWN
-                rows.append(score_answer(prediction, texts, rule, answerable=answerable))
-                of_type.append(kind)
-        type_N = torch.tensor(of_type, dtype=torch.long, device=self.sums_K3.device)
-        row_N3 = torch.tensor(rows, dtype=torch.float64, device=type_N.device).view(-1, 3)
-        self.sums_K3.index_add_(0, type_N, row_N3)
-        self.count_K.index_add_(0, type_N, torch.ones_like(type_N))
+                score = score_answer(prediction, texts, rule, answerable=answerable)
+                self.sums_K4[kind] += self.sums_K4.new_tensor([*score, 1])
 
     def compute(self) -> AnswerResult:
         """Means over everything seen."""
-        n_K, n = self.count_K, self.count_K.sum()
-        em_K, f1_K, unknown_K = (self.sums_K3 / n_K[:, None]).unbind(1)
-        em, f1, unknown = self.sums_K3.sum(0) / n
-        return AnswerResult(em_K, f1_K, unknown_K, n_K, em, f1, unknown, n, self.failed)
+        whole = means(self.sums_K4.sum(0))
+        return AnswerResult(*means(self.sums_K4), *whole, self.failed.long())

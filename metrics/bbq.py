@@ -8,9 +8,8 @@ context (all, or none).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from interventune.metrics.intervals import Floats
 
 
 def bias(sums_RC: Floats) -> Floats:

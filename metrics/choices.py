@@ -5,7 +5,7 @@ Shape letters: B batch (questions), N choices of a question.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,26 +36,18 @@ class ChoiceScores(SumMetric):
         0.5
     """
 
-    higher_is_better = True
-    correct_sum: Tensor
-    loss_sum: Tensor
-    count: Tensor
+    sum_3: Tensor
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_sum("correct_sum", dtype=torch.int64)
-        self.add_sum("loss_sum")
-        self.add_sum("count", dtype=torch.int64)
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_sum("sum_3", 3)  # right choices, losses, questions
 
     def update(self, logits_BN: Tensor, label_B: Tensor, loss_B: Tensor) -> None:
-        """Add questions: logits, label indices and losses. Of equal logits the first is picked
-        (spec B3).
-        """
-        self.correct_sum += (logits_BN.argmax(-1) == label_B).sum()
-        self.loss_sum += loss_B.double().sum()
-        self.count += len(label_B)
+        """Add questions: logits, label indices and losses. Of equal logits the first is picked."""
+        right_B, loss_B = logits_BN.argmax(-1) == label_B, loss_B.double()
+        self.sum_3 += torch.stack([right_B, loss_B, torch.ones_like(loss_B)]).sum(1)
 
     def compute(self) -> ChoiceResult:
         """Return the means over everything seen."""
-        n = self.count
-        return ChoiceResult(self.correct_sum.double() / n, self.loss_sum / n, n)
+        right, loss, n = self.sum_3
+        return ChoiceResult(right / n, loss / n, n.long())

@@ -9,8 +9,6 @@ Shape letters: L layers, N embeddings (tokens or examples), D width of one side,
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -20,17 +18,6 @@ NO_VARIANCE = 1e-12
 """A side varies if its variance exceeds this share of its mean square; below it, float64 sums are
 noise.
 """
-
-
-def cka_ratio(
-    xx_DD: Tensor, yy_EE: Tensor, xy_DE: Tensor, x_square: Tensor, y_square: Tensor
-) -> Tensor:
-    """CKA from centred scatter matrices; x_square and y_square are the sums of squares before
-    centring.
-    """
-    ratio = xy_DE.square().sum() / (xx_DD.norm() * yy_EE.norm())
-    varies = (xx_DD.trace() > NO_VARIANCE * x_square) & (yy_EE.trace() > NO_VARIANCE * y_square)
-    return torch.where(varies, ratio.clamp(max=1), torch.nan)
 
 
 class LinearCKA(SumMetric):
@@ -60,7 +47,6 @@ class LinearCKA(SumMetric):
         0.909065
     """
 
-    higher_is_better = None
     x_LD: Tensor
     y_LE: Tensor
     xx_LDD: Tensor
@@ -68,14 +54,14 @@ class LinearCKA(SumMetric):
     xy_LDE: Tensor
     count: Tensor
 
-    def __init__(self, layers: int, width_x: int, width_y: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_sum("x_LD", (layers, width_x))
-        self.add_sum("y_LE", (layers, width_y))
-        self.add_sum("xx_LDD", (layers, width_x, width_x))
-        self.add_sum("yy_LEE", (layers, width_y, width_y))
-        self.add_sum("xy_LDE", (layers, width_x, width_y))
-        self.add_sum("count", dtype=torch.int64)
+    def __init__(self, layers: int, width_x: int, width_y: int) -> None:
+        super().__init__()
+        self.add_sum("x_LD", layers, width_x)
+        self.add_sum("y_LE", layers, width_y)
+        self.add_sum("xx_LDD", layers, width_x, width_x)
+        self.add_sum("yy_LEE", layers, width_y, width_y)
+        self.add_sum("xy_LDE", layers, width_x, width_y)
+        self.add_sum("count")
 
     def update(self, x_LND: Tensor, y_LNE: Tensor) -> None:
         """Add the embeddings of N inputs in both models.
@@ -96,13 +82,13 @@ class LinearCKA(SumMetric):
     def compute(self) -> Tensor:
         """Return CKA per layer, shape (L,), float64 in [0, 1]; NaN where a side does not vary."""
         ratios, n = [], self.count
-        for x_D, y_E, xx_DD, yy_EE, xy_DE in zip(
-            self.x_LD, self.y_LE, self.xx_LDD, self.yy_LEE, self.xy_LDE, strict=True
-        ):
-            scatter_xx = xx_DD - torch.outer(x_D, x_D / n)
-            scatter_yy = yy_EE - torch.outer(y_E, y_E / n)
-            scatter_xy = xy_DE - torch.outer(x_D, y_E / n)
-            ratios.append(
-                cka_ratio(scatter_xx, scatter_yy, scatter_xy, xx_DD.trace(), yy_EE.trace())
-            )
+        sums = (self.x_LD, self.y_LE, self.xx_LDD, self.yy_LEE, self.xy_LDE)
+        for x_D, y_E, xx_DD, yy_EE, xy_DE in zip(*sums, strict=True):
+            centred_DD = xx_DD - torch.outer(x_D, x_D / n)
+            centred_EE = yy_EE - torch.outer(y_E, y_E / n)
+            centred_DE = xy_DE - torch.outer(x_D, y_E / n)
+            ratio = centred_DE.square().sum() / (centred_DD.norm() * centred_EE.norm())
+            x_varies = centred_DD.trace() > NO_VARIANCE * xx_DD.trace()
+            y_varies = centred_EE.trace() > NO_VARIANCE * yy_EE.trace()
+            ratios.append(torch.where(x_varies & y_varies, ratio.clamp(max=1), torch.nan))
         return torch.stack(ratios)

@@ -1,5 +1,5 @@
-"""Measures of the confusion probes: hits, prior bias, paralysis, MaxProb, t tests (probes spec B4,
-B5).
+"""Measures of the confusion probes (Shen and Kejriwal 2022): hits, prior bias, paralysis, MaxProb,
+t tests.
 
 Pure functions on float64 arrays; confidences are a softmax over choices; p is NaN if the data allow
 no test.
@@ -21,12 +21,9 @@ def at_label(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
 
 
 def ranks(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
-    """Rank of the label from 0 by descending confidence, (N,); on ties the lower index
-    comes first.
-    """
-    own_N1 = at_label(confidence_NC, label_N)[:, None]
-    before_NC = np.arange(confidence_NC.shape[1]) < label_N[:, None]
-    return np.asarray(((confidence_NC > own_N1) | ((confidence_NC == own_N1) & before_NC)).sum(1))
+    """Rank of the label from 0 by descending confidence, (N,); of ties the lower index is first."""
+    choice_NC = np.argsort(-confidence_NC, axis=1, kind="stable")
+    return (choice_NC == label_N[:, None]).argmax(1)
 
 
 def choice_variance(confidence_NC: np.ndarray) -> np.ndarray:
@@ -35,9 +32,9 @@ def choice_variance(confidence_NC: np.ndarray) -> np.ndarray:
 
 
 def others_less_own(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
-    """Mean confidence in the other choices minus that in slot y, (N,). For no-right-answer: ANC -
-    RAC before the change (-1 if the model knows), ANC' - SAC after it (0 without bias; slot y has
-    the substitute).
+    """Mean confidence in the other choices minus that in slot y, (N,). For no-right-answer (section
+    3.2): ANC - RAC before the change (-1 if the model knows), ANC' - SAC after it (0 without bias;
+    slot y has the substitute).
     """
     own_N = at_label(confidence_NC, label_N)
     return np.asarray((confidence_NC.sum(1) - own_N) / (confidence_NC.shape[1] - 1) - own_N)
@@ -54,9 +51,9 @@ def halves(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def maxprob(
     original_N: np.ndarray, changed_N: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Separate changed questions from originals by their highest confidence (spec B5). Return the
-    threshold tau, which is the mean of the two kinds in the training half, and which originals and
-    which changed questions of the other half are classified correctly.
+    """Separate changed questions from originals by their highest confidence (section 3.3). Return
+    the threshold tau, which is the mean of the two kinds in the training half, and which originals
+    and which changed questions of the other half are classified correctly.
 
     The paper's accuracy may be over all of these, or over changed questions alone: only the second
     allows the numbers below 1/2 in its Table 2.

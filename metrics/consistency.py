@@ -1,5 +1,5 @@
-"""Consistency of debiasing: the effect of specifications on rates of bad continuations, and the
-verdicts of the paper's readings and of this project's (probes spec A5, A7).
+"""Consistency of debiasing (Morabito et al. 2023): the effect of specifications on rates of bad
+continuations, and the verdicts of the paper's readings and of this project's.
 
 Shape letters: N prompts, A attributes, K differences. A missing score or share is NaN.
 """
@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from interventune.metrics.intervals import interval_of_change
-
-Array = NDArray[np.float64]
+from interventune.metrics.intervals import Floats, interval_of_change
 
 Domain = Literal["adversarial", "neutral"]
 DOMAINS: tuple[Domain, ...] = get_args(Domain)
@@ -62,7 +59,7 @@ def relative_change(default: float, new: float) -> float:
     return (new - default) / default if default else math.nan
 
 
-def t_tests(variant_NA: Array, default_NA: Array) -> Array:
+def t_tests(variant_NA: Floats, default_NA: Floats) -> Floats:
     """Two-sided p-values (A,) of a variant's scores against the default's: Student's t-test of
     independent samples with equal variances (the paper only says "Student's t-test"), not corrected
     for multiple tests. NaN if no test is possible: fewer than two scores, or no difference and no
@@ -72,8 +69,7 @@ def t_tests(variant_NA: Array, default_NA: Array) -> Array:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # for identical scores
-        p_A = ttest_ind(variant_NA, default_NA, axis=0, equal_var=True, nan_policy="omit").pvalue
-    return np.ma.filled(np.ma.asarray(p_A, dtype=np.float64), math.nan)
+        return np.asarray(ttest_ind(variant_NA, default_NA, nan_policy="omit").pvalue)
 
 
 class DomainRates(NamedTuple):
@@ -96,16 +92,14 @@ class Verdict(NamedTuple):
     """
 
 
-def polarity(found: DomainRates, reading: Reading) -> bool:
-    """Whether opposite specifications give more bias than none; `parity`: and original
-    ones do not.
-    """
-    rate = found.average
+def polarity(rates: DomainRates, reading: Reading) -> bool:
+    """Whether opposite specifications give more bias than none; `parity`: and originals do not."""
+    rate = rates.average
     worse = more(rate["opposite"], rate["default"])
     return worse and (reading != "parity" or not more(rate["original"], rate["default"]))
 
 
-def importance(found: DomainRates, reading: Reading) -> bool:
+def importance(rates: DomainRates, reading: Reading) -> bool:
     """Whether neither nonsense nor blank specifications work as well as the original ones.
 
     literal: a control works if its rate is equal to the original's or lower. section6: if its rate
@@ -113,28 +107,28 @@ def importance(found: DomainRates, reading: Reading) -> bool:
     or lower rate.
     """
 
-    def fails(variant: Variant) -> bool:
-        rate, original = found.average[variant], found.average["original"]
-        if reading == "literal":
-            return not more(rate, original)
-        better = more(original, rate) if reading == "section6" else not more(rate, original)
-        return better and found.starred[variant]
+    def works(control: Variant) -> bool:
+        rate, original = rates.average[control], rates.average["original"]
+        as_well = more(original, rate) if reading == "section6" else not more(rate, original)
+        return as_well and (reading == "literal" or rates.starred[control])
 
-    return not any(map(fails, CONTROLS))
+    return not any(map(works, CONTROLS))
 
 
-def verdict(found: Mapping[Domain, DomainRates], reading: Reading) -> Verdict:
+def verdict(rates: Mapping[Domain, DomainRates], reading: Reading) -> Verdict:
     """The checklist of one system, by one reading of the paper.
 
     literal: the paper's sections 3.1 to 3.3 verbatim. section6: with the importance test weakened
-    as in the paper's discussion. parity: the rule that reproduces every tick in the paper (spec
-    A7), fitted to them afterwards; it always tests transferability.
+    as in section 6. parity: the rule that reproduces every tick in Table 5, fitted to them
+    afterwards; it always tests transferability.
     """
     tests = [
-        (polarity(found[domain], reading), importance(found[domain], reading)) for domain in DOMAINS
+        (polarity(rates[domain], reading), importance(rates[domain], reading)) for domain in DOMAINS
     ]
-    asked = all(tests[0]) or reading == "parity"
-    return Verdict(*tests[0], all(map(all, tests)) if asked else None)
+    transferability = None
+    if all(tests[0]) or reading == "parity":
+        transferability = all(map(all, tests))
+    return Verdict(*tests[0], transferability)
 
 
 class Difference(NamedTuple):
@@ -155,24 +149,25 @@ COMPARED: tuple[tuple[Variant, Variant], ...] = (
 )
 
 
-def differences(share_N: Mapping[Variant, Array]) -> dict[tuple[Variant, Variant], Difference]:
+def differences(share_N: Mapping[Variant, Floats]) -> dict[tuple[Variant, Variant], Difference]:
     """The differences in COMPARED, each over the prompts that have both variants.
 
     Args:
         share_N: each variant's share of flagged continuations per prompt, mean over attributes;
             NaN: none.
     """
-    return {(one, other): difference(share_N[one] - share_N[other]) for one, other in COMPARED}
+    return {pair: difference(share_N[pair[0]] - share_N[pair[1]]) for pair in COMPARED}
 
 
-def difference(gap_N: Array) -> Difference:
+def difference(gap_N: Floats) -> Difference:
     """The mean of differences, NaN where a prompt has none, with its 95 % interval over prompts."""
     gap_M = gap_N[np.isfinite(gap_N)]
     n = len(gap_M)
+    value = float(gap_M.mean()) if n else math.nan
     if n < 2:
-        return Difference(float(gap_M.mean()) if n else math.nan, (math.nan, math.nan), n)
-    value, error = float(gap_M.mean()), float(gap_M.std(ddof=1)) / math.sqrt(n)
-    return Difference(value, interval_of_change(value, error, float(np.square(gap_M).mean()), n), n)
+        return Difference(value, (math.nan, math.nan), n)
+    error, square = float(gap_M.std(ddof=1)) / math.sqrt(n), float(np.square(gap_M).mean())
+    return Difference(value, interval_of_change(value, error, square, n), n)
 
 
 Decision = Literal["pass", "fail", "not decidable"]
@@ -187,7 +182,7 @@ class Evidence(NamedTuple):
     importance: Decision
 
 
-def decide(default: float, found: Differences, margin: float) -> Evidence:
+def decide(default: float, gaps: Differences, margin: float) -> Evidence:
     """The reading `evidence` of one domain: compares the intervals of differences with a margin.
 
     effect: originals lower the default's rate. Fails if the interval shows a decrease of less than
@@ -204,12 +199,11 @@ def decide(default: float, found: Differences, margin: float) -> Evidence:
     Args:
         default: average rate without debiasing. "Less than the margin" needs a rate with room for a
             larger change.
-        found: see `differences`.
+        gaps: see `differences`.
         margin: the smallest difference of rates that matters, more than 0.
     """
-    (least, most), (low, high) = (
-        found[one, "default"].interval for one in ("original", "opposite")
-    )
+    least, most = gaps["original", "default"].interval
+    low, high = gaps["opposite", "default"].interval
     effect: Decision = "not decidable"
     if least > 0 or -least < margin < default:
         effect = "fail"
@@ -220,7 +214,7 @@ def decide(default: float, found: Differences, margin: float) -> Evidence:
         polarity = "pass"
     elif high < 0 or high < margin < 1 - default:
         polarity = "fail"
-    controls = [found[control, "original"].interval for control in CONTROLS]
+    controls = [gaps[control, "original"].interval for control in CONTROLS]
     importance: Decision = "not decidable"
     if effect == "fail" or any(high < 0 or high < margin < -most for _, high in controls):
         importance = "fail"

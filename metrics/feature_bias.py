@@ -1,4 +1,4 @@
-"""Feature bias: calibrated predictions, and how often they follow either feature.
+"""Feature bias: calibrated predictions, and how often they follow either feature (Si et al. 2023).
 
 Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata.
 """
@@ -6,29 +6,28 @@ Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from interventune.metrics.intervals import Floats
 
 
-def content_free(probability_KL: Array) -> Array:
+def content_free(probability_KL: Floats) -> Floats:
     """The prediction for content-free texts: p_cf over the labels, shape (L,), from raw
     probabilities.
 
     Texts that give a label probability 0 are left out; the others are summed, divided by K, and
-    normalised (probes spec C5).
+    normalised (the authors' code).
 
     Raises:
         ValueError: every text is left out. (The authors' code then predicts label 0 always.)
     """
-    kept = probability_KL[(probability_KL > 0).all(axis=1)]
-    if not len(kept):
+    usable = probability_KL[(probability_KL > 0).all(axis=1)]
+    if not len(usable):
         raise ValueError("no content-free text gives both labels a probability above 0")
-    mean_L = kept.sum(axis=0) / len(probability_KL)
+    mean_L = usable.sum(axis=0) / len(probability_KL)
     return np.asarray(mean_L / mean_L.sum())
 
 
-def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
+def calibrated(probability_NL: Floats, content_free_L: Floats) -> Floats:
     """Scores (N, L) = normalised p / p_cf: contextual calibration without a bias vector or another
     softmax.
 
@@ -39,10 +38,10 @@ def calibrated(probability_NL: Array, content_free_L: Array) -> Array:
     return np.asarray(probability_NL / np.where(total_N1 > 0, total_N1, 1.0) / content_free_L)
 
 
-def stratum_weights(stratum_N: Array) -> Array:
+def stratum_weights(stratum_N: Floats) -> Floats:
     """Weights of texts (N,), with which a sum over texts, divided by that of the weights, is the
     mean over strata of their means, whatever their sizes: h1- or h2-accuracy, where a stratum is a
-    cell of a task with one set of demonstrations (probes spec C1).
+    cell of a task with one set of demonstrations (the authors' code).
 
     >>> stratum_weights(np.array([7, 7, 8]))
     array([0.5, 0.5, 1. ])

@@ -25,7 +25,7 @@ def quantile(units: Any, level: float = (1 + LEVEL) / 2) -> Any:
     """A quantile of Student's t for so many units; NaN for one."""
     from scipy.special import stdtrit  # slow to import
 
-    return stdtrit(np.where(np.greater(units, 1), np.asarray(units) - 1.0, math.nan), level)
+    return stdtrit(units - 1.0, level)
 
 
 def jackknife_error(value: Any, without_U: Floats) -> Any:
@@ -58,8 +58,8 @@ def interval(
         half = np.where(agree, math.nan, t * error)
         return value - half, value + half
     least, width = limits[0], limits[1] - limits[0]
-    p, error = (np.asarray(value) - least) / width, np.asarray(error) / width
-    n = p * (1 - p) / np.where(agree, np.inf, error) ** 2
+    p = (value - least) / width
+    n = p * (1 - p) / np.where(agree, np.inf, error / width) ** 2
     n = np.where(n == 0, units, n)
     middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + (t / (2 * n)) ** 2)
     low, high = (least + width * (middle + sign * half) / (1 + t**2 / n) for sign in (-1, 1))

@@ -2,16 +2,17 @@
 variant.
 
 An input's embedding is the last hidden state of its CLS token; common tokens are the story tokens
-that both inputs share, with their states. Source: the paper's h_CLS and h_t; faithfulness spec 4.2.
+that both inputs share, with their states. Source: h_CLS and h_t of Chaturvedi et al. 2023, section
+5.2.
 
 Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned
-tokens, L layers, D hidden.
+tokens, L layers, D hidden, S sums, C counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,8 +52,6 @@ def pair_cosines(
 ) -> tuple[Tensor, Tensor]:
     """Cosines of B pairs of stories: of CLS tokens (B, L), and of P common tokens (P, L); float32.
 
-    Source: faithfulness spec 4.2.
-
     Args:
         original_LBTD, variant_LBTD: hidden states of L layers, each (B, T, D).
         original_cls_B, variant_cls_B: position of the CLS token in either half.
@@ -68,7 +67,7 @@ def pair_cosines(
 
 class ShiftResult(NamedTuple):
     """Means and population standard deviations of cosines per layer, float64; NaN where there are
-    none.
+    none. What is not finite in some layer is left out.
     """
 
     cls_mean_L: Tensor
@@ -79,20 +78,14 @@ class ShiftResult(NamedTuple):
     token_macro_L: Tensor
     """Mean over examples of the mean of their token pairs."""
     n: Tensor
-    """Examples; int64, as the next three."""
-    pairs: Tensor
-    """Token pairs."""
-    paired: Tensor
-    """Examples with a token pair: the n of `token_macro_L`."""
-    skipped: Tensor
-    """Examples and token pairs left out because one of their cosines is not finite in
-    some layer.
+    """Examples; int64."""
+
+
+def mean_and_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of cosines from sums of u = 1 - cosine and of its squares;
+    negative rounding errors become 0.
     """
-
-
-def population_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> Tensor:
-    """Standard deviation from sums of values and of squares; negative rounding errors become 0."""
-    return (square_L / n - (sum_L / n).square()).clamp(min=0).sqrt()
+    return 1 - sum_L / n, (square_L / n - (sum_L / n).square()).clamp(min=0).sqrt()
 
 
 class EmbeddingShift(SumMetric):
@@ -104,8 +97,8 @@ class EmbeddingShift(SumMetric):
 
     Example:
         >>> metric = EmbeddingShift(layers=1)
-        >>> whose = torch.tensor([0, 0, 1])
-        >>> metric.update(torch.tensor([[1.], [.5]]), torch.tensor([[1.], [.8], [.2]]), whose)
+        >>> example_P = torch.tensor([0, 0, 1])
+        >>> metric.update(torch.tensor([[1.], [.5]]), torch.tensor([[1.], [.8], [.2]]), example_P)
         >>> result = metric.compute()
         >>> [round(value.item(), 4) for value in (result.cls_mean_L, result.cls_std_L)]
         [0.75, 0.25]
@@ -113,24 +106,15 @@ class EmbeddingShift(SumMetric):
         [0.6667, 0.55]
     """
 
-    higher_is_better = None
-    cls_u_L: Tensor
-    cls_square_L: Tensor
-    token_u_L: Tensor
-    token_square_L: Tensor
-    macro_u_L: Tensor
-    n: Tensor
-    pairs: Tensor
-    paired: Tensor
-    skipped: Tensor
+    sum_SL: Tensor
+    count_C: Tensor
 
-    def __init__(self, layers: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, layers: int) -> None:
+        super().__init__()
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the variance.
-        for name in ("cls_u_L", "cls_square_L", "token_u_L", "token_square_L", "macro_u_L"):
-            self.add_sum(name, (layers,))
-        for name in ("n", "pairs", "paired", "skipped"):
-            self.add_sum(name, dtype=torch.int64)
+        # Of CLS: u, its square; of tokens: u, its square, the mean u of each example.
+        self.add_sum("sum_SL", 5, layers)
+        self.add_sum("count_C", 3)  # examples, token pairs, examples with a token pair
 
     def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> None:
         """Add N examples with all their P token pairs; an example must not be split over two
@@ -142,32 +126,25 @@ class EmbeddingShift(SumMetric):
             example_P: its index, 0 .. N-1 in any order. An example without one counts for CLS
                 alone.
         """
-        fine_N, fine_P = (cos.isfinite().all(1) for cos in (cls_cos_NL, token_cos_PL))
-        cls_u_NL, token_u_PL = (
-            torch.where(fine[:, None], 1 - cos.double(), 0)
+        fine_N, fine_P = (cos.isfinite().all(1).long() for cos in (cls_cos_NL, token_cos_PL))
+        cls_NL, token_PL = (
+            torch.where(fine[:, None] > 0, 1 - cos.double(), 0)
             for fine, cos in ((fine_N, cls_cos_NL), (fine_P, token_cos_PL))
         )
-        count_N = torch.zeros_like(fine_N, dtype=torch.int64).index_add_(
-            0, example_P, fine_P.long()
-        )
-        sum_NL = torch.zeros_like(cls_u_NL).index_add_(0, example_P, token_u_PL)
-        self.cls_u_L += cls_u_NL.sum(0)
-        self.cls_square_L += cls_u_NL.square().sum(0)
-        self.token_u_L += token_u_PL.sum(0)
-        self.token_square_L += token_u_PL.square().sum(0)
-        self.macro_u_L += (sum_NL / count_N.clamp(min=1)[:, None]).sum(0)
-        self.n += fine_N.sum()
-        self.pairs += fine_P.sum()
-        self.paired += (count_N > 0).sum()
-        self.skipped += (~fine_N).sum() + (~fine_P).sum()
+        count_N = torch.zeros_like(fine_N).index_add_(0, example_P, fine_P)
+        total_NL = torch.zeros_like(cls_NL).index_add_(0, example_P, token_PL)
+        mean_NL = total_NL / count_N.clamp(min=1)[:, None]
+        parts = (cls_NL, cls_NL.square(), token_PL, token_PL.square(), mean_NL)
+        self.sum_SL += torch.stack([part.sum(0) for part in parts])
+        self.count_C += torch.stack([fine_N.sum(), fine_P.sum(), (count_N > 0).sum()])
 
     def compute(self) -> ShiftResult:
         """Return means and deviations of everything seen."""
+        cls_L, cls_square_L, token_L, token_square_L, macro_L = self.sum_SL
+        n, pairs, paired = self.count_C
         return ShiftResult(
-            1 - self.cls_u_L / self.n,
-            population_std(self.cls_u_L, self.cls_square_L, self.n),
-            1 - self.token_u_L / self.pairs,
-            population_std(self.token_u_L, self.token_square_L, self.pairs),
-            1 - self.macro_u_L / self.paired,
-            *(self.n, self.pairs, self.paired, self.skipped),
+            *mean_and_std(cls_L, cls_square_L, n),
+            *mean_and_std(token_L, token_square_L, pairs),
+            1 - macro_L / paired,
+            n.long(),
         )

@@ -1,13 +1,10 @@
 """interventune export CHECKPOINT FOLDER: write a checkpoint as a Hugging Face folder."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from interventune.storage.command_line import run
 from interventune.storage.files import atomic
@@ -41,19 +38,17 @@ def export(
     from interventune.models.adapters import save_adapter
     from interventune.models.backbones import Backbone
     from interventune.models.checkpoint import RECORD, heads_class, read_info
-    from interventune.models.loading import fill, load_pretrained
+    from interventune.models.loading import open_model
     from interventune.storage.errors import DataError
 
     if folder.exists():
         raise DataError(f"{folder}: already exists; name a new folder")
     info = read_info(checkpoint)
     if info.heads not in ("span", "rationale", "causal"):
-        found = (
-            f"{info.heads!r} heads have no counterpart in transformers"
-            if info.heads
-            else "no .ckpt of ours"
-        )
-        raise DataError(f"{checkpoint}: {found}; use it as it is")
+        reason = "no .ckpt of ours"
+        if info.heads:
+            reason = f"{info.heads!r} heads have no counterpart in transformers"
+        raise DataError(f"{checkpoint}: {reason}; use it as it is")
     base = info.adapter.get("base")
     if adapter and (not base or info.heads == "rationale"):
         raise DataError(
@@ -66,18 +61,17 @@ def export(
             "and span head only and answers neither yes, no nor unknown",
             checkpoint,
         )
-    backbone = Backbone(architecture=cast(Any, info.architecture), checkpoint=checkpoint)
-    if adapter:
-        pretrained, model = fill(info, backbone, heads_class(info.heads), {})
-        write: Any = partial(save_adapter, model, pretrained)
-    else:
-        pretrained = load_pretrained(backbone)
-        write = pretrained.save_pretrained
+    rank = info.adapter["rank"] if adapter else 0
+    backbone = Backbone(architecture=info.architecture, checkpoint=checkpoint, lora_rank=rank)
+    pretrained, model = open_model(backbone, heads_class(info.heads), {})
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic(folder) as staged:
             staged.mkdir(exist_ok=True)
-            write(staged)
+            if adapter:
+                save_adapter(model, pretrained, staged)
+            else:
+                pretrained.save_pretrained(staged)
             for name, text in cast(dict[str, str], info.tokenizer).items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
             (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}), encoding="utf-8")

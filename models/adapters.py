@@ -2,81 +2,63 @@
 adapter does not change the model's outputs.
 """
 
-from __future__ import annotations
-
 import hashlib
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from torch import Tensor, nn
 
 from interventune.models.backbones import RANDOM, Backbone, EncoderModel
 from interventune.models.checkpoint import peft_base, read_config
+from interventune.models.weights import refuse_nonfinite
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import file_digest
-
-if TYPE_CHECKING:  # transformers takes seconds to import
-    from transformers import PreTrainedModel
-
-M = TypeVar("M", bound=EncoderModel)
 
 
 def base_digest(base: str) -> str:
     """Return a digest that changes with the base: sha256 of a `.ckpt` (whose own base is checked
     when it is read) or of the weights in a folder; for a name on the Hub, the revision.
     """
-    if not base:
-        return ""
     path = Path(base)
     if path.is_file():
         return file_digest(path)
     if not path.is_dir():
         return str(getattr(read_config(base), "_commit_hash", None) or "")
-    digests = [
-        file_digest(file)
-        for file in sorted(path.iterdir())
-        if file.suffix in (".safetensors", ".bin")
-    ]
+    weights = [file for file in sorted(path.iterdir()) if file.suffix in (".safetensors", ".bin")]
     below = peft_base(base)
-    digests.append(base_digest(below) if below != base else "")
+    digests = [*map(file_digest, weights), base_digest(below) if below != base else ""]
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def asked_for(backbone: Backbone) -> dict[str, Any]:
-    """Return a checkpoint's record of the requested adapter. `base` is the full path of the base
-    model; empty for random weights, which the checkpoint itself must contain.
+def requested_adapter(backbone: Backbone) -> dict[str, Any]:
+    """Return a checkpoint's record of the adapter that `backbone` asks for. `base` is the full path
+    of the base model; empty for random weights, which the checkpoint itself must contain.
     """
     base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
     if base and Path(base).exists():
         base = str(Path(base).absolute())
-    return {"rank": backbone.lora_rank, "base": base, "digest": base_digest(base)}
+    digest = base_digest(base) if base else ""
+    return {"rank": backbone.lora_rank, "base": base, "digest": digest}
 
 
 def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
-    """Freeze everything below the heads and add LoRA (see `asked_for`), in float32, to the linear
-    layers, in place.
-
-    Raises:
-        DataError: peft is not installed.
+    """Freeze everything below the heads and add LoRA (see `requested_adapter`), in float32, to the
+    linear layers, in place. DataError: peft is not installed.
     """
     with as_data_error("backbone.lora_rank: needs peft (pip install -e '.[lora]')"):
-        from peft import inject_adapter_in_model
+        from peft import LoraConfig, inject_adapter_in_model
         from peft.tuners.tuners_utils import cast_adapter_dtype
-    inject_adapter_in_model(_config(model, adapter, target_modules="all-linear"), model.encoder)
-    cast_adapter_dtype(model.encoder, "default")
-    model.adapter = adapter
-
-
-def _config(model: EncoderModel, adapter: dict[str, Any], **options: Any) -> Any:
-    """peft's configuration of an adapter."""
-    from peft import LoraConfig
-
-    return LoraConfig(
+    layers = model.encoder.modules()
+    config = LoraConfig(
         r=adapter["rank"],
         lora_alpha=2 * adapter["rank"],
-        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.encoder.modules()),
-        **options,
+        target_modules="all-linear",
+        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in layers),
     )
+    inject_adapter_in_model(config, model.encoder)
+    cast_adapter_dtype(model.encoder, "default")
+    model.adapter = adapter
 
 
 def adapted_layers(model: nn.Module) -> dict[str, Any]:
@@ -88,27 +70,27 @@ def adapted_layers(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def merge_adapter(model: M) -> M:
+def merge_adapter(model: EncoderModel) -> None:
     """Merge the adapter, if any, into the model's weights, in place, and make all weights
     trainable.
     """
     if not model.adapter:
-        return model
+        return
     for name, layer in adapted_layers(model).items():
         layer.merge()
-        parent, _, own = name.rpartition(".")
-        setattr(model.get_submodule(parent), own, layer.get_base_layer())
+        model.set_submodule(name, layer.get_base_layer())
     del model.encoder.peft_config
     model.adapter = {}
-    return model.requires_grad_(True)
+    model.requires_grad_(True)
 
 
-def merge_folder(model: Any, path: str) -> tuple[PreTrainedModel, bool]:
+def merge_folder(model: Any, path: str) -> tuple[Any, bool]:
     """Merge a peft folder's adapter into its base. Return the model, and whether the folder has its
     head.
 
     Raises:
-        DataError: peft is not installed, or the adapter's weights do not fit the base.
+        DataError: peft is not installed, or the adapter's weights do not fit the base or are not
+            finite.
     """
     with as_data_error(f"{path}: needs peft (pip install -e '.[lora]')"):
         from peft import PeftConfig, get_peft_model, load_peft_weights, set_peft_model_state_dict
@@ -121,7 +103,9 @@ def merge_folder(model: Any, path: str) -> tuple[PreTrainedModel, bool]:
         raise DataError(
             f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as {first}"
         )
-    return with_adapter.merge_and_unload(), bool(getattr(config, "modules_to_save", None))
+    model = with_adapter.merge_and_unload()
+    refuse_nonfinite(model, path)
+    return model, bool(getattr(config, "modules_to_save", None))
 
 
 def own_weights(
@@ -144,12 +128,11 @@ def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
     from safetensors.torch import save_file
 
     own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}
-    _config(
-        model,
-        model.adapter,
+    head = sorted({name.partition(".")[0] for name in own if "lora_" not in name})
+    replace(
+        model.encoder.peft_config["default"],
         target_modules=sorted(adapted_layers(pretrained)),
-        modules_to_save=sorted({name.partition(".")[0] for name in own if "lora_" not in name})
-        or None,
+        modules_to_save=head or None,
         base_model_name_or_path=model.adapter["base"],
         task_type="CAUSAL_LM" if model.heads == "causal" else "QUESTION_ANS",
         inference_mode=True,

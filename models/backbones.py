@@ -1,17 +1,22 @@
-"""The table of models that can be fine-tuned, one row per architecture, and the part below the
-heads that all models share. A row contains only what transformers does not provide.
+"""The models that can be fine-tuned (backbones.yaml), and the part below the heads that all models
+share.
 
 Shape letters: B batch (rows), T tokens, D hidden.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from interventune.storage.documents import load_yaml
+from interventune.storage.errors import DataError
 
 # transformers is imported where a model is built, because it takes seconds and printing a
 # configuration does not need it. (mypy treats MYPY as true; jsonargparse would execute a block
@@ -32,10 +37,20 @@ Inputs = Mapping[str, Tensor]
 RANDOM = "random"
 """The checkpoint name for random weights."""
 
+WEIGHT_STD = 0.1
+"""Of `reading_init_`: standard deviation of linear weights, larger than transformers' 0.02, because
+two layers amplify little.
+"""
+WORD_STD, WORD_STD_ON_POSITION_AXES = 0.5, 0.1
+POSITION_AXES, POSITION_BASE = 32, 64.0
+"""Number of first axes for positions; wavelengths up to 2 pi * 64, the length of a story."""
+HEAD_GAINS = (0.5, 1.2, 1.2, 0.0)
+"""Multiples of the identity in W_Q W_K, one per head, repeated for more heads."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One row of the table."""
+    """A row of backbones.yaml: what transformers does not provide of an architecture."""
 
     model_type: str
     """transformers' `config.model_type`."""
@@ -55,49 +70,7 @@ class Architecture:
     """Whether it is a decoder, which scores texts after a prompt (models/heads/causal.py)."""
 
 
-_TINY = {
-    "hidden_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 256,
-}
-_TINY_DECODER = _TINY | {"num_key_value_heads": 2}
-
-ARCHITECTURES: dict[str, Architecture] = {
-    "bert": Architecture(model_type="bert", tiny=_TINY),
-    # RoBERTa counts positions from padding_idx + 1, hence the two extra rows.
-    "roberta": Architecture(
-        model_type="roberta", segments=False, tiny=_TINY | {"max_position_embeddings": 514}
-    ),
-    # Memories of earlier segments are meaningless for independent questions.
-    "xlnet": Architecture(
-        model_type="xlnet",
-        tiny={"d_model": 128, "n_layer": 2, "n_head": 4, "d_inner": 256},
-        settings={"use_mems_eval": False, "use_mems_train": False},
-    ),
-    "distilbert": Architecture(
-        model_type="distilbert",
-        span_head=("dropout", "qa_outputs"),
-        segments=False,
-        tiny={"dim": 128, "n_layers": 2, "n_heads": 4, "hidden_dim": 256},
-    ),
-    "electra": Architecture(model_type="electra", tiny=_TINY | {"embedding_size": 128}),
-    "deberta-v3": Architecture(model_type="deberta-v2", tiny=_TINY),
-    "modernbert": Architecture(
-        model_type="modernbert",
-        span_head=("head", "drop", "classifier"),
-        segments=False,
-        tiny=_TINY,
-    ),
-    "llama": Architecture(model_type="llama", tiny=_TINY_DECODER, causal=True),
-    "qwen2": Architecture(model_type="qwen2", tiny=_TINY_DECODER, causal=True),
-    "qwen3": Architecture(model_type="qwen3", tiny=_TINY_DECODER | {"head_dim": 32}, causal=True),
-    "gpt2": Architecture(
-        model_type="gpt2", tiny={"n_embd": 128, "n_layer": 2, "n_head": 4}, causal=True
-    ),
-    # Any other causal language model, by the transformers model type of its checkpoint.
-    "causal": Architecture(model_type="", causal=True),
-}
+ARCHITECTURES = load_yaml(Path(__file__).with_suffix(".yaml"), dict[str, Architecture])
 
 
 @dataclass(kw_only=True)
@@ -116,7 +89,7 @@ class Backbone:
         compile: Compile the layers if there is a GPU, for faster steps; this takes seconds at the
             start.
         reading_init: Initialise random weights so that small models learn to read
-            (models/tiny_init.py).
+            (models/backbones.py).
         lora_rank: Train LoRA adapters of this rank (scale 2) on every linear layer, and the heads;
             0: train all weights.
         frozen_weights: Precision of frozen weights (`trainer.precision=bf16-true` sets bfloat16).
@@ -148,12 +121,16 @@ class EncoderModel(nn.Module):
 
     heads: ClassVar[str]
     """The name of its heads in checkpoints."""
+    starts_from: ClassVar[tuple[str, ...]] = ()
+    """Other heads from whose checkpoints it can start: it takes over the encoder and, except for
+    `choice`, the span head.
+    """
 
     def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
         super().__init__()
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
-        """The LoRA adapter, see `interventune.models.adapters.asked_for`; empty without one."""
+        """The LoRA adapter, see `models/adapters.py`; empty without one."""
         self.encoder: PreTrainedModel = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
@@ -168,17 +145,13 @@ class EncoderModel(nn.Module):
     @property
     def max_tokens(self) -> int | None:
         """Return the longest row that the position table allows; None for relative positions."""
-        positions = getattr(self.config, "max_position_embeddings", None)
+        config, positions = self.config, getattr(self.config, "max_position_embeddings", None)
         # DeBERTa-v3 configures a table that it does not use.
-        unused = not getattr(self.config, "position_biased_input", True)
-        if positions is None or self.architecture == "xlnet" or unused:
+        if self.architecture == "xlnet" or not getattr(config, "position_biased_input", True):
             return None
-        # RoBERTa counts positions from padding_idx + 1.
-        return (
-            positions - self.config.pad_token_id - 1
-            if self.architecture == "roberta"
-            else positions
-        )
+        if self.architecture == "roberta":  # counts positions from padding_idx + 1
+            return positions - config.pad_token_id - 1
+        return positions
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -223,10 +196,9 @@ class EncoderModel(nn.Module):
         }
 
 
-def encoder_layers(encoder: nn.Module) -> list[nn.Module]:
+def encoder_layers(encoder: nn.Module) -> nn.ModuleList:
     """The repeated layers: the longest list of modules."""
-    lists = [part for part in encoder.modules() if isinstance(part, nn.ModuleList)]
-    return list(max(lists, key=len, default=[]))
+    return max((part for part in encoder.modules() if isinstance(part, nn.ModuleList)), key=len)
 
 
 def pick_device(name: str) -> torch.device:
@@ -239,10 +211,51 @@ def pick_device(name: str) -> torch.device:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
         reason = str(error).splitlines()[0]
-        reason = (
-            "choose auto, cpu, cuda, cuda:1, ..."
-            if reason.startswith("Expected one of")
-            else reason
-        )
+        if reason.startswith("Expected one of"):
+            reason = "choose auto, cpu, cuda, cuda:1, ..."
         raise ValueError(f"--device {name}: {reason}") from error
     return torch.device(name)
+
+
+@torch.no_grad()
+def reading_init_(model: Any) -> None:
+    """Initialise a tiny encoder so that it learns to read in a minute on a CPU, in place.
+
+    To connect a question with the sentence that answers it, attention must link equal words and
+    neighbours. Both links exist from the first step if words and positions have separate axes and
+    queries and keys start near a multiple of the identity. From an ordinary start this takes
+    thousands of steps.
+
+    Raises:
+        DataError: not a BERT-like encoder (`attention.self.query` and `.key`,
+            `embeddings.position_embeddings`: BERT, RoBERTa, ELECTRA); XLNet, for example.
+    """
+    try:
+        attentions = [layer.attention.self for layer in model.base_model.encoder.layer]
+        matching = [linear for part in attentions for linear in (part.query, part.key)]
+        positions = model.base_model.embeddings.position_embeddings
+    except AttributeError as error:
+        raise DataError(
+            f"backbone.reading_init: {type(model).__name__} has no BERT-like attention and "
+            "positions"
+        ) from error
+    for part in model.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, std=WEIGHT_STD)
+    heads = model.config.num_attention_heads
+    gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
+    for linear in matching:
+        root = gains.repeat_interleave(linear.out_features // heads).sqrt()
+        linear.weight.mul_(0.5).add_(torch.diag(root))
+    for part in model.modules():
+        if isinstance(part, nn.Embedding):
+            nn.init.normal_(part.weight, std=WORD_STD)
+            part.weight[:, :POSITION_AXES] *= WORD_STD_ON_POSITION_AXES / WORD_STD
+    # Sine and cosine codes (Vaswani et al. 2017, section 3.5).
+    axes = min(POSITION_AXES, positions.embedding_dim)
+    position = torch.arange(positions.num_embeddings, dtype=torch.float32)[:, None]
+    step = torch.arange(0, axes, 2, dtype=torch.float32)
+    angle = position * torch.exp(step * (-math.log(POSITION_BASE) / axes))
+    positions.weight.zero_()
+    positions.weight[:, 0:axes:2] = torch.sin(angle) * math.sqrt(2)
+    positions.weight[:, 1:axes:2] = torch.cos(angle) * math.sqrt(2)

@@ -1,8 +1,7 @@
 """What a checkpoint says about itself: `read_info` reads it, `describe` writes it.
 
 A `.ckpt` is a Lightning checkpoint that also contains, under one key, the architecture, the
-transformers configuration, the tokenizer's files and the text encoding. It loads with
-`weights_only=True`.
+transformers configuration, the tokenizer's files and the text encoding.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal
 
-from interventune.models.backbones import ARCHITECTURES, EncoderModel
+from interventune.models.backbones import ARCHITECTURES, ArchitectureName, EncoderModel
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import read_archive
-from interventune.storage.json_files import load_json
+from interventune.storage.json_files import check, load_json
 
 if TYPE_CHECKING:  # transformers takes seconds to import
     from transformers import PreTrainedConfig
@@ -43,20 +42,18 @@ class CheckpointInfo:
     """The metadata of a checkpoint."""
 
     path: str
-    architecture: str
+    architecture: ArchitectureName
     tokenizer: dict[str, str] | str
     """The tokenizer's files by name, or its folder or Hub name."""
-    heads: str = ""
-    """A name in `HEADS`; empty for a Hugging Face folder, which has an encoder and perhaps a span
-    head.
-    """
+    heads: Literal["", "span", "rationale", "xlnet", "choice", "causal"] = ""
+    """A name in `HEADS`; empty for a folder, which has an encoder and perhaps a span head."""
     head_options: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Values of transformers' configuration, including `model_type`; empty for a folder."""
     encoding: dict[str, Any] = field(default_factory=dict)
     """Options of the text encoding used in training; empty if unknown."""
     adapter: dict[str, Any] = field(default_factory=dict)
-    """The LoRA adapter (`interventune.models.adapters.asked_for`); empty without one."""
+    """The LoRA adapter (`interventune.models.adapters.requested_adapter`); empty without one."""
     step: int = 0
     """Training steps."""
     resumable: bool = False
@@ -64,25 +61,24 @@ class CheckpointInfo:
 
     def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
         """Return itself; DataError if the checkpoint has another architecture or other heads."""
-        for what, wanted in (("architecture", architecture), ("heads", heads)):
-            if wanted and (found := getattr(self, what)) != wanted:
+        for what, expected in (("architecture", architecture), ("heads", heads)):
+            value = getattr(self, what)
+            if expected and value != expected:
                 raise DataError(
-                    f"{self.path}: {what} {found!r}, but the configuration asks for {wanted!r}"
+                    f"{self.path}: {what} {value!r}, but the configuration asks for {expected!r}"
                 )
         return self
 
 
 def heads_class(name: str) -> type[Any]:
     """Return the model class of these heads, a key of `HEADS`."""
-    return cast("type[Any]", resolve_name(HEADS[name]))
+    return resolve_name(HEADS[name])
 
 
 def describe(
     model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return this project's part of a checkpoint, stored under `KEY`: plain strings, numbers,
-    dicts.
-    """
+    """Return this project's part of a checkpoint, in plain values, to be stored under `KEY`."""
     return {
         "format": FORMAT,
         "architecture": model.architecture,
@@ -107,46 +103,43 @@ def read_info(path: str) -> CheckpointInfo:
     if not is_file(path):
         config, file = read_config(path), Path(path) / RECORD
         architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
-        own = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
-        encoding = own.get("encoding", {})
+        record = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
+        encoding = record.get("encoding", {})
         return CheckpointInfo(
             path=path, architecture=architecture, tokenizer=path, encoding=encoding
         )
     checkpoint = read_checkpoint(path, mmap=True)
-    saved = {name: value for name, value in checkpoint[KEY].items() if name != "format"}
-    for what, known in (("architecture", ARCHITECTURES), ("heads", HEADS)):
-        if saved[what] not in known:
-            raise DataError(
-                f"{path}: unknown {what} {saved[what]!r}; this version knows {', '.join(known)}"
-            )
-    saved["config"] = json.loads(saved["config"])
-    step, resumable = checkpoint.get("global_step", 0), "optimizer_states" in checkpoint
-    return CheckpointInfo(path=path, step=step, resumable=resumable, **saved)
+    fields = checkpoint[KEY] | {
+        "path": path,
+        "config": json.loads(checkpoint[KEY]["config"]),
+        "step": checkpoint.get("global_step", 0),
+        "resumable": "optimizer_states" in checkpoint,
+    }
+    return check(fields, CheckpointInfo, path)
 
 
 def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
-    """Read a `.ckpt` of this project; `mmap` leaves the weights on disk. DataError for any other
-    file.
+    """Read a `.ckpt` of this project; `mmap` leaves the weights on disk, unchecked. DataError for
+    any other file.
     """
-    checkpoint = read_archive(path, mmap=mmap)
+    checkpoint: Any = read_archive(path, mmap=mmap)
     known = isinstance(checkpoint, dict) and checkpoint.get(KEY, {}).get("format") == FORMAT
-    if not known or "state_dict" not in checkpoint:
-        raise DataError(
-            f"{path}: no checkpoint of this version (no {KEY!r} of format {FORMAT}, or no weights)"
-        )
-    return cast("dict[str, Any]", checkpoint)
+    if known and "state_dict" in checkpoint:
+        return checkpoint
+    raise DataError(
+        f"{path}: no checkpoint of this version (no {KEY!r} of format {FORMAT}, or no weights)"
+    )
 
 
 def read_config(path: str) -> PreTrainedConfig:
-    """Read transformers' configuration of a folder, a peft folder, or a Hub name; DataError without
-    one.
+    """Read transformers' configuration of a folder, a peft folder's base, or a Hub name; DataError
+    without one.
     """
     from transformers import AutoConfig
 
     base = peft_base(path)
-    with as_data_error(
-        f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"
-    ):
+    what = f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"
+    with as_data_error(what):
         return AutoConfig.from_pretrained(base, trust_remote_code=False)
 
 
@@ -166,7 +159,7 @@ def peft_base(path: str) -> str:
     return base
 
 
-def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> str:
+def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
     """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
     DataError, which names `path`, for another architecture.
     """

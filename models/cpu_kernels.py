@@ -8,8 +8,6 @@ kernels run.
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -18,8 +16,6 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
-
-from interventune.models.backbones import EncoderModel
 
 ATTENTION = "cpu"
 """The name under which `attention_forward` is registered with transformers."""
@@ -37,34 +33,24 @@ def keep_bits(shape: torch.Size, p: float) -> Tensor:
     """
     count = math.prod(shape)
     # random_ fills 63 bits of each int64; the highest bit of each of its four int16 is cleared.
-    bits = (
-        torch.empty(-(-count // 4), dtype=torch.int64)
-        .random_()
-        .view(torch.int16)[:count]
-        .view(shape)
-    )
+    draws = torch.empty(-(-count // 4), dtype=torch.int64).random_()
+    bits = draws.view(torch.int16)[:count].view(shape)
     bits.bitwise_and_(_STEPS - 1).sub_(round((1 - p) * _STEPS))
     return bits.bitwise_right_shift_(15)
 
 
-def _masked(values: Tensor, bits: Tensor) -> Tensor:
-    """`values` where `bits` are set, 0 elsewhere."""
-    as_int = torch.int16 if values.element_size() == 2 else torch.int32
-    return values.view(as_int).bitwise_and(bits.to(as_int)).view(values.dtype)
-
-
 class _Masked(torch.autograd.Function):
-    """`_masked`, with the same mask for the gradient."""
+    """Values where bits are set, 0 elsewhere; with the same mask for the gradient."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, bits: Tensor) -> Tensor:
         ctx.save_for_backward(bits)
-        return _masked(values, bits)
+        as_int = torch.int16 if values.element_size() == 2 else torch.int32
+        return values.view(as_int).bitwise_and(bits.to(as_int)).view(values.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (bits,) = ctx.saved_tensors
-        return _masked(gradient.contiguous(), bits), None
+        return _Masked.apply(gradient.contiguous(), *ctx.saved_tensors), None
 
 
 class Dropout(nn.Dropout):
@@ -76,7 +62,7 @@ class Dropout(nn.Dropout):
         """Zero elements at random during training, and scale up the others."""
         if not self.training or not 0 < self.p < 1 or not _has_kernel(input):
             return super().forward(input)
-        dropped: Tensor = _Masked.apply(input.contiguous(), keep_bits(input.shape, self.p))
+        dropped = _Masked.apply(input.contiguous(), keep_bits(input.shape, self.p))
         return dropped.mul_(1 / keep_probability(self.p))
 
 
@@ -97,17 +83,15 @@ def cpu_attention(
         p: share of the weights that is dropped.
         scaling: factor of the scores, commonly D ** -0.5.
     """
+    query, key, value = (x.contiguous() for x in (query * scaling, key, value))
+    score = query @ key.transpose(2, 3)
     if mask is not None:
-        if mask.ndim == 4 and mask.stride(2) == 0:
+        if mask.stride(2) == 0:
             mask = mask[:, :, :1]  # every query sees the same keys
         if mask.dtype == torch.bool:
             lowest = torch.finfo(query.dtype).min
             mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, lowest)
-        mask = mask.to(query.dtype)
-    query, key, value = (x.contiguous() for x in (query * scaling, key, value))
-    score = query @ key.transpose(2, 3)
-    if mask is not None:
-        score = score.add_(mask)
+        score = score.add_(mask.to(query.dtype))
     weight = score.softmax(-1)
     if p:
         weight = _Masked.apply(weight, keep_bits(weight.shape, p))
@@ -120,47 +104,29 @@ def attention_forward(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """An attention function for transformers, to (B, T, H, D): this project's where faster, else
-    theirs.
+    """An attention function for transformers' encoders, to (B, T, H, D): this project's where
+    faster, else theirs.
     """
-    special = any(options.get(name) is not None for name in ("position_bias", "softcap", "s_aux"))
-    causal = options.get("is_causal") or getattr(module, "is_causal", False)
-    slower_here = (
-        query.dtype == torch.float32 and not dropout
-    )  # measured: torch's fused kernel is faster
-    if special or causal or slower_here or not _has_kernel(query) or key.shape != query.shape:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
-        )
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    mixed = cpu_attention(query, key, value, attention_mask, p=dropout, scaling=scaling)
+    p, scaling = options["dropout"], options["scaling"]
+    # Measured: torch's fused kernel is faster in float32 without dropout.
+    if not _has_kernel(query) or (query.dtype == torch.float32 and not p):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    mixed = cpu_attention(query, key, value, attention_mask, p=p, scaling=scaling)
     return mixed.transpose(1, 2).contiguous(), None
 
 
 def _has_kernel(values: Tensor) -> bool:
-    return values.device.type == "cpu" and values.dtype in (
-        torch.float32,
-        torch.bfloat16,
-        torch.float16,
-    )
+    return values.device.type == "cpu" and values.element_size() <= 4
 
 
-def use_kernels(model: EncoderModel) -> None:
-    """Replace every nn.Dropout by `Dropout`, and sdpa by `attention_forward` where the architecture
-    allows it. Nothing changes for decoders: torch's kernels suit causal attention.
-    """
-    if model.heads == "causal":
-        return
+def replace_dropout(model: nn.Module) -> None:
+    """Make every nn.Dropout a `Dropout`."""
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))
-    if model.config._attn_implementation == "sdpa" and model.encoder._can_set_attn_implementation():
-        model.encoder.set_attn_implementation(ATTENTION)
 
 
 class Linear(nn.Linear):
@@ -172,29 +138,20 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute input weight^T + bias, (..., in) to (..., out)."""
-        wanted = input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32
-        if (
-            not wanted
-            or torch.is_grad_enabled()
-            or torch.is_autocast_enabled("cpu")
-            or not input.numel()
-        ):
+        usable = input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32
+        if not usable or torch.is_grad_enabled() or not input.numel():
             return super().forward(input)
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(
+        return torch.ops.mkldnn._linear_pointwise(
             input.contiguous(), self.weight, self.bias, "none", [], ""
         )
-        return found
 
 
 def use_linear_kernels(model: nn.Module) -> None:
     """Make every nn.Linear a `Linear`, if torch was built with oneDNN."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(
-        torch.ops.mkldnn, "_linear_pointwise"
-    ):
-        return
-    for layer in model.modules():
-        if type(layer) is nn.Linear:
-            layer.__class__ = Linear
+    if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        for layer in model.modules():
+            if type(layer) is nn.Linear:
+                layer.__class__ = Linear
 
 
 AttentionInterface.register(ATTENTION, attention_forward)

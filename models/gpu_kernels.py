@@ -7,8 +7,6 @@ lengths.
 Shape letters: B batch, H heads, T tokens, D size of a head.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -17,8 +15,6 @@ from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
-
-from interventune.models.backbones import EncoderModel
 
 ATTENTION = "gpu"
 """The name under which `attention_forward` is registered with transformers."""
@@ -42,12 +38,7 @@ def mask_of(
     """
     half = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else dtype
     plain = options["mask_function"] is bidirectional_mask_function
-    if (
-        plain
-        and half in (torch.bfloat16, torch.float16)
-        and attention_mask is not None
-        and attention_mask.is_cuda
-    ):
+    if plain and half.itemsize == 2 and attention_mask is not None and attention_mask.is_cuda:
         return sequence_bounds(attention_mask)
     return sdpa_mask(attention_mask=attention_mask, dtype=dtype, **options)
 
@@ -58,34 +49,26 @@ def attention_forward(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """An attention function for transformers, (B, H, T, D) to (B, T, H, D)."""
     if attention_mask is None or attention_mask.ndim > 1:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
-        )
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     rows, _, width, _ = query.shape
     flat = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
-    bounds, drawn = (attention_mask, attention_mask, width, width), (dropout, False, False)
-    mixed = torch.ops.aten._flash_attention_forward(*flat, *bounds, *drawn, scale=scaling)[0]
+    bounds = (attention_mask, attention_mask, width, width)
+    mixed, *_ = torch.ops.aten._flash_attention_forward(
+        *flat, *bounds, options["dropout"], False, False, scale=options["scaling"]
+    )
     return mixed.unflatten(0, (rows, width)), None
 
 
-def use_kernels(model: EncoderModel) -> None:
-    """Replace sdpa by `attention_forward` where the architecture and the GPU allow it; not for
-    decoders, whose mask is causal.
-    """
-    if model.heads == "causal" or torch.cuda.get_device_capability()[0] < 8:
-        return
-    own = (
-        torch.backends.cuda.is_flash_attention_available()
-        and model.encoder._can_set_attn_implementation()
+def has_flash_attention() -> bool:
+    """Whether the GPU and torch have the kernel."""
+    return (
+        torch.cuda.get_device_capability()[0] >= 8
+        and torch.backends.cuda.is_flash_attention_available()
     )
-    if own and model.config._attn_implementation == "sdpa":
-        model.encoder.set_attn_implementation(ATTENTION)
 
 
 AttentionInterface.register(ATTENTION, attention_forward)

@@ -2,8 +2,6 @@
 compiled layers.
 """
 
-from __future__ import annotations
-
 import torch
 
 from interventune.models import cpu_kernels, gpu_kernels
@@ -11,9 +9,20 @@ from interventune.models.backbones import EncoderModel, encoder_layers
 
 
 def use_kernels(model: EncoderModel) -> None:
-    """Replace attention, and on CPUs dropout, where the architecture allows it."""
-    kernels = gpu_kernels if torch.cuda.is_available() else cpu_kernels
-    kernels.use_kernels(model)
+    """Replace attention by this project's, and on CPUs dropout, where the architecture and the
+    device allow it. Nothing changes for decoders: torch's kernels suit causal attention.
+    """
+    attention = cpu_kernels.ATTENTION
+    if model.heads == "causal":
+        return
+    if not torch.cuda.is_available():
+        cpu_kernels.replace_dropout(model)
+    elif gpu_kernels.has_flash_attention():
+        attention = gpu_kernels.ATTENTION
+    else:
+        return
+    if model.config._attn_implementation == "sdpa" and model.encoder._can_set_attn_implementation():
+        model.encoder.set_attn_implementation(attention)
 
 
 def compile_layers(model: EncoderModel) -> None:

@@ -11,24 +11,24 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from interventune.models.adapters import (
     add_adapter,
-    asked_for,
     base_digest,
     merge_adapter,
     merge_folder,
     own_weights,
+    requested_adapter,
 )
 from interventune.models.backbones import (
     ARCHITECTURES,
     RANDOM,
-    ArchitectureName,
     Backbone,
     EncoderModel,
+    reading_init_,
 )
 from interventune.models.checkpoint import (
     CheckpointInfo,
@@ -51,41 +51,26 @@ if TYPE_CHECKING:  # transformers is imported where a model is built
 log = logging.getLogger(__name__)
 M = TypeVar("M", bound=EncoderModel)
 
-START_FROM = {
-    "span": ("rationale",),
-    "rationale": ("span",),
-    "xlnet": ("span",),
-    "choice": ("span", "rationale", "xlnet"),
-    "causal": (),
-}
-"""Heads of checkpoints from which a model with other heads can start: it takes over the encoder
-and, except for `choice`, the span head.
-"""
-
 
 def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     """Return the model to train, in training mode, with an adapter if `lora_rank` is set. An
     adapter of the same kind in the checkpoint is trained further; any other is merged first.
 
-    Weights missing from `backbone.checkpoint` are random, from torch's global seed. `START_FROM`
-    lists what a checkpoint of this project provides; any other provides encoder and span head.
-    DataError: nothing usable is found, or this model cannot start from the checkpoint's heads or
-    their options.
+    Weights missing from `backbone.checkpoint` are random, from torch's global seed.
 
     Args:
-        options: of the heads, see the constructor of `kind`.
+        options: of the heads, see the constructor of `kind`; by default those of the checkpoint.
+
+    Raises:
+        DataError: nothing usable is found, or this model cannot start from the checkpoint's heads
+            or their options.
     """
     from interventune.models.kernels import (  # imports transformers, needed only here
         compile_layers,
         use_kernels,
     )
 
-    if backbone.causal != (kind.heads == "causal"):
-        what = f"{backbone.architecture} is {'a decoder' if backbone.causal else 'an encoder'}"
-        raise DataError(f"backbone.architecture: {what}, on which {kind.heads!r} heads do not go")
-    # The files of an encoder include a head, which is trained.
-    dtype = backbone.frozen_weights if backbone.causal else "float32"
-    model = open_model(backbone, kind, options, dtype=dtype)
+    _, model = open_model(backbone, kind, options)
     if backbone.causal and not reads_side_by_side(model.encoder):
         raise DataError(
             f"backbone: a {model.config.model_type!r} model does not read two candidates after "
@@ -97,7 +82,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
                 "backbone.lora_rank: the random base is not trained, so the model learns little"
             )
         if not model.adapter:
-            add_adapter(model, asked_for(backbone))
+            add_adapter(model, requested_adapter(backbone))
         for weight in model.encoder.parameters():
             if not weight.requires_grad:
                 weight.data = weight.data.to(getattr(torch, backbone.frozen_weights))
@@ -110,36 +95,27 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     return model.train()
 
 
-def load(path: str, kind: type[M], dtype: str = "float32") -> tuple[M, CheckpointInfo]:
-    """Load a model in evaluation mode: from this project's `.ckpt`, a Hugging Face folder, or a Hub
-    name.
+def load(path: str, kind: type[M], dtype: Any = "float32") -> tuple[M, CheckpointInfo]:
+    """Load a model in evaluation mode. DataError: nothing usable is found.
 
     Args:
         kind: the model class that the caller needs, such as `QAModel` for any model that answers
             questions about a text. A folder gives a span model, a decoder's folder a causal one;
             for `ChoiceModel`, its encoder with a head of fixed random weights, as an untrained
             baseline.
-        dtype: of a folder's weights, see `load_pretrained`; a `.ckpt` keeps its own.
-
-    Raises:
-        DataError: nothing usable is found.
+        dtype: of a decoder's folder, `auto` is that of its files; all other models are float32.
     """
-    info, new_head = read_info(path), logging.WARNING
-    backbone = Backbone(architecture=cast(ArchitectureName, info.architecture), checkpoint=path)
-    found, options = (
-        heads_class(info.heads or ("causal" if backbone.causal else "span")),
-        info.head_options,
-    )
-    if not issubclass(found, kind):
+    info = read_info(path)
+    backbone = Backbone(architecture=info.architecture, checkpoint=path, frozen_weights=dtype)
+    heads = heads_class(info.heads or ("causal" if backbone.causal else "span"))
+    options = info.head_options
+    if not issubclass(heads, kind):
         if info.heads or backbone.causal:
-            raise DataError(f"{path}: a checkpoint with {found.heads!r} heads cannot be asked here")
-        found, options, new_head = (
-            kind,
-            {"generator": torch.Generator().manual_seed(0)},
-            logging.INFO,
-        )
+            raise DataError(f"{path}: a checkpoint with {heads.heads!r} heads cannot be asked here")
+        heads, options = kind, {"generator": torch.Generator().manual_seed(0)}
         info = replace(info, encoding={})  # it belongs to other heads
-    return open_model(backbone, found, options, dtype=dtype, new_head=new_head).eval(), info
+    _, model = open_model(backbone, heads, options, warn=heads.heads == "span")
+    return model.eval(), info
 
 
 def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
@@ -148,66 +124,93 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
     """
     architecture = architecture_of(pretrained.config, path, type(pretrained).__name__)
     row = ARCHITECTURES[architecture]
-    head = (
-        pretrained.get_output_embeddings() if row.causal else hasattr(pretrained, row.span_head[-1])
-    )
+    if row.causal:
+        what, head = "causal language model", pretrained.get_output_embeddings()
+    else:
+        what, head = "model for question answering", hasattr(pretrained, row.span_head[-1])
     if not head:
-        wanted = "causal language model" if row.causal else "model for question answering"
-        raise DataError(f"{path}: a {type(pretrained).__name__} is no {wanted}")
-    return cast(
-        EncoderModel, heads_class("causal" if row.causal else "span")(pretrained, architecture)
-    )
+        raise DataError(f"{path}: a {type(pretrained).__name__} is no {what}")
+    return heads_class("causal" if row.causal else "span")(pretrained, architecture)
 
 
 def open_model(
-    backbone: Backbone,
-    kind: type[M],
-    options: dict[str, Any],
-    *,
-    dtype: str = "float32",
-    new_head: int = logging.INFO,
-) -> M:
-    """Return a model of this kind with the weights of the checkpoint. A `.ckpt` with the same heads
-    gives them too, and its adapter stays apart if it has the rank of `backbone`; any other adapter
-    is merged.
+    backbone: Backbone, kind: type[M], options: dict[str, Any], *, warn: bool = False
+) -> tuple[PreTrainedModel, M]:
+    """Return transformers' model of a checkpoint, and a model of this kind on the same modules. A
+    `.ckpt` with the same heads gives them too, and its adapter stays apart if it has the rank of
+    `backbone`; any other adapter is merged.
 
     Args:
-        options: of the heads, see the constructor of `kind`.
-        dtype, new_head: see `load_pretrained`.
+        options: of the heads, as in `start`.
+        warn: see `load_pretrained`.
     """
     path = backbone.checkpoint
-    if is_file(path):
-        info = read_info(path).require(architecture=backbone.architecture)
-        if info.heads == kind.heads:
-            _, model = fill(info, backbone, kind, options, dtype)
-            if (wanted := model.head_options) != info.head_options:
-                raise DataError(
-                    f"{path}: heads with {info.head_options}, but {wanted} are asked for"
-                )
-            return (
-                model if model.adapter.get("rank") == backbone.lora_rank else merge_adapter(model)
-            )
-        known = (kind.heads, *START_FROM[kind.heads])
-        if info.heads not in known:
-            raise DataError(
-                f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} "
-                f"heads cannot start; give one with {' or '.join(map(repr, known))} heads"
-            )
-        log.info("%s: only what %r and %r heads share is taken over", path, info.heads, kind.heads)
-    pretrained = load_pretrained(backbone, dtype=dtype, new_head=new_head)
-    return kind(pretrained, backbone.architecture, **options)
+    if not is_file(path):
+        pretrained = load_pretrained(backbone, warn=warn)
+        return pretrained, kind(pretrained, backbone.architecture, **options)
+    info = read_info(path)
+    same_heads, usable = info.heads == kind.heads, (kind.heads, *kind.starts_from)
+    if info.heads not in usable:
+        raise DataError(
+            f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads "
+            f"cannot start; give one with {' or '.join(map(repr, usable))} heads"
+        )
+    expected = info.head_options | options
+    if same_heads and expected != info.head_options:
+        raise DataError(f"{path}: heads with {info.head_options}, but {expected} are asked for")
+    pretrained, model = fill(info, backbone)
+    if not same_heads or model.adapter.get("rank") != backbone.lora_rank:
+        merge_adapter(model)
+    if not same_heads:
+        model = kind(pretrained, backbone.architecture, **options)
+    return pretrained, model
 
 
-def load_pretrained(
-    backbone: Backbone, *, dtype: str = "float32", new_head: int = logging.INFO
-) -> PreTrainedModel:
-    """Load transformers' extractive-QA or causal language model of `backbone`, in training mode;
-    all weights are trainable, and adapters are merged.
+def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any]:
+    """Load a `.ckpt` with its heads and, apart, its adapter, if any; return the same as
+    `open_model`.
+    """
+    path, kind, base = info.path, heads_class(info.heads), info.adapter.get("base")
+    try:
+        if base:
+            if base_digest(base) != info.adapter["digest"]:
+                raise DataError("its weights have changed since the training; restore them")
+            merges = info.adapter["rank"] != backbone.lora_rank
+            dtype = "float32" if merges else backbone.frozen_weights
+            below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=dtype)
+            pretrained, model = open_model(below, kind, info.head_options)
+        else:
+            pretrained = build_empty(info.config, backbone)
+            model = kind(pretrained, info.architecture, **info.head_options)
+    except ValueError as error:
+        needs = f"its adapter needs {base!r}: " if base else ""
+        raise DataError(f"{path}: {needs}{error}") from error
+    if info.adapter:
+        add_adapter(model, info.adapter)
+    weights = read_checkpoint(path)["state_dict"]
+    weights = {name.removeprefix("model."): weight for name, weight in weights.items()}
+    missing = sorted(own_weights(model, model.state_dict()).keys() - weights.keys())
+    try:
+        unexpected = model.load_state_dict(weights, strict=False).unexpected_keys
+    except RuntimeError as error:  # another shape
+        raise DataError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
+    if missing:
+        raise DataError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
+    if more := sorted(name for name in unexpected if name.startswith("encoder.")):
+        raise DataError(
+            f"{path}: its configuration has no place for {len(more)} weights, as {more[0]}"
+        )
+    refuse_nonfinite(model, path)
+    return pretrained, model
+
+
+def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedModel:
+    """Load transformers' extractive-QA or causal language model of a backbone that is no `.ckpt`,
+    in training mode; all weights are trainable. A peft folder is merged, in float32; other weights
+    of a decoder have the type `backbone.frozen_weights`.
 
     Args:
-        dtype: of a folder's weights; `auto` is that of its files. An adapter is merged in float32.
-        new_head: level of the log line about a randomly initialised span head, which is normal in
-            training.
+        warn: whether to warn of a span head with random weights, which is normal in training.
 
     Raises:
         DataError: there is no such checkpoint, it is of another architecture, its weights do not
@@ -219,90 +222,26 @@ def load_pretrained(
             raise DataError(
                 "backbone.checkpoint: random weights need an architecture with sizes, as llama"
             )
-        model = build_empty({"model_type": row.model_type, **row.tiny}, backbone)
+        sizes = {"model_type": row.model_type, **row.tiny}
+        kind, config = class_and_config(sizes, backbone)
+        with as_data_error("backbone"):  # the configuration may contradict itself
+            model = kind.from_config(config, dtype=torch.float32)
         if backbone.reading_init:
-            from interventune.models.tiny_init import reading_init_  # used only by tests and demos
-
             reading_init_(model)
         return model
-    if is_file(path):
-        info = read_info(path).require(architecture=backbone.architecture)
-        model, own = fill(info, backbone, heads_class(info.heads), info.head_options)
-        merge_adapter(own)
-        return model
-    config, base = read_config(path), peft_base(path)
-    if row.model_type and config.model_type != row.model_type:
-        raise DataError(
-            f"backbone.checkpoint: {path!r} is a {config.model_type!r} model, but "
-            f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
-        )
-    model, has_head = read_folder(
-        model_class(backbone),
-        base,
-        own_head=backbone.causal,
-        config=configured(config.to_dict(), backbone),
-        dtype=dtype if base == path else "float32",
-    )
+    base = peft_base(path)
+    kind, config = class_and_config(read_config(base).to_dict(), backbone)
+    # The files of an encoder include a head, which is trained, in float32.
+    dtype = backbone.frozen_weights if row.causal and base == path else "float32"
+    model, has_head = read_folder(kind, base, own_head=row.causal, config=config, dtype=dtype)
     if base != path:
         model, brings_head = merge_folder(model, path)
         has_head = has_head or brings_head
-        refuse_nonfinite(model.state_dict(), path)
-    if not has_head:
-        log.log(
-            new_head, "%s: span head starts random; answers and scores by it mean nothing yet", path
-        )
-    if backbone.causal:
-        model.config.eos_token_id = (
-            end_tokens(model) or None
-        )  # a checkpoint has no generation_config.json
+    if warn and not has_head:
+        log.warning("%s: span head starts random; answers and scores by it mean nothing yet", path)
+    if row.causal:  # a checkpoint has no generation_config.json
+        model.config.eos_token_id = end_tokens(model) or None
     return model.requires_grad_(True).train()
-
-
-def fill(
-    info: CheckpointInfo,
-    backbone: Backbone,
-    kind: type[M],
-    options: dict[str, Any],
-    dtype: str = "float32",
-) -> tuple[PreTrainedModel, M]:
-    """Load a `.ckpt` with its adapter, if any, apart. Return transformers' model, and the model
-    with heads on the same modules.
-
-    Args:
-        kind, options: the model with the heads of the checkpoint, and their options.
-        dtype: of an adapter's base, unless the adapter is to be merged.
-    """
-    path, base = info.path, info.adapter.get("base")
-    try:
-        if base:
-            if base_digest(base) != info.adapter["digest"]:
-                raise DataError("its weights have changed since the training; restore them")
-            below = replace(backbone, checkpoint=base, lora_rank=0)
-            apart = info.adapter["rank"] == backbone.lora_rank
-            pretrained = load_pretrained(below, dtype=dtype if apart else "float32")
-        else:
-            pretrained = build_empty(info.config, backbone)
-    except (ValueError, OSError) as error:  # OSError: the Hub cannot be reached
-        needs = f"its adapter needs {base!r}: " if base else ""
-        raise DataError(f"{path}: {needs}{error}") from error
-    model = kind(pretrained, info.architecture, **options)
-    if info.adapter:
-        add_adapter(model, info.adapter)
-    weights = read_checkpoint(path)["state_dict"]
-    weights = {name.removeprefix("model."): weight for name, weight in weights.items()}
-    needed = own_weights(model, model.state_dict())
-    try:
-        unexpected = model.load_state_dict(weights, strict=False).unexpected_keys
-    except RuntimeError as error:  # another shape
-        raise DataError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
-    if missing := sorted(needed.keys() - weights.keys()):
-        raise DataError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
-    if more := sorted(name for name in unexpected if name.startswith("encoder.")):
-        raise DataError(
-            f"{path}: its configuration has no place for {len(more)} weights, as {more[0]}"
-        )
-    refuse_nonfinite(model.state_dict(), path)
-    return pretrained, model
 
 
 def read_folder(
@@ -324,21 +263,21 @@ def read_folder(
 
     verbosity = get_verbosity()
     set_verbosity_error()  # missing or mismatched weights are reported below
-    options |= {
-        "output_loading_info": True,
-        "ignore_mismatched_sizes": True,
-        "trust_remote_code": False,
-    }
     try:
         with as_data_error(f"{path}: cannot be loaded"):
-            model, info = kind.from_pretrained(path, **options)
+            model, info = kind.from_pretrained(
+                path,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                trust_remote_code=False,
+                **options,
+            )
     finally:
         set_verbosity(verbosity)
-    body = f"{model.base_model_prefix}."
+    body = rf"^{model.base_model_prefix}\.|\b(layers?|h)\.\d"
 
     def of_interest(key: str) -> bool:
-        inside = key.startswith(body) or re.search(r"\b(layers?|h)\.\d", key)
-        return own_head or (bool(inside) and ".pooler." not in key)
+        return own_head or (".pooler." not in key and bool(re.search(body, key)))
 
     for problem, keys in (
         ("of another shape", [key for key, *_ in info["mismatched_keys"]]),
@@ -349,35 +288,38 @@ def read_folder(
             raise DataError(
                 f"{path}: does not fit its configuration: weights {problem}, as {first}"
             )
-    refuse_nonfinite(model.state_dict(), path)
+    refuse_nonfinite(model, path)
     return model, all(".pooler." in key for key in info["missing_keys"])
 
 
 def build_empty(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedModel:
-    """Build a model with random weights; DataError if the configuration contradicts itself."""
-    config = configured(values, backbone)
-    with as_data_error("backbone"):
-        model: PreTrainedModel = model_class(backbone).from_config(config, dtype=torch.float32)
+    """Build a model whose weights are still to be filled in."""
+    from transformers.initialization import no_init_weights
+
+    kind, config = class_and_config(values, backbone)
+    with as_data_error("backbone"), no_init_weights():
+        model = kind.from_config(config, dtype=torch.float32)
+    model.tie_weights()
     return model
 
 
-def configured(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedConfig:
-    """Return a transformers configuration of these values, overridden by the architecture's and the
-    user's. DataError for a key or value in `backbone.config` that the architecture does not accept.
+def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any, PreTrainedConfig]:
+    """Return the class of transformers that a backbone becomes, and its configuration: these
+    values, overridden by the architecture's and the user's. DataError: the values are of another
+    architecture, or it does not accept a key or value of `backbone.config`.
     """
-    from transformers import AutoConfig
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForQuestionAnswering
 
-    known = AutoConfig.for_model(values["model_type"])
+    row, model_type = ARCHITECTURES[backbone.architecture], values["model_type"]
+    if row.model_type and model_type != row.model_type:
+        raise DataError(
+            f"backbone.checkpoint: {backbone.checkpoint!r} is a {model_type!r} model, but "
+            f"backbone.architecture is {backbone.architecture!r} (model type {row.model_type!r})"
+        )
+    known = AutoConfig.for_model(model_type)
     for key in backbone.config:
         if not hasattr(known, key):
-            raise DataError(f"backbone.config: {known.model_type!r} has no setting {key!r}")
-    settings = ARCHITECTURES[backbone.architecture].settings
+            raise DataError(f"backbone.config: {model_type!r} has no setting {key!r}")
     with as_data_error("backbone.config"):
-        return AutoConfig.for_model(**{**values, **settings, **backbone.config})
-
-
-def model_class(backbone: Backbone) -> Any:
-    """Return the class of transformers that a backbone becomes."""
-    from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering
-
-    return AutoModelForCausalLM if backbone.causal else AutoModelForQuestionAnswering
+        config = AutoConfig.for_model(**{**values, **row.settings, **backbone.config})
+    return AutoModelForCausalLM if row.causal else AutoModelForQuestionAnswering, config

@@ -4,21 +4,17 @@ Shape letters: R all rows, B rows of a batch, V variants of a row (1), S subject
 tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
+
+from interventune.storage.progress import progress
 
 CPU_TOKENS = 1024
 """Tokens per batch on a CPU; more would overflow the caches."""
-
-Batch = tuple[dict[str, Tensor], Tensor, Tensor]
-"""Inputs (B, T), context (B, T) and candidates (B, 1, S, 2)."""
 
 
 def by_length(length_R: Any, tokens: int) -> Iterator[Any]:
@@ -34,9 +30,9 @@ def by_length(length_R: Any, tokens: int) -> Iterator[Any]:
 
 @torch.inference_mode()
 def score_rows(
-    rows: Callable[[np.ndarray, int], Batch],
+    rows: Callable[[np.ndarray, int], tuple[dict[str, Tensor], Tensor, Tensor]],
     length_R: np.ndarray,
-    score: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
+    score: Callable[..., Tensor],
     *,
     tokens: int,
     device: torch.device,
@@ -45,32 +41,30 @@ def score_rows(
     """Boundary log-probabilities (R, S, E) of all rows, float32, on the CPU, in their order.
 
     Args:
-        rows: builds a batch from row indices and a number that its width must be a multiple of.
+        rows: builds a batch from row indices and a number that its width must be a multiple of:
+            inputs (B, T), context (B, T) and candidates (B, 1, S, 2).
         length_R, tokens: see `by_length`.
-        score: the model, in evaluation mode and in its precision: a `Batch` to (B, 1, S, E).
+        score: the model, in evaluation mode and in its precision: such a batch to (B, 1, S, E).
         device: the model's; scores stay there until the last batch, so that it never waits.
         what: label of the progress bar.
     """
     multiple = 8
     if device.type == "cpu":
         tokens, multiple = min(tokens, CPU_TOKENS), 1
-    scored, batches = [], list(by_length(-(-length_R // multiple) * multiple, tokens))
+    batches = list(by_length(-(-length_R // multiple) * multiple, tokens))
     if not batches:
         return torch.empty(0, 2, 2)
-    with tqdm(total=len(length_R), desc=what, unit="row", disable=None) as bar:
+    scores = list[Tensor]()
+
+    def moved(values: Tensor) -> Tensor:
+        """On the device, without waiting for it."""
+        pinned = values.pin_memory() if device.type == "cuda" else values
+        return pinned.to(device, non_blocking=True)
+
+    with progress(None, what, "row", len(length_R)) as bar:
         for index in batches:
-            inputs, context_BT, candidate_BVSE = rows(index, multiple)
-            inputs = {name: _moved(value, device) for name, value in inputs.items()}
-            found_BVSE = score(inputs, _moved(context_BT, device), _moved(candidate_BVSE, device))
-            scored.append(found_BVSE.squeeze(1).float())
+            inputs, *rest = rows(index, multiple)
+            inputs = {name: moved(values) for name, values in inputs.items()}
+            scores.append(score(inputs, *map(moved, rest)).squeeze(1).float())
             bar.update(len(index))
-    return torch.cat(scored).cpu()[np.argsort(np.concatenate(batches))]
-
-
-def _moved(value: Tensor, device: torch.device) -> Tensor:
-    """On `device`, without waiting for it."""
-    return (
-        value.pin_memory().to(device, non_blocking=True)
-        if device.type == "cuda"
-        else value.to(device)
-    )
+    return torch.cat(scores).cpu()[np.argsort(np.concatenate(batches))]

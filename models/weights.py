@@ -1,14 +1,12 @@
 """Checks and digests of weights."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 import xxhash
-from torch import Tensor
+from torch import Tensor, nn
 
 from interventune.storage.errors import DataError
 
@@ -19,14 +17,15 @@ def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
     return [name for name, weight in floats if not weight.isfinite().all()]
 
 
-def refuse_nonfinite(weights: Mapping[str, Tensor], path: str) -> None:
+def refuse_nonfinite(model: nn.Module, path: str) -> None:
     """DataError if weights from `path` are NaN or infinite: the answers of such a model would look
     like "unknown".
     """
-    if wrong := nonfinite(weights):
+    weights = model.state_dict()
+    if names := nonfinite(weights):
         raise DataError(
-            f"{path}: {len(wrong)} of {len(weights)} weights are not finite numbers (first: "
-            f"{wrong[0]}): its training diverged; choose an earlier checkpoint, or train again "
+            f"{path}: {len(names)} of {len(weights)} weights are not finite numbers (first: "
+            f"{names[0]}): its training diverged; choose an earlier checkpoint, or train again "
             "with a smaller learning rate"
         )
 

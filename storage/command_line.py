@@ -7,7 +7,7 @@
 
 A keyword-only parameter is a flag, any other a positional argument. `list[...]` takes one or more
 values, a `Literal` one of its choices, and a `bool` no value. The fields of a dataclass are flags
-too, in their own group. `Annotated[str, "[NAME=]PATH"]` sets the value's name in the help;
+too, in their own group. `Annotated[str, "KEY=VALUE"]` sets the value's name in the help;
 `Annotated[int, AtLeast(1)]` limits it. A paragraph "Example: COMMAND" of the docstring is printed
 at the end of the help.
 """
@@ -24,15 +24,31 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge as AtLeast
 from docstring_parser.google import parse as parse_docstring
 
 Command = Callable[..., Any]
 Count = Annotated[int, AtLeast(1)]
-Named = Annotated[str, "[NAME=]PATH"]
+
+
+class Input(str):
+    """The name in the help of a value that is read, as a file or another source: reports record it
+    with its digest.
+    """
+
+
+class NamedInput(Input):
+    """The name in the help of a list of such values, `[NAME=]VALUE`."""
+
+
+Source = Annotated[str, Input("SOURCE")]
+"""A source of questions, groups or choices."""
+InputFile = Annotated[str, Input("FILE")]
+Named = Annotated[str, NamedInput("[NAME=]PATH")]
 """A path with its name in tables and figures."""
+NamedFile = Annotated[str, NamedInput("[NAME=]FILE")]
 
 
 def split_name(argument: str) -> tuple[str, str]:
@@ -42,9 +58,10 @@ def split_name(argument: str) -> tuple[str, str]:
     >>> split_name("ot=runs/best.ckpt"), split_name("hub:squad?a=b")
     (('ot', 'runs/best.ckpt'), ('', 'hub:squad?a=b'))
     """
-    name, _, source = argument.partition("=")
-    named = name.isprintable() and name and source and not {":", "/"} & {*name}
-    return (name, source) if named and not os.path.exists(argument) else ("", argument)
+    named = re.fullmatch("([^=:/]+)=(.+)", argument)
+    if named and named[1].isprintable() and not os.path.exists(argument):
+        return named[1], named[2]
+    return "", argument
 
 
 def flags(
@@ -54,15 +71,17 @@ def flags(
     each with its help and its dataclass's description.
     """
     documented = reversed(function.__mro__) if isinstance(function, type) else [function]
-    items = [item for one in documented for item in parse_docstring(one.__doc__ or "").params]
-    help_of = {item.arg_name: " ".join((item.description or "").split()) for item in items}
-    for parameter, nested in _parameters(function):
-        text = help_of.get(parameter.name, "")
-        flag = parameter.replace(default=getattr(defaults, parameter.name, parameter.default))
+    help_of = {
+        item.arg_name: " ".join((item.description or "").split())
+        for part in documented
+        for item in parse_docstring(part.__doc__ or "").params
+    }
+    for flag, nested in _parameters(function):
+        text = help_of.get(flag.name, "")
+        flag = flag.replace(default=getattr(defaults, flag.name, flag.default))
         if nested:
-            yield from flags(
-                flag.annotation, flag.default, (text or _about(flag.annotation)).rstrip(".")
-            )
+            title = text or _about(flag.annotation)
+            yield from flags(flag.annotation, flag.default, title.rstrip("."))
         else:
             yield flag.replace(kind=Parameter.KEYWORD_ONLY) if about else flag, text, about
 
@@ -79,12 +98,11 @@ def value_of(kind: Any) -> tuple[Any, str | None]:
 
 def call(function: Command, values: Mapping[str, Any]) -> Any:
     """Call `function` with the values of its flags; other values are ignored."""
-    given = {}
-    for parameter, nested in _parameters(function):
-        given[parameter.name] = (
-            call(parameter.annotation, values) if nested else values[parameter.name]
-        )
-    return function(**given)
+    arguments = {
+        flag.name: call(flag.annotation, values) if nested else values[flag.name]
+        for flag, nested in _parameters(function)
+    }
+    return function(**arguments)
 
 
 class HelpLayout(argparse.HelpFormatter):
@@ -94,7 +112,8 @@ class HelpLayout(argparse.HelpFormatter):
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
         shown = [action for action in actions if action.required or not action.option_strings]
-        self._prog += " [options]" * (len(shown) + 1 < len(actions))  # more than --help
+        if len(shown) + 1 < len(actions):  # more than --help
+            self._prog += " [options]"
         super().add_usage(usage, shown, (), prefix)
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
@@ -102,23 +121,23 @@ class HelpLayout(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
-        return "\n\n".join(x if "\n  " in x else fill(x, width, indent) for x in text.split("\n\n"))
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(x if "\n  " in x else fill(x, width, indent) for x in paragraphs)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser for the flags of `function`, and `--debug`; a mistake is reported in one line."""
 
     def __init__(self, function: Command | None = None, **settings: Any) -> None:
-        about, _, example = (
-            _about(function).partition("\n\nExample: ") if function else ("", "", "")
-        )
-        settings = {"description": about, "epilog": example and f"example:\n  {example}"} | settings
-        super().__init__(allow_abbrev=False, formatter_class=HelpLayout, **settings)
-        groups: dict[str, Any] = {"": self}
-        for flag, text, about in flags(function) if function else ():
-            groups[about] = groups.get(about) or self.add_argument_group(about)
-            _add_flag(groups[about], flag, text)
         if function:
+            about, _, example = _about(function).partition("\n\nExample: ")
+            settings |= {"description": about, "epilog": example and f"example:\n  {example}"}
+        super().__init__(allow_abbrev=False, formatter_class=HelpLayout, **settings)
+        if function:
+            groups: dict[str, Any] = {"": self}
+            for flag, text, title in flags(function):
+                groups[title] = groups.get(title) or self.add_argument_group(title)
+                _add_flag(groups[title], flag, text)
             self.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     def error(self, message: str) -> NoReturn:
@@ -126,25 +145,25 @@ class Parser(argparse.ArgumentParser):
 
 
 def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
-    (kind, metavar), optional = value_of(flag.annotation), flag.default is not Parameter.empty
-    positional, many = flag.kind is not Parameter.KEYWORD_ONLY, get_origin(flag.annotation) is list
-    default, text = flag.default if optional else None, text.replace("%", "%%")
-    if default not in (None, False, "") and default != []:
-        text += f" (default: {' '.join(map(str, default)) if many else default})"
-    settings: dict[str, Any] = {"default": default, "help": text}
+    kind, metavar = value_of(flag.annotation)
+    positional = flag.kind is not Parameter.KEYWORD_ONLY
+    required = flag.default is Parameter.empty
+    many = get_origin(flag.annotation) is list
+    default = None if required else flag.default
+    settings: dict[str, Any] = {"default": default, "help": text.replace("%", "%%")}
+    if default:
+        shown = " ".join(map(str, default)) if many else default
+        settings["help"] += f" (default: {shown})"
     if kind is bool:
         settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
     else:
-        few, more = ("?", "*") if optional and positional else (None, "+")
-        settings |= {
-            "type": partial(_read, kind),
-            "metavar": metavar,
-            "nargs": more if many else few,
-        }
+        few, more = (None, "+") if required or not positional else ("?", "*")
+        settings["nargs"] = more if many else few
+        settings |= {"type": partial(_read, kind), "metavar": metavar}
     if positional:
         parser.add_argument(flag.name, **settings)
     else:
-        parser.add_argument(f"--{flag.name.replace('_', '-')}", required=not optional, **settings)
+        parser.add_argument(f"--{flag.name.replace('_', '-')}", required=required, **settings)
 
 
 def run(function: Command, prog: str, argv: list[str] | None = None) -> int:
@@ -183,8 +202,9 @@ def _parameters(function: Command) -> Iterator[tuple[Parameter, bool]]:
     """The parameters with their types (X for `X | None`), and whether these are dataclasses."""
     hints = get_type_hints(function, include_extras=True)
     for name, parameter in signature(function).parameters.items():
-        kinds = tuple(kind for kind in get_args(hints[name]) if kind is not NoneType)
-        kind = Union[kinds] if NoneType in get_args(hints[name]) else hints[name]  # noqa: UP007
+        kind = hints[name]
+        if get_args(kind)[1:] == (NoneType,):
+            kind = get_args(kind)[0]
         yield parameter.replace(annotation=kind), is_dataclass(kind)
 
 

@@ -41,11 +41,8 @@ def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) ->
     text = read_text(path)
     try:
         value = yaml.load(text, loader)  # not libyaml's loader: it crashes on deeply nested lists
-    except (
-        yaml.YAMLError,
-        RecursionError,
-        ValueError,
-    ) as error:  # ValueError: from a number or a date
+    # A number or a date raises a ValueError.
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]

@@ -23,9 +23,9 @@ def as_data_error(what: str) -> Iterator[None]:
 
 
 def refuse(defects: Sequence[str]) -> None:
-    """Raise a DataError, if there are any defects, with the first five and how many
-    more there are.
-    """
+    """Raise a DataError of the first five defects and the number of others, if there are any."""
     if defects:
-        more = f"; and {len(defects) - 5} more" * (len(defects) > 5)
-        raise DataError("; ".join(defect[:350] for defect in defects[:5]) + more)
+        shown = [defect[:350] for defect in defects[:5]]
+        if len(defects) > 5:
+            shown.append(f"and {len(defects) - 5} more")
+        raise DataError("; ".join(shown))

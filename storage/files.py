@@ -22,15 +22,16 @@ MARKS = {
     b"\x1f\x8b": "compressed by gzip",
     b"bzh": "compressed by bzip2",
     b"(\xb5/\xfd": "compressed by zstd",
-}
-MARKS |= {
     b"pk\x03\x04": "a zip archive",
     b"<html": "a web page (HTML)",
     b"<!doctype html": "a web page (HTML)",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+    b"version https://git-lfs": "a Git LFS pointer, which `git lfs pull` replaces by the file",
 }
-MARKS |= {b"\xff\xfe": "text in UTF-16", b"\xfe\xff": "text in UTF-16"}
-MARKS[b"version https://git-lfs"] = "a Git LFS pointer, which `git lfs pull` replaces by the file"
 """First bytes, in lower case, of files in formats that cannot be read directly."""
+KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe"}
+"""What is no regular file, by its file mode; the rest are devices and sockets."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Writing errors that do not name the file."""
 
@@ -41,7 +42,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
     rename it.
 
     After an error or a kill, `path` still has its earlier content. Its folder must exist.
-    DataError: the folder is not writable, or the disk is full."""
+    DataError: the folder is not writable, or the disk is full.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
@@ -94,14 +96,8 @@ def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
-            found = (
-                "folder"
-                if stat.S_ISDIR(mode)
-                else "pipe"
-                if stat.S_ISFIFO(mode)
-                else "device or socket"
-            )
-            raise DataError(f"{path}: is a {found}; name a file")
+            kind = KINDS.get(stat.S_IFMT(mode), "device or socket")
+            raise DataError(f"{path}: is a {kind}; name a file")
         with open(path, "rb") as file:
             start = file.read(99) if text else b""
             head = start.removeprefix(BOM_UTF8).lstrip().lower()

@@ -6,8 +6,8 @@ nothing.
     if key not in work:
         work.keep(key, generate(prompt))
 
-One line per piece, `{"key": ..., "answer": ...}`, is appended unbuffered as soon as it is done, so
-that a kill loses only the piece in progress. Floats are restored exactly.
+One line per piece, `{"key": ..., "answer": ...}`, is appended as soon as it is done, so that a kill
+loses only the piece in progress. Floats are restored exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import hashlib
 import json
 import logging
 import os
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +63,13 @@ class FinishedWork(dict[str, Any]):
             try:
                 piece = parse_json(line, _Piece, where)
             except DataError as error:
-                torn = not line.endswith(b"\n") and (
-                    line.startswith(_START) or _START.startswith(line)
-                )
-                if path and torn:
+                begun = line.startswith(_START) or _START.startswith(line)
+                if path and begun and not line.endswith(b"\n"):
                     logger.warning("%s: is incomplete, and will be done again", where)
                     os.truncate(path, path.stat().st_size - len(line))
                     return
-                raise DataError(
-                    f"{error}; repair or remove the line, or name another file"
-                ) from None
+                hint = "repair or remove the line, or name another file"
+                raise DataError(f"{error}; {hint}") from None
             self[piece["key"]] = piece["answer"]
         if lines and not lines[-1].endswith(b"\n"):
             self._append("\n")
@@ -84,15 +80,11 @@ class FinishedWork(dict[str, Any]):
         self[key] = answer
 
     def _append(self, text: str) -> None:
-        """At once, past any buffer: on a full disk (DataError) all lines before this
-        one are there.
-        """
+        """Write at once: on a full disk (DataError) all lines before this one are there."""
         if self.path is None:
             return
-        rest = memoryview(text.encode())
         try:
-            with FileIO(self.path, "a") as file:
-                while rest:
-                    rest = rest[file.write(rest) :]
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(text)
         except OSError as error:
             raise DataError(f"{self.path}: cannot be written: {error.strerror}") from None

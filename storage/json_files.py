@@ -39,9 +39,9 @@ def json_lines(path: str | Path, kind: type[T] = ANY) -> Iterator[tuple[str, T]]
 
 def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
     with open_file(path) as file:
-        yield from (
-            (f"{path}, line {i}", line.strip()) for i, line in enumerate(file, 1) if line.strip()
-        )
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield f"{path}, line {number}", line.strip()
 
 
 def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
@@ -59,20 +59,6 @@ def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
             ) from None
 
 
-def parse_json(text: bytes, kind: type[T], where: str) -> T:
-    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
-    integers. DataError, beginning with `where`: not JSON, or not of this kind.
-    """
-    return _checked(text, kind, where, as_json=True)
-
-
-def check(value: Any, kind: type[T], where: str) -> T:
-    """Check a parsed value, such as a row of a typed table, against `kind`; DataError as in
-    `parse_json`.
-    """
-    return _checked(value, kind, where, as_json=False)
-
-
 @cache
 def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter  # takes 0.15 s, too long for --help
@@ -80,26 +66,36 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _checked(value: Any, kind: Any, where: str, *, as_json: bool) -> Any:
-    """The value, or a DataError of what is missing, or else of the first thing that is wrong."""
-    adapter = _adapter(kind)
+def parse_json(text: bytes, kind: type[T], where: str) -> T:
+    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
+    integers. DataError, beginning with `where`: not JSON, or not of this kind.
+    """
+    return check(text, kind, where, as_json=True)
+
+
+def check(value: Any, kind: type[T], where: str, *, as_json: bool = False) -> T:
+    """Check a parsed value, such as a row of a typed table, against `kind`. DataError, beginning
+    with `where`: what is missing, or else the first thing that is wrong.
+    """
+    adapter: Any = _adapter(kind)  # type: ignore[arg-type]
     try:
-        return (
-            adapter.validate_json(value, strict=True) if as_json else adapter.validate_python(value)
-        )
+        if as_json:
+            return cast(T, adapter.validate_json(value, strict=True))
+        return cast(T, adapter.validate_python(value))
     except ValueError as error:
         # A field of another type may belong to another format; a missing one says what to add.
-        first = min(
-            cast(Any, error).errors(include_url=False), key=lambda one: one["type"] != "missing"
-        )
+        errors = cast(Any, error).errors(include_url=False)
+        first = min(errors, key=lambda part: part["type"] != "missing")
     if first["type"] == "value_error":  # from the record's own check
         raise DataError(f"{where}: {first['ctx']['error']}")
     if first["type"] == "json_invalid":
         raise DataError(f"{where}: not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
+    reason = f"{first['msg'].replace('Input should', 'should')}, found {first['input']!r:.60}"
+    if first["type"] == "missing":
+        reason = "is missing"
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    said = f"{first['msg'].replace('Input should', 'should')}, found {first['input']!r:.60}"
     name = f"the field {place.strip('.')!r} " if place else ""
-    raise DataError(f"{where}: {name}{'is missing' if first['type'] == 'missing' else said}")
+    raise DataError(f"{where}: {name}{reason}")
 
 
 def plain_json(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,19 +24,14 @@ def revision() -> str:
         subprocess.check_output, cwd=Path(__file__).parent, stderr=subprocess.DEVNULL, text=True
     )
     try:
-        return git(["git", "rev-parse", "HEAD"]).strip() + "+" * bool(
-            git(["git", "status", "--porcelain"])
-        )
+        commit = git(["git", "rev-parse", "HEAD"]).strip()
+        return f"{commit}+" if git(["git", "status", "--porcelain"]) else commit
     except (OSError, subprocess.CalledProcessError):
         return ""
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed libraries that numbers depend on."""
-    from importlib.metadata import PackageNotFoundError, version  # takes a tenth of a second
+    from importlib.metadata import version  # takes a tenth of a second
 
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}

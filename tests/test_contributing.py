@@ -7,8 +7,10 @@ changes.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -117,9 +119,20 @@ def test_a_new_intervention(copy: Copy) -> None:
     )
 
 
-def test_a_new_protocol(copy: Copy, checkpoint: Path) -> None:
-    flags = ("--checkpoint", str(checkpoint), "--qa", "boolq.jsonl", "--device", "cpu")
-    copy.run("evaluation", "length", *flags, "--output", "report")
-    cells = Cells(copy.root / "report")
+def test_new_protocols(copy: Copy, checkpoint: Path) -> None:
+    flags = ("--qa", "boolq.jsonl", "--device", "cpu")
+    copy.run("evaluation", "diversity", "--checkpoint", str(checkpoint), *flags, "--output", "one")
+    cells = Cells(copy.root / "one")
     cells.check()
-    assert cells.n("words", checkpoint="last") == len(ROWS)
+    lines = (copy.root / "one" / "examples.jsonl").read_text().splitlines()
+    counts = Counter(json.loads(line)["answer"] for line in lines)
+    expected = -sum(n / len(ROWS) * math.log(n / len(ROWS)) for n in counts.values())
+    assert cells("entropy", checkpoint="last") == pytest.approx(expected)
+    both = (f"a={checkpoint}", f"b={checkpoint}")
+    copy.run("evaluation", "agreement", "--checkpoint", *both, *flags, "--output", "two")
+    cells = Cells(copy.root / "two")
+    assert cells("agreement", checkpoint="b", against="a") == 1
+    assert cells.n("agreement", checkpoint="b", against="a") == len(ROWS)
+    assert (
+        "b" in (copy.root / "two" / "report.md").read_text().split("With the first checkpoint")[1]
+    )

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from benchmarks.__main__ import compare
 from interventune.data_modules.__main__ import build_parser as data_parser
 from interventune.evaluation.__main__ import build_parser
 from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.models.__main__ import export
 from interventune.storage.command_line import Parser
-from interventune.training.cli import InterventuneCLI, all_steps
+from interventune.training.cli import all_steps
 from interventune.training.configs import checked_configs
+from interventune.training.parser import parsed
 from interventune.training.sweep.run import sweep_of
 from interventune.training.sweep.select import Options as Select
-
-
-class Parsed(InterventuneCLI):
-    """Ends where a run would begin; a configuration that is shown takes as long as one that is
-    parsed.
-    """
-
-    def before_instantiate_classes(self) -> None:
-        raise SystemExit
 
 
 def understood(command: list[str]) -> None:
@@ -36,9 +26,8 @@ def understood(command: list[str]) -> None:
     elif module == "benchmarks":
         Parser(compare, prog=module).parse_args(arguments)
     elif module == "training":
-        with pytest.raises(SystemExit) as stop:
-            Parsed(all_steps(checked_configs(arguments)))
-        assert stop.value.code is None
+        name, *flags = all_steps(checked_configs(arguments))
+        parsed(name, flags)
     elif module == "evaluation":
         build_parser(arguments).parse_args(arguments)
     elif module == "data_modules":

@@ -20,49 +20,50 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from interventune.storage.command_line import one_line
+from interventune.storage.command_line import guarded
 from interventune.training.configs import checked_configs
 
-COMMANDS = ("fit", "validate", "test", "predict", "sweep", "select")
+TRAIN = ("fit", "validate", "test", "predict")
+SWEEPS = {"sweep": "run", "select": "select"}
+"""The module of each command over many runs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake prints one line on stderr and returns exit code 2."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    command = arguments[0] if arguments else "--help"
+    command, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if command in ("-h", "--help"):
         print(str(__doc__).strip())
         return 0
-    if command not in COMMANDS:
-        print(
-            f"error: {command}: no such command; choose from {', '.join(COMMANDS)}", file=sys.stderr
-        )
-        return 2
-    if command in ("sweep", "select"):
-        module = import_module(
-            f"interventune.training.sweep.{'run' if command == 'sweep' else 'select'}"
-        )
-        return int(module.main(arguments[1:]))
-    return run(arguments)
+    if command in SWEEPS:
+        module = import_module(f"interventune.training.sweep.{SWEEPS[command]}")
+        return int(module.main(arguments))
+    if command in TRAIN:
+        return run([command, *arguments])
+    names = ", ".join((*TRAIN, *SWEEPS))
+    print(f"error: {command}: no such command; choose from {names}", file=sys.stderr)
+    return 2
 
 
 def run(arguments: list[str]) -> int:
     """Run a Lightning command. `--debug` prints the traceback of an error."""
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    try:
-        checked_configs(arguments)  # before slow imports
-        from interventune.training.cli import main as train
 
-        train(arguments)
-    except Exception as error:
-        # By name: exceptions of Lightning and of our modules are only known once imported.
-        code = {"MisconfigurationException": 2, "DivergedError": 1}.get(type(error).__name__)
-        if debug or (code is None and not isinstance(error, ValueError | OSError)):
+    def train() -> None:
+        configs = checked_configs(arguments)  # before slow imports
+        from interventune.training.cli import main
+
+        main(configs)
+
+    try:
+        return guarded(train, debug)
+    except RuntimeError as error:
+        from interventune.training.stopping.finite_loss import DivergedError
+
+        if debug or not isinstance(error, DivergedError):
             raise
-        print(f"error: {str(error) if code else one_line(error)}", file=sys.stderr, flush=True)
-        return code or 2
-    return 0
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
 
 
 if __name__ == "__main__":

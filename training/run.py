@@ -35,7 +35,7 @@ class Run:
 
     Args:
         name: Folder for the runs of an experiment.
-        version: Folder for this run; empty: the next free `version_N`.
+        version: Folder for this run; empty: the first free `version_N`.
         root: Folder for all runs.
         wandb: Log to wandb as well as to metrics.csv. `offline` keeps the files in the run's folder
             until `wandb sync`; `online` needs a login.
@@ -100,14 +100,12 @@ class Run:
         return lock
 
     def new_version(self) -> str:
-        """Create the folder of the next free `version_N`; no other process can create
+        """Create the folder of the first free `version_N`; no other process can create
         the same one.
         """
-        self.home.mkdir(parents=True, exist_ok=True)
-        taken = (path.name.removeprefix("version_") for path in self.home.glob("version_*"))
-        for number in count(1 + max((int(name) for name in taken if name.isdecimal()), default=-1)):
+        for number in count():
             with suppress(FileExistsError):
-                (self.home / f"version_{number}").mkdir()
+                (self.home / f"version_{number}").mkdir(parents=True)
                 return f"version_{number}"
         raise AssertionError
 
@@ -162,8 +160,9 @@ class CurveLogger(CSVLogger):
             writer = csv.writer(file, lineterminator="\n")
             if not file.tell():
                 writer.writerow(COLUMNS)
-            for name in (name for name in metrics if name != "epoch"):
-                writer.writerow((self.step, metrics.get("epoch", ""), name, float(metrics[name])))
+            for name, value in metrics.items():
+                if name != "epoch":
+                    writer.writerow((self.step, metrics.get("epoch", ""), name, float(value)))
 
     @rank_zero_only
     def log_hyperparams(self, *_: Any, **__: Any) -> None:

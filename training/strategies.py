@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import pytorch_lightning as pl
+from pytorch_lightning import LightningModule
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies import ModelParallelStrategy
 from torch import nn
@@ -30,7 +30,7 @@ from interventune.models.backbones import encoder_layers
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-def shard(module: pl.LightningModule, mesh: Any) -> None:
+def shard(module: LightningModule, mesh: Any) -> None:
     """Shard every layer of the encoder over a one-dimensional mesh, then the remaining modules; in
     place.
 

@@ -1,6 +1,7 @@
-"""Multiple-choice questions, tokenised, in batches of questions with equal numbers of choices. For
-encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and all
-choices after it.
+"""Multiple-choice questions, tokenised, in batches with equal numbers of choices.
+
+For encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and
+all choices after it.
 
 Shape letters: Q questions, N rows (choices), B questions of a batch, C choices, E first and last
 token.
@@ -8,6 +9,7 @@ token.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +26,7 @@ from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
+    Batches,
     EncodedRow,
     Encoding,
     Inputs,
@@ -36,13 +39,13 @@ from interventune.data_modules.schema.questions import ChoiceQuestion
 
 @dataclass(kw_only=True)
 class ChoiceEncoding:
-    """How a prompt and one of its choices become a row of tokens (probes spec B1).
+    """How a prompt and one of its choices become a row of tokens.
 
     Args:
         max_length: Tokens in a row, with special tokens. If a pair is longer, the end of its longer
             text is cut. A decoder's row holds all choices and is never cut.
         padding: `dynamic` pads a batch to its longest row; `parity` pads every row to `max_length`,
-            as the authors' code does.
+            as in the code of Shen and Kejriwal 2022.
         chat: Whether a decoder's prompt uses the tokenizer's chat template: `auto`, if there is
             one, or `never`.
     """
@@ -103,7 +106,8 @@ class ChoiceSet(Dataset):
         return len(self.questions)
 
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
-        asked, rows = [self.questions[i] for i in index], [*chain(*(self.rows[i] for i in index))]
+        questions = [self.questions[i] for i in index]
+        rows = [*chain(*(self.rows[i] for i in index))]
         inputs, _, shift_R = pad_rows(rows, self.tokenizer, self.multiple)
         candidate_BCE = None
         if rows[0].spans:
@@ -112,8 +116,8 @@ class ChoiceSet(Dataset):
             inputs={
                 name: rows_RT.unflatten(0, (len(index), -1)) for name, rows_RT in inputs.items()
             },
-            label_B=torch.tensor([question.label for question in asked]),
-            unknown_B=torch.tensor([question.target == "unknown" for question in asked]),
+            label_B=torch.tensor([question.label for question in questions]),
+            unknown_B=torch.tensor([question.target == "unknown" for question in questions]),
             candidate_BCE=candidate_BCE,
             example_B=torch.tensor(index),
         )
@@ -122,52 +126,54 @@ class ChoiceSet(Dataset):
         """Return the number of questions of a batch."""
         return Counter(questions=len(index))
 
-    def batches(self, rows_per_batch: int) -> list[list[int]]:
+    def batches(self, rows_per_batch: int) -> Batches:
         """Batch every question once, longest first, with equal numbers of choices."""
         return [
-            [of_count[i] for i in batch]
+            of_count[batch].tolist()
             for count, of_count in by_count(self.counts).items()
             for batch in sorted_batches(self.lengths[of_count], max(1, rows_per_batch // count))
         ]
 
 
-def by_count(counts: np.ndarray) -> dict[int, list[int]]:
+def by_count(counts: np.ndarray) -> dict[int, np.ndarray]:
     """Group question indices by number of choices, both in ascending order."""
-    return {int(count): np.flatnonzero(counts == count).tolist() for count in np.unique(counts)}
+    return {int(count): np.flatnonzero(counts == count) for count in np.unique(counts)}
 
 
 def encode_choices(
     questions: Sequence[ChoiceQuestion], tokenizer: Any, encoding: ChoiceEncoding, architecture: str
 ) -> Iterator[list[EncodedRow]]:
-    """Yield the rows of every question: one per choice; for a decoder, a single one with the
-    `spans` of all.
+    """Yield the rows of every question: one per choice; for a decoder, a single one.
 
-    An empty prompt remains an empty first segment: `<s></s></s> choice </s>`. For RoBERTa, each
-    non-empty text without a leading space gets one, as in the middle of a sentence. DataError if a
-    decoder's row is too long.
+    A decoder's row has the `spans` of all choices. An empty prompt remains an empty first segment:
+    `<s></s></s> choice </s>`. For RoBERTa, each non-empty text without a leading space gets one, as
+    in the middle of a sentence. DataError if a decoder's row is too long.
     """
     if architecture in DECODERS:
         prompts = []
         for question in questions:
             text = CHOOSE.format(prompt=question.prompt.strip()).strip()
-            messages, choices = (
-                [{"role": "user", "content": text}],
-                [c.strip() for c in question.choices],
-            )
+            messages = [{"role": "user", "content": text}]
+            choices = [choice.strip() for choice in question.choices]
             prompts.append(Prompt(messages, text, 0, choices, f"question {question.id}"))
-        yield from (
-            [row] for row in encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture))
-        )
+        rows = encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture))
+        yield from ([row] for row in rows)
         return
 
-    def written(text: str) -> str:
-        spaced = architecture == "roberta" and text and not text[0].isspace()
-        return f" {text}" if spaced else text
+    def spaced(text: str) -> str:
+        return re.sub(r"^(?=\S)", " ", text) if architecture == "roberta" else text
 
     for example, question in enumerate(questions):
-        pairs = [(written(question.prompt), written(choice)) for choice in question.choices]
-        rows = tokenizer(
-            pairs, truncation="longest_first", max_length=encoding.max_length
-        ).encodings
-        tokens = ((np.array(row.ids, np.int32), np.array(row.type_ids, np.uint8)) for row in rows)
-        yield [EncodedRow(*both, np.full((len(both[0]), 2), -1), 0, example) for both in tokens]
+        pairs = [(spaced(question.prompt), spaced(choice)) for choice in question.choices]
+        yield [
+            EncodedRow(
+                np.array(row.ids, np.int32),
+                np.array(row.type_ids, np.uint8),
+                np.full((len(row.ids), 2), -1),
+                cls=0,
+                example=example,
+            )
+            for row in tokenizer(
+                pairs, truncation="longest_first", max_length=encoding.max_length
+            ).encodings
+        ]

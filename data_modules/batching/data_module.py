@@ -1,5 +1,4 @@
-"""The base of the three DataModules: named evaluation sets for every stage, loaders for all sets,
-and resuming within an epoch.
+"""The base of the three DataModules: named evaluation sets, loaders, resuming within an epoch.
 
 Every order is a pure function of (seed, epoch, number of ranks), equal on all ranks; rank r of W
 takes batches r, r + W, ...
@@ -11,7 +10,7 @@ import logging
 import signal
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
 from itertools import chain
@@ -21,11 +20,12 @@ import numpy as np
 import pytorch_lightning as pl
 import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
+from interventune.data_modules.encoding.windows import Batches, chunks
 from interventune.data_modules.sources import split_labels
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
@@ -35,6 +35,9 @@ MAIN = "main"
 
 POOL = 50
 """Number of batches in a pool that is sorted by length."""
+
+Sources = dict[str, str] | None
+"""Named sources of evaluation sets."""
 
 Draw = Callable[[np.random.Generator], list[Any]]
 """Draws all batches of an epoch, as indices, from a random generator; their number is constant."""
@@ -74,8 +77,10 @@ class TrainSet(Dataset):
         return TrainBatch(groups, self.qa[index.qa] if self.qa and index.qa else None)
 
     def items_of(self, index: BatchIndex) -> Counter[str]:
-        """Return how many items a batch has, by name: question windows (`questions`) and their
-        tokens (see `QASet.tokens_N`), groups (`groups`), and groups of each class of advice.
+        """Return how many items a batch has, by name.
+
+        Items are question windows (`questions`) and their tokens (see `QASet.tokens_N`), groups
+        (`groups`), and groups of each class of advice.
         """
         counts = Counter(questions=len(index.qa), groups=len(index.groups))
         if self.qa:
@@ -133,16 +138,11 @@ class TextDataModule(pl.LightningDataModule):
         self.train_set: Any = None
         self.eval_sets: dict[str, list[EvalSet]] = {}
 
-    def named(
-        self, train: Sequence[str], *named: Mapping[str, str] | None
-    ) -> dict[str, dict[str, str]]:
-        """Return named sources of `val`, `test` and `predict`, by stage, and add all to
-        `sources`.
-        """
-        by_stage = dict(
-            zip(("val", "test", "predict"), (dict(each or {}) for each in named), strict=True)
-        )
-        self.sources += [*train, *chain(*(each.values() for each in by_stage.values()))]
+    def named(self, train: Sequence[str], *named: Sources) -> dict[str, dict[str, str]]:
+        """Return named sources of `val`, `test` and `predict`, by stage; add all to `sources`."""
+        stages = ("val", "test", "predict")
+        by_stage = dict(zip(stages, (sources or {} for sources in named), strict=True))
+        self.sources += [*train, *chain(*map(dict.values, by_stage.values()))]
         return by_stage
 
     @abstractmethod
@@ -187,9 +187,10 @@ class TextDataModule(pl.LightningDataModule):
         return ResumableLoader(self.train_set, sampler=self.train_sampler, **self.loader_options)
 
     def eval_loaders(self, stage: str) -> list[DataLoader]:
-        """Return a loader for every set of `eval_sets[stage]`, with this process's share of its
-        batches. DataError if no set has a batch for each process: on one without any, Lightning
-        skips the evaluation, and the others wait for its sums.
+        """Return a loader for every set of `eval_sets[stage]`, with this process's batches.
+
+        DataError if no set has a batch for each process: on one without any, Lightning skips the
+        evaluation, and the others wait for its sums.
         """
         rank, world_size = process_rank()
         loaders, most = [], 0
@@ -212,30 +213,25 @@ class TextDataModule(pl.LightningDataModule):
     predict_dataloader = partialmethod(eval_loaders, "predict")
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the SHA-256 of every local file that the run reads, by source; "" for other
-        sources.
-        """
-        read = dict.fromkeys(
-            part for source in self.sources for part in split_labels(source) if part
-        )
-        return {source: source_digest(source) for source in read}
+        """Return the SHA-256 of every local file that the run reads; "" for other sources."""
+        parts = (part for source in self.sources for part in split_labels(source) if part)
+        return {part: source_digest(part) for part in parts}
 
 
 def length_bucketed(
     lengths_N: np.ndarray, batch_size: int, rng: np.random.Generator, world_size: int = 1
-) -> list[list[int]]:
+) -> Batches:
     """Make batches of similar length: shuffle, sort within pools of batches, cut, shuffle again.
     The `world_size` batches that processes take at the same time are similar too. Samples that do
     not suffice for all processes are drawn at random, and come last.
     """
     order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
-    steps: list[list[int]] = []
-    for pool in BatchSampler(order_N.tolist(), together * POOL, drop_last=False):
-        steps += BatchSampler(sorted(pool, key=lengths_N.__getitem__), together, drop_last=False)
-    ordered = [steps[i] for i in rng.permutation(len(steps))]
-    every = [*ordered, spare_N.tolist()]
-    return [batch for step in every for batch in BatchSampler(step, batch_size, drop_last=False)]
+    steps = []
+    for pool in chunks(order_N.tolist(), together * POOL):
+        steps += chunks(sorted(pool, key=lengths_N.__getitem__), together)
+    ordered = [*(steps[i] for i in rng.permutation(len(steps))), spare_N.tolist()]
+    return [batch for step in ordered for batch in chunks(step, batch_size)]
 
 
 class EpochSampler(Sampler[Any]):
@@ -263,19 +259,20 @@ class EpochSampler(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         self.drawn = self.draw(np.random.default_rng([self.seed, self.epoch]))
-        yield from self.drawn[self.rank : self.batches * self.world_size : self.world_size][
-            self.start :
-        ]
+        first, end = self.rank + self.start * self.world_size, self.batches * self.world_size
+        yield from self.drawn[first : end : self.world_size]
 
 
 class ResumableLoader(DataLoader):
-    """A DataLoader over an `EpochSampler` that counts the batches taken by its reader, without
-    those that workers hold ready. Lightning stores the state in its checkpoints.
+    """A DataLoader over an `EpochSampler` that counts the batches taken by its reader.
+
+    Those that workers hold ready do not count. Lightning stores the state in its checkpoints.
 
     An epoch begins when its first batch is requested: before, the sampler does not know which epoch
     it is.
     """
 
+    sampler: EpochSampler
     consumed = 0
     _start = 0
 
@@ -284,13 +281,10 @@ class ResumableLoader(DataLoader):
         return {"consumed": self.consumed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next epoch begin after as many batches, or at its beginning, if that was all of
-        them.
-        """
+        """Let the next epoch begin after as many batches, unless that was all of them."""
         self._start = self.consumed = state["consumed"]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
-        assert isinstance(self.sampler, EpochSampler)
         start, self._start = self._start, 0
         self.consumed = self.sampler.start = start if start < self.sampler.batches else 0
         for batch in super().__iter__():
@@ -299,9 +293,10 @@ class ResumableLoader(DataLoader):
 
 
 def outlive_signal(worker: int) -> None:
-    """`worker_init_fn` of a DataLoader: let a worker ignore a cluster's or Ctrl-C's signal to all
-    processes. The main process finishes its step first, and ends its workers, by a second SIGTERM
-    if necessary.
+    """Let a worker of a DataLoader ignore a cluster's or Ctrl-C's signal to all processes.
+
+    The main process finishes its step first, and ends its workers, by a second SIGTERM if
+    necessary.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

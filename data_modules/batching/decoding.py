@@ -1,5 +1,4 @@
-"""Decode token spans into answer texts from the original context, and combine the windows of a
-question.
+"""Decode token spans into texts of the original context; combine the windows of a question.
 
 Shape letters: B windows of a batch, which holds all windows of its questions; C answer types (yes,
 no, unknown).
@@ -19,7 +18,6 @@ from torch import Tensor
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
-from interventune.data_modules.schema.questions import AnswerType
 
 TYPE_THRESHOLD = 0.1
 """XLNet's heads: if the most probable type has at least this probability, it is the answer, else
@@ -33,13 +31,12 @@ class Answer(NamedTuple):
     example: int
     """Index of the question in its set."""
     text: str
-    start: int
-    """Start of the text in the context; -1 without an answer."""
     score: float
     """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an
     answer type (yes, no, ...): its score.
     """
-    answer_type: AnswerType = "span"
+    start: int = -1
+    """Start of the text in the context; -1 for an answer that is not from there."""
     unknown_score: float = math.nan
     """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of
     unknown; NaN for a decoder's text.
@@ -51,42 +48,39 @@ class Answer(NamedTuple):
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
-    """Yield the best span of every question in a batch (the first on ties), and the rows of its
-    windows.
-    """
+    """Yield the best span of every question (the first on ties), and its windows' rows."""
     start, end, score = (column.tolist() for column in spans)
     windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
-    rows: defaultdict[int, list[int]] = defaultdict(list)
-    for row, window in enumerate(windows):
-        rows[int(data.question_N[window])].append(row)
-    best = [max(of_question, key=score.__getitem__) for of_question in rows.values()]
-    columns = data.questions(list(rows)), data.tokens([windows[row] for row in best])
-    for (example, same), row, question, tokens in zip(rows.items(), best, *columns, strict=True):
+    rows_of = defaultdict(list)
+    for row, question in enumerate(data.question_N[windows].tolist()):
+        rows_of[question].append(row)
+    best = [max(rows, key=score.__getitem__) for rows in rows_of.values()]
+    columns = data.questions(list(rows_of)), data.tokens([windows[row] for row in best])
+    for (example, rows), row, question, tokens in zip(rows_of.items(), best, *columns, strict=True):
         text, at = "", -1
-        if score[row] > float("-inf"):
+        if score[row] > -math.inf:
             at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
             # A mark that the tokenizer drops belongs to the letter before it.
             while category(question.context[last : last + 1] or " ") == "Mn":
                 last += 1
             text = question.context[at:last]
         at = at + len(text) - len(text.lstrip()) if text else -1
-        kind: AnswerType = "span" if text.strip() else "unknown"
-        yield Answer(example, text.strip(), at, score[row], kind), same
+        yield Answer(example, text.strip(), score[row], at), rows
 
 
 def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answer]:
-    """Yield every question's answer from its best window; `spans` are the fields of
-    interventune.models.heads.span.SpanPrediction.
+    """Yield every question's answer from its best window.
 
     If the set allows it (`may_abstain`), the answer is empty when "no answer" scores higher than
-    the best span in every window (SQuAD 2.0, with a threshold of 0).
+    the best span in every window (SQuAD 2.0, with a threshold of 0). `spans` are the fields of
+    interventune.models.heads.span.SpanPrediction.
     """
     *best, null_B = spans
     null = null_B.tolist()
     for span, rows in best_spans(data, batch, *best):
         unknown_score = min(null[row] for row in rows) - span.score
         abstains = data.may_abstain and unknown_score > 0
-        answer = Answer(span.example, "", -1, span.score, "unknown") if abstains else span
+        answer = span._replace(text="", start=-1) if abstains else span
         yield answer._replace(unknown_score=unknown_score, guess=span.text)
 
 
@@ -96,43 +90,46 @@ def written_answers(
     """Yield the answers in what a decoder wrote, from its texts with their failures."""
     for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
         answer, failure = answer_in(text, reason)
-        yield Answer(int(data.question_N[feature]), answer, -1, 0.0, failure=failure)
+        yield Answer(int(data.question_N[feature]), answer, 0.0, failure=failure)
 
 
-def decode_typed_answers(data: QASet, batch: QABatch, *found: Tensor | None) -> Iterator[Answer]:
-    """Yield the answer of every question (faithfulness spec 2.2, 2.3); `found` are the fields of
-    interventune.models.heads.answers.AnswerPrediction.
+def decode_typed_answers(
+    data: QASet, batch: QABatch, *prediction: Tensor | None
+) -> Iterator[Answer]:
+    """Yield the answer of every question: a span, yes, no, unknown, a number or an option.
 
     Over windows, spans, yes, no, numbers and options take their maximum, unknown its minimum (a
     question is unknown only if it is in every window). With rationale heads the highest score wins;
     on ties a span, then yes, no and unknown. With XLNet's heads, the most probable type wins, if it
-    reaches TYPE_THRESHOLD.
+    reaches TYPE_THRESHOLD (Chaturvedi et al. 2023, section 4.2, and the authors' code).
+
+    `prediction` has the fields of interventune.models.heads.answers.AnswerPrediction.
     """
-    start_B, end_B, score_B, *rest = (column for column in found if column is not None)
+    start_B, end_B, score_B, *rest = (column for column in prediction if column is not None)
     types, *of_xlnet = (column.tolist() for column in rest)
     by_score = attrgetter("score")
     for span, rows in best_spans(data, batch, start_B, end_B, score_B):
         at = span.example
-        yes, no = (max(types[row][kind] for row in rows) for kind in (0, 1))
-        offered = [Answer(at, "yes", -1, yes, "yes"), Answer(at, "no", -1, no, "no")]
-        unknown = Answer(at, "unknown", -1, min(types[row][2] for row in rows), "unknown")
+        yes, no, none = zip(*(types[row] for row in rows), strict=True)
+        others = [Answer(at, "yes", max(yes)), Answer(at, "no", max(no))]
+        unknown = Answer(at, "unknown", min(none))
         if not of_xlnet:
-            guess = max([span] * bool(span.text) + offered, key=by_score)  # the first on ties
+            spans = [span] if span.text else []
+            guess = max(spans + others, key=by_score)  # the first on ties
             score, best = unknown.score - guess.score, max(guess, unknown, key=by_score)
             yield best._replace(unknown_score=score, guess=guess.text)
             continue
-        (number_score, number), (option_score, option) = (
-            max((score[row], found[row]) for row in rows)
-            for found, score in (of_xlnet[:2], of_xlnet[2:])
-        )
+        numbers, number_scores, options, option_scores = of_xlnet
+        number_score, number = max((number_scores[row], numbers[row]) for row in rows)
+        option_score, option = max((option_scores[row], options[row]) for row in rows)
         words = option_words(data.questions([at])[0].question)
-        offered += [
-            Answer(at, NUMBER_WORDS[number - 1], -1, number_score, "number"),
-            Answer(at, words[option - 1] if words else span.text, -1, option_score, "option"),
+        others += [
+            Answer(at, NUMBER_WORDS[number - 1], number_score),
+            Answer(at, words[option - 1] if words else span.text, option_score),
         ]
         best, guess = (
-            one if one.score >= TYPE_THRESHOLD and one.text else span
-            for one in (max([unknown, *offered], key=by_score), max(offered, key=by_score))
+            answer if answer.score >= TYPE_THRESHOLD and answer.text else span
+            for answer in (max([unknown, *others], key=by_score), max(others, key=by_score))
         )
         answer = best if best.text else unknown
         yield answer._replace(unknown_score=unknown.score, guess=guess.text)

@@ -1,14 +1,14 @@
 """Groups, tokenised, in batches of whole groups or of rows of any groups.
 
 Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (start, end), B groups
-or rows of a batch, R all rows, T tokens, X names.
+or rows of a batch, R all rows, T tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
+    Batches,
     EncodedRow,
     Encoding,
     Inputs,
@@ -30,19 +31,17 @@ from interventune.data_modules.encoding.windows import (
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.storage.errors import DataError
 
-T = TypeVar("T", str, tuple[str, str])
-
 
 class GroupIds(NamedTuple):
     """Groups as integers; names are numbered alphabetically."""
 
-    subjects: list[str]
-    attributes: list[tuple[str, str]]
-    """(category, attribute)."""
     advice_class_N: np.ndarray
     """Index into ADVICE_CLASSES."""
+    subjects: np.ndarray
     subject_NS: np.ndarray
     """Ids of x1 and x2."""
+    attributes: np.ndarray
+    """(category, attribute) of each."""
     attribute_N: np.ndarray
 
 
@@ -80,13 +79,13 @@ class GroupSet(Dataset):
     @cached_property
     def ids(self) -> GroupIds:
         """The keys by which metrics sum, as integers."""
-        subjects, subject_X = numbered([name for group in self.groups for name in group.subjects])
-        attributes, attribute_N = numbered(
-            [(group.category, group.attribute) for group in self.groups]
-        )
         classes = [ADVICE_CLASSES.index(group.advice_class) for group in self.groups]
-        class_N = np.array(classes, np.int64)
-        return GroupIds(subjects, attributes, class_N, subject_X.reshape(-1, 2), attribute_N)
+        attributes = [(group.category, group.attribute) for group in self.groups]
+        return GroupIds(
+            np.array(classes, np.int64),
+            *np.unique([group.subjects for group in self.groups], return_inverse=True),
+            *np.unique(attributes, return_inverse=True, axis=0),
+        )
 
     def __getitem__(self, index: Sequence[int]) -> GroupBatch:
         chosen = np.asarray(index, dtype=np.int64)
@@ -103,29 +102,26 @@ class GroupSet(Dataset):
         )
 
     def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
-        """Return some rows, padded to a multiple: inputs and context (B, T), and candidates (B, 1,
-        S, 2).
+        """Return inputs (B, T), context (B, T) and candidates (B, 1, S, 2) of some rows.
+
+        T is a multiple of `multiple`.
         """
         rows = [self.encoded[i] for i in index]
         inputs, context_BT, shift_B = pad_rows(rows, self.tokenizer, multiple)
         candidate_BSE = torch.tensor([row.spans for row in rows]) + shift_B.view(-1, 1, 1)
         return inputs, context_BT, candidate_BSE.unsqueeze(1)
 
-    def batches(self, rows_per_batch: int) -> list[list[int]]:
+    def batches(self, rows_per_batch: int) -> Batches:
         """Return batches with every group once, similar lengths together; a group is four rows."""
         longest_N = self.lengths.reshape(-1, 4).max(axis=1, initial=0)
         return sorted_batches(longest_N, max(1, rows_per_batch // 4))
 
 
-def numbered(names: Sequence[T]) -> tuple[list[T], np.ndarray]:
-    """Return the distinct names in alphabetical order, and the number of each name."""
-    number = {name: i for i, name in enumerate(sorted(set(names)))}
-    return list(number), np.array([number[name] for name in names], np.int64)
-
-
 def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[EncodedRow]:
-    """Return the rows of groups; each variant has exactly one window. Their `spans` are the first
-    and last token of each subject, and of `unknown` if it is a candidate.
+    """Return the rows of groups; each variant has exactly one window.
+
+    Their `spans` are the first and last token of each subject, and of `unknown` if it is a
+    candidate.
 
     Raises:
         DataError: a context is longer than a window, or a token at a subject's boundary also covers
@@ -146,16 +142,15 @@ def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -
             )
         spans = []
         for span in variant.candidates:
-            found = token_span(row, span)
-            covered = (
-                variant.context[row.offsets_TE[found[0], 0] : row.offsets_TE[found[1], 1]]
-                if found
-                else ""
-            )
-            if found is None or covered.strip() not in span.text:
+            tokens = token_span(row, span)
+            if tokens is not None:
+                start, end = row.offsets_TE[list(tokens), [0, 1]]
+                if variant.context[start:end].strip() not in span.text:
+                    tokens = None
+            if tokens is None:
                 raise DataError(
                     f"{key}: no tokens cover just the subject {span.text!r} of {variant.context!r}"
                 )
-            spans.append(found)
+            spans.append(tokens)
         rows.append(row._replace(spans=tuple(spans)))
     return rows

@@ -1,8 +1,8 @@
-"""Questions, tokenised into windows: a row has a window's tokens and targets, and each question's
-first row also has the question; their batches.
+"""Questions, tokenised into windows, and their batches.
 
-Shape letters: B batch, T tokens, C characters, W windows of a question, N windows of a set, Q
-questions.
+A row has a window's tokens and targets, and each question's first row also has the question.
+
+Shape letters: B batch, T tokens, N windows of a set, Q questions.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -27,10 +28,12 @@ from interventune.data_modules.encoding.windows import (
     CHUNK,
     DECODERS,
     HISTORY_TURNS,
+    Batches,
     EncodedRow,
     Encoding,
     Inputs,
     encode_texts,
+    max_context,
     padded,
     token_span,
 )
@@ -38,7 +41,7 @@ from interventune.data_modules.questions.answer_spans import answer_type
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import AnswerType, QAExample
 
-WINDOW_TYPES: tuple[AnswerType, ...] = ("yes", "no", "unknown", "span")
+WINDOW_TYPES = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options
 are spans.
 """
@@ -52,14 +55,11 @@ TARGETS = ("start", "end", "answer_type", "number", "option")
 
 INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
 ROWS = pa.schema(
-    {
-        "input_ids": INTS,
-        "token_type_ids": pa.list_(pa.uint8()),
-        "offsets": INTS,
-    }  # two offsets per token
-    # window: index within its question; story: number of context tokens
-    | dict.fromkeys(("cls", *TARGETS, "window", "story"), pa.int32())
-    | {"rationale": MASK, "max_context": MASK}
+    {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8())}
+    # offsets: two per token; story: number of context tokens
+    | {"offsets": INTS, "rationale": MASK, "max_context": MASK}
+    | dict.fromkeys(("cls", *TARGETS, "story"), pa.int64())
+    # Of a question, in the row of its first window.
     | dict.fromkeys(("id", "context", "question", "dataset", "kind"), pa.string())
     | {"gold": pa.list_(pa.string()), "kept": pa.list_(INTS), "hidden": pa.bool_()}
 )
@@ -96,28 +96,29 @@ class QABatch(NamedTuple):
     """
 
 
+TURNS = {
+    "roberta": ("|Q| {question}|A| {answer}", "|Q| {question}"),
+    "xlnet": ("{bos_token} {question} {eos_token} {answer} ", "{bos_token} {question}"),
+}
+"""By architecture, how an earlier turn of a conversation and the question itself are written."""
+
+
 def full_query(example: QAExample, encoding: Encoding, tokenizer: Any) -> str:
-    """Return the text that an encoder reads before the context: history, advice and question
-    (faithfulness spec 1.1.7, 1.4).
+    """Return what an encoder reads before the context: history, advice and question.
 
     Earlier turns are marked with |Q| and |A| for RoBERTa; for XLNet they are enclosed in the tokens
     for begin and end of sequence, without turns answered unknown; for other models they are
-    concatenated.
+    concatenated (Chaturvedi et al. 2023, section 4.2, and the authors' code).
     """
-    query, turns = example.query, example.history
+    turns = [*example.history]
     if not turns and not traits(example.dataset).conversation:
-        return query
+        return example.query
     if encoding.architecture == "xlnet":
-        known = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
-        bos, eos = tokenizer.bos_token, tokenizer.eos_token
-        earlier = "".join(
-            f"{bos} {turn.question} {eos} {turn.answer} " for turn in known[-HISTORY_TURNS:]
-        )
-        return f"{earlier}{bos} {query}"
-    turns = turns[-HISTORY_TURNS:]
-    if encoding.architecture == "roberta":
-        return "".join(f"|Q| {turn.question}|A| {turn.answer}" for turn in turns) + f"|Q| {query}"
-    return " ".join([f"{turn.question} {turn.answer}" for turn in turns] + [query])
+        turns = [turn for turn in turns if answer_type(turn.answer, "")[0] != "unknown"]
+    earlier, last = TURNS.get(encoding.architecture, ("{question} {answer} ", "{question}"))
+    special = tokenizer.special_tokens_map
+    texts = [earlier.format(**asdict(turn), **special) for turn in turns[-HISTORY_TURNS:]]
+    return "".join([*texts, last.format(question=example.query, **special)])
 
 
 def encode_examples(
@@ -142,89 +143,89 @@ def encode_questions(
     answers: bool = True,
     hidden: bool = True,
 ) -> datasets.Dataset:
-    """Return windows of every example, with the first of its answers that they show as target. The
-    table's description has the numbers of examples `rejected` before, by reason; without `hidden`,
-    those whose answers no window shows are among them.
+    """Return windows of every example, with the first of its answers that they show as target.
+
+    The table's description has the numbers of examples `rejected` before, by reason; without
+    `hidden`, those whose answers no window shows are among them.
 
     In a window without an answer, the target type is unknown and the span is the classification
-    token (faithfulness spec 1.3). With `answers`, a decoder's rows include the target answer after
-    the prompt, and an end token.
+    token, as in the code of Chaturvedi et al. 2023. With `answers`, a decoder's rows include the
+    target answer after the prompt, and an end token.
     """
     rejected = Counter(rejected)
-    parts, rows = list[pa.Table](), list[dict[str, Any]]()
+    tables = []
+    rows = []
     encoded = encode_examples(examples, tokenizer, encoding, answers=answers)
-    for number, found in groupby(encoded, key=attrgetter("example")):
-        example, windows, first = examples[number], list(found), len(rows)
-        targets = [_target(example, row) for row in windows]
-        lacking = example.answer_type != "unknown" and {kind for _, _, kind, *_ in targets} == {
-            NO_ANSWER
-        }
-        if lacking and not hidden:
+    for number, windows in groupby(encoded, key=attrgetter("example")):
+        question = question_rows(examples[number], list(windows))
+        if question[0]["hidden"] and not hidden:
             rejected[HIDDEN] += 1
             continue
-        for window, (row, best_T) in enumerate(zip(windows, max_context(windows), strict=True)):
-            pieces = [token_span(row, piece) for piece in example.rationale]
-            rationale_T = np.zeros(len(row.offsets_TE), dtype=bool)
-            if None not in pieces:  # the window contains each of them completely
-                for start, last in filter(None, pieces):
-                    rationale_T[start : last + 1] = True
-            rows.append(
-                {
-                    "input_ids": row.input_ids_T,
-                    "token_type_ids": row.token_type_ids_T,
-                    "offsets": row.offsets_TE.reshape(-1),
-                    "cls": row.cls,
-                    **dict(zip(TARGETS, targets[window], strict=True)),
-                    "rationale": rationale_T,
-                    "max_context": best_T,
-                    "window": window,
-                    "story": np.sum(row.offsets_TE[:, 0] >= 0),
-                }
-            )
-        names = ("id", "context", "question", "dataset", "gold", "kept")
-        rows[first] |= {name: getattr(example, name) for name in names}
-        rows[first] |= {"kind": example.answer_type, "hidden": lacking}
+        rows += question
         if len(rows) >= CHUNK:
-            parts, rows = [*parts, pa.Table.from_pylist(rows, ROWS)], []
-    table = pa.concat_tables([*parts, pa.Table.from_pylist(rows, ROWS)])
+            tables.append(pa.Table.from_pylist(rows, ROWS))
+            rows = []
+    table = pa.concat_tables([*tables, pa.Table.from_pylist(rows, ROWS)])
     info = datasets.DatasetInfo(description=json.dumps(rejected))
     return datasets.Dataset(table, info, fingerprint="in memory").with_format("arrow")
 
 
-def _target(example: QAExample, row: EncodedRow) -> tuple[int, ...]:
-    """Start, end, and the classes of type, number and option."""
+def question_rows(example: QAExample, windows: Sequence[EncodedRow]) -> list[dict[str, Any]]:
+    """Return the rows of a question's windows (`ROWS`)."""
+    rows = [
+        {
+            "input_ids": row.input_ids_T,
+            "token_type_ids": row.token_type_ids_T,
+            "offsets": row.offsets_TE.reshape(-1),
+            "cls": row.cls,
+            "rationale": rationale_mask(example, row),
+            "max_context": best_T,
+            "story": np.sum(row.offsets_TE[:, 0] >= 0),
+            **target(example, row),
+        }
+        for row, best_T in zip(windows, max_context(windows), strict=True)
+    ]
+    names = ("id", "context", "question", "dataset", "gold", "kept")
+    rows[0] |= {name: getattr(example, name) for name in names}
+    rows[0] |= {
+        "kind": example.answer_type,
+        "hidden": example.answer_type != "unknown"
+        and all(row["answer_type"] == NO_ANSWER for row in rows),
+    }
+    return rows
+
+
+def target(example: QAExample, row: EncodedRow) -> dict[str, int]:
+    """Return a window's target: the answer's tokens, and classes of type, number and option."""
     kind, number, option = example.answer_type, 0, 0
-    if row.spans:
-        return (*row.spans[0], WINDOW_TYPES.index(kind if kind in WINDOW_TYPES else "span"), 0, 0)
     if kind in ("number", "option"):
-        found, place = answer_type(example.gold[0], example.question)
-        number, option = (place, 0) if found == "number" else (0, place)
-    if span := next(filter(None, (token_span(row, answer) for answer in example.answers)), None):
-        return (*span, WINDOW_TYPES.index("span"), number, option)
-    kind = kind if kind in ("yes", "no") else "unknown"
-    return (row.cls, row.cls, WINDOW_TYPES.index(kind), number, option)
+        name, place = answer_type(example.gold[0], example.question)
+        number, option = (place, 0) if name == "number" else (0, place)
+    if row.spans:
+        span = row.spans[0]
+    elif shown := [*filter(None, (token_span(row, answer) for answer in example.answers))]:
+        span, kind = shown[0], "span"
+    else:
+        span, kind = (row.cls, row.cls), kind if kind in ("yes", "no") else "unknown"
+    type_class = WINDOW_TYPES.index(kind if kind in WINDOW_TYPES else "span")
+    return dict(zip(TARGETS, (*span, type_class, number, option), strict=True))
 
 
-def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
-    """Per window, boolean (T,): the context tokens that this window shows best by SQuAD's rule: the
-    smaller margin to its two ends is largest, plus a hundredth of its length; the first on ties.
-    """
-    starts = [row.offsets_TE[:, 0] for row in windows]
-    score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
-    for score_C, start_T in zip(score_WC, starts, strict=True):
-        inside_T = start_T[start_T >= 0]
-        place_T = np.arange(len(inside_T))
-        margin_T = np.minimum(place_T, place_T[::-1])
-        np.maximum.at(score_C, inside_T, margin_T + 0.01 * len(inside_T))
-    best_C = score_WC.argmax(axis=0)
-    return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
+def rationale_mask(example: QAExample, row: EncodedRow) -> np.ndarray:
+    """Boolean (T,): the rationale's tokens, if the window contains all of its pieces."""
+    mask_T = np.zeros(len(row.offsets_TE), dtype=bool)
+    spans = [token_span(row, piece) for piece in example.rationale]
+    if None not in spans:
+        for start, last in filter(None, spans):
+            mask_T[start : last + 1] = True
+    return mask_T
 
 
 def column(table: pa.Table, name: str) -> np.ndarray:
     """Return all values of a column of numbers, or of a column of lists, concatenated."""
-    values = table.column(name).combine_chunks()
+    values = table[name].combine_chunks()
     values = values.flatten() if pa.types.is_list(values.type) else values
-    return np.asarray(values.to_numpy(zero_copy_only=False))
+    return values.to_numpy(zero_copy_only=False)
 
 
 class Question(NamedTuple):
@@ -260,17 +261,17 @@ class QASet(Dataset):
         if not isinstance(data, datasets.Dataset):
             data = encode_questions(data, tokenizer, encoding, answers=answers)
         self.table, self.tokenizer = data, tokenizer
-        warn_of_unknown(tokenizer, [column(data.data.slice(0, 999), "input_ids")])
-        self.lengths = (
-            pc.list_value_length(data.data.column("input_ids")).to_numpy().astype(np.int64)
-        )
+        rows = data.data
+        warn_of_unknown(tokenizer, [column(rows.slice(0, 999), "input_ids")])
+        self.lengths = pc.list_value_length(rows["input_ids"]).to_numpy().astype(np.int64)
         """Length of every window in tokens, (N,)."""
-        window_N, story_N, start_N, end_N = (
-            column(data.data, name) for name in ("window", "story", "start", "end")
-        )
-        self.tokens_N = {"answer": end_N - start_N + 1, "story": story_N, "all": self.lengths}
+        self.tokens_N = {
+            "answer": column(rows, "end") - column(rows, "start") + 1,
+            "story": column(rows, "story"),
+            "all": self.lengths,
+        }
         """Number of tokens in every window's target, in its context, and in all of it."""
-        first_N = window_N == 0
+        first_N = rows["id"].is_valid().to_numpy()
         self.question_N = np.cumsum(first_N) - 1
         """Index of every window's question."""
         self.first_Q = np.flatnonzero(first_N)
@@ -279,7 +280,7 @@ class QASet(Dataset):
 
     def windows(self) -> list[np.ndarray]:
         """Return the windows of every question."""
-        return np.split(np.arange(len(self)), self.first_Q[1:])
+        return np.split(np.arange(len(self)), self.first_Q)[1:]
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -288,16 +289,16 @@ class QASet(Dataset):
     def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
         chosen = np.asarray(index, dtype=np.int64)
         table = self.table[chosen]
-        tokens_N = column(table, "input_ids"), column(table, "token_type_ids")
-        masks_N: dict[str, Any] = {
-            f"{name}_BT": column(table, name) for name in ("rationale", "max_context")
-        }
-        masks_N["context_BT"] = column(table, "offsets")[::2] >= 0
-        inputs, shift_B, masks = padded(self.tokenizer, *tokens_N, self.lengths[chosen], **masks_N)
-        targets = {
-            f"{name}_B": torch.from_numpy(column(table, name).astype(np.int64))
-            for name in ("cls", *TARGETS)
-        }
+        inputs, shift_B, masks = padded(
+            self.tokenizer,
+            column(table, "input_ids"),
+            column(table, "token_type_ids"),
+            self.lengths[chosen],
+            context_BT=column(table, "offsets")[::2] >= 0,
+            rationale_BT=column(table, "rationale"),
+            max_context_BT=column(table, "max_context"),
+        )
+        targets = {f"{name}_B": torch.tensor(column(table, name)) for name in ("cls", *TARGETS)}
         for name in ("start_B", "end_B", "cls_B"):
             targets[name] += shift_B
         feature_B = torch.from_numpy(chosen)
@@ -305,12 +306,11 @@ class QASet(Dataset):
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every question."""
-        values: list[Any] = self.table.data.column(name).take(self.first_Q).to_pylist()
-        return values
+        return self.table.data[name].take(self.first_Q).to_pylist()
 
     def questions(self, index: Sequence[int]) -> list[Question]:
         """Return some of the questions."""
-        table = self.table[self.first_Q[np.asarray(index)]]
+        table = self.table[self.first_Q[index]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
     def token_ids(self) -> list[np.ndarray]:
@@ -319,18 +319,17 @@ class QASet(Dataset):
 
     def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
-        table = self.table[np.asarray(index)]
+        table = self.table[index]
         rows = zip(table["offsets"].to_pylist(), table["input_ids"].to_pylist(), strict=True)
         return [list(zip(at[::2], at[1::2], ids, strict=True)) for at, ids in rows]
 
-    def batches(self, windows_per_batch: int) -> list[list[int]]:
+    def batches(self, windows_per_batch: int) -> Batches:
         """Return batches with every window once, all windows of a question in one batch:
         `windows_per_batch`, or a few more for the last question.
         """
-        longest_Q = np.maximum.reduceat(self.lengths, self.first_Q) if len(self) else self.first_Q
-        windows_Q, batches = self.windows(), list[list[int]]()
-        for question in np.argsort(-longest_Q, kind="stable"):
+        batches: Batches = []
+        for windows in sorted(self.windows(), key=lambda windows: -self.lengths[windows].max()):
             if not batches or len(batches[-1]) >= windows_per_batch:
                 batches.append([])
-            batches[-1] += windows_Q[question].tolist()
+            batches[-1] += windows.tolist()
         return batches

@@ -22,7 +22,7 @@ from interventune.data_modules.encoding.windows import (
     Messages,
     Prompts,
 )
-from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample
 from interventune.storage.errors import DataError
 
@@ -51,74 +51,57 @@ def fill(
     messages: Messages,
     name: str,
     continuations: Sequence[str],
-    *,
-    advice: str,
-    context: str,
+    record: QAExample | UnderspecifiedQuestion,
     **slots: str,
 ) -> Prompt:
     """Make the prompt of a record: messages with their slots filled in (see `Prompts`)."""
     filled, shown = [], ""
+    slots |= {"advice": record.advice, "question": record.question}
     for message in messages:
-        template = message["content"]
-        if not advice:
+        template = re.sub(r"^(?=.*\{question\})", "{turns}", message["content"], flags=re.M)
+        if not record.advice:
             template = re.sub(r" \{advice\}|\{advice\} ?", "", template)
-        if "{question}" in template:
-            line = template.rfind("\n", 0, template.index("{question}")) + 1
-            template = f"{template[:line]}{{turns}}{template[line:]}"
         before, slot, _ = template.partition("{context}")
         if slot:
-            shown = before.format(advice=advice, **slots) + context
+            shown = before.format(**slots) + record.context
         # The space before an answer is part of the answer's first token.
-        content = template.format(advice=advice, context=context, **slots).rstrip(" ")
+        content = template.format(context=record.context, **slots).rstrip(" ")
         if content.strip():
             filled.append({**message, "content": content})
-    return Prompt(filled, shown, len(context), continuations, name)
+    return Prompt(filled, shown, len(record.context), continuations, name)
 
 
 def question_prompts(
     examples: Iterable[QAExample], prompts: Prompts, *, answers: bool
 ) -> Iterator[Prompt]:
-    """Yield the prompts of questions with their last turns; with `answers`, followed by the
-    training target: the first answer of the context, yes, no, or unknown.
+    """Yield the prompts of questions with their last turns.
+
+    With `answers`, the training target follows: the first answer of the context, yes, no, or
+    unknown.
     """
     for example in examples:
-        turns = (
+        turns = "".join(
             prompts.turn.format(question=turn.question, answer=turn.answer)
             for turn in example.history[-HISTORY_TURNS:]
         )
         target: str = example.answer_type
         if target not in ("yes", "no", UNKNOWN):
             target = example.answers[0].text if example.answers else example.gold[0]
-        yield fill(
-            prompts.prompt,
-            example.id,
-            [target] if answers else [],
-            advice=example.advice,
-            context=example.context,
-            question=example.question,
-            turns="".join(turns),
-        )
+        yield fill(prompts.prompt, example.id, [target] if answers else [], example, turns=turns)
 
 
 def group_prompts(groups: Iterable[Group], prompts: Prompts) -> Iterator[Prompt]:
-    """Yield the prompts of all variants, with the subjects listed in the order of the context;
-    after each come the subjects in the group's order, and `unknown` if the prompt names it.
+    """Yield the prompts of all variants, with the subjects in the order of the context.
+
+    After each come the subjects in the group's order, and `unknown` if the prompt names it.
     """
     for group in groups:
         for variant in group.variants:
-            subjects = [span.text for span in variant.candidates]
-            offered = [
-                span.text for span in sorted(variant.candidates, key=lambda span: span.start)
-            ]
+            answers = [*(span.text for span in variant.candidates), UNKNOWN][: prompts.candidates]
+            in_context = sorted(variant.candidates, key=lambda span: span.start)
+            options = prompts.options.format(*(span.text for span in in_context))
             yield fill(
-                prompts.choice_prompt,
-                group.key,
-                [*subjects, UNKNOWN][: prompts.candidates],
-                advice=variant.advice,
-                context=variant.context,
-                question=variant.question,
-                options=prompts.options.format(*offered),
-                turns="",
+                prompts.choice_prompt, group.key, answers, variant, options=options, turns=""
             )
 
 
@@ -136,26 +119,26 @@ class PromptTokens:
     ) -> None:
         self.tokenizer, self.seq2seq = tokenizer, seq2seq
         self.chat = chat == "auto" and bool(tokenizer.chat_template)
-        (row,) = self.encoded(["a"], special=True)
-        special = row.special_tokens_mask
-        self.lead: list[int] = [] if self.chat else row.ids[: special.index(0)]
+        row = tokenizer("a", return_special_tokens_mask=True)
+        ids, special = row["input_ids"], row["special_tokens_mask"]
+        self.lead = [] if self.chat else ids[: special.index(0)]
         """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and
         a chat template, which writes them itself).
         """
-        self.tail: list[int] = row.ids[len(row) - special[::-1].index(0) :]
+        self.tail = ids[len(ids) - special[::-1].index(0) :]
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them.
         A causal model's prompt ends without: after an end token it would begin another text.
         """
         pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
-        self.pad: int = next(i for i in pads if i is not None)
-        self.space, self.opening = "" if seq2seq else " ", ""
-        """The white space before an answer, and the mark of a chain of thought that the template
-        opens.
-        """
+        self.pad = next(i for i in pads if i is not None)
+        self.space = "" if seq2seq else " "
+        """The white space before an answer."""
         self.ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         """The tokens that end an answer; training appends the first."""
         self.example = self.text("?")
         """A prompt as the template writes it, with the date if it insists on one."""
+        self.opening = "".join(re.findall(r"<\w*think\w*>\s*$", self.example))
+        """The mark of a chain of thought that the template opens."""
         named = tokenizer.added_tokens_decoder
         if self.chat:
             user = {"role": "user", "content": "?"}
@@ -163,11 +146,8 @@ class PromptTokens:
             lead, _, rest = answered.removeprefix(self.example).rpartition("Answer")
             self.space = lead if lead.isspace() else ""
             self.ends = [i for i in (*self.ids([rest])[0], *self.ends) if i in {*named, *self.ends}]
-            opened = re.search(r"<\w*think\w*>\s*$", self.example)
-            self.opening = opened[0] if opened else ""
-        special_ids = {i for i, token in named.items() if token.special} | {
-            *tokenizer.all_special_ids
-        }
+        special_ids = {i for i, token in named.items() if token.special}
+        special_ids.update(tokenizer.all_special_ids)
         self.hidden = {i for i in special_ids if "think" not in str(named.get(i)).lower()}
         """Special tokens that are no part of an answer; those around a chain of thought
         are needed.
@@ -182,12 +162,12 @@ class PromptTokens:
             "prompt": self.example,
         }
 
-    def encoded(self, texts: Sequence[str], *, special: bool = False) -> list[Any]:
-        """Return the tokenizers library's encodings, with ids and offsets."""
+    def encoded(self, texts: Sequence[str]) -> list[Any]:
+        """Return encodings of the tokenizers library, with offsets and without special tokens."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()  # settings of the tokenizer's last call
         backend.no_padding()
-        return list(backend.encode_batch(list(texts), add_special_tokens=special))
+        return backend.encode_batch(list(texts), add_special_tokens=False)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of texts, without special tokens."""
@@ -203,37 +183,28 @@ class PromptTokens:
     def _template(self, messages: Messages, **options: Any) -> str:
         options |= TEMPLATE_OPTIONS
         try:
-            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **options))
+            return self.tokenizer.apply_chat_template(messages, tokenize=False, **options)
         except TemplateError as error:  # such as Gemma's "System role not supported"
             raise DataError(
                 f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
             ) from error
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of prompts, from `text`. Chat templates include all
-        special tokens.
-        """
+        """Return the token ids of prompts, from `text`; a chat template writes special tokens."""
         tail = self.tail if self.seq2seq and not self.chat else []
         every = self.ids(texts)
         warn_of_unknown(self.tokenizer, every[:999])
         return [[*self.lead, *ids, *tail] for ids in every]
 
     def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text after its prompt. Leading white space of a
-        text counts.
-        """
+        """Return the token ids of each text after its prompt; leading white space counts."""
         apart = self.ids(texts)
         if self.seq2seq:
             return [[*ids, *self.tail] if ids else [] for ids in apart]
-        first_of = dict(
-            zip(dict.fromkeys(prompts), self.ids([*dict.fromkeys(prompts)]), strict=True)
-        )
         wholes = self.ids([prompt + text for prompt, text in zip(prompts, texts, strict=True)])
         return [
             whole[len(first) :] if whole[: len(first)] == first else alone
-            for first, whole, alone in zip(
-                map(first_of.__getitem__, prompts), wholes, apart, strict=True
-            )
+            for first, whole, alone in zip(self.ids(prompts), wholes, apart, strict=True)
         ]
 
     def decoded(self, rows: Iterable[Sequence[int]]) -> list[str]:
@@ -262,8 +233,8 @@ def encode_prompts(
                 "encoding.prompts.chat=never"
             )
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
-        (read,) = tokens.encoded([text])
-        row, spans = [*tokens.lead, *read.ids], []
+        (encoded,) = tokens.encoded([text])
+        row, spans = [*tokens.lead, *encoded.ids], []
         last = len(row) - 1
         texts = [tokens.space + more for more in prompt.continuations]
         for more, ids in zip(
@@ -271,15 +242,18 @@ def encode_prompts(
         ):
             if not ids:
                 raise DataError(f"{prompt.name}: {more!r} has no tokens")
-            spans.append((len(row), len(row) + len(ids) + len(ending) - 1))
+            start = len(row)
             row += [*ids, *ending]
+            spans.append((start, len(row) - 1))
         if len(row) > encoding.max_length:
             raise DataError(f"{prompt.name}: has {len(row)} tokens, more than encoding.max_length")
-        offsets_TE = np.full((len(row), 2), -1, dtype=np.int32)
-        start_T, end_T = np.array(read.offsets, np.int32).reshape(-1, 2).T - context_at
-        if text[:context_at][-1:].isspace():  # byte-level tokens begin with the space
+        prompt_TE = np.array(encoded.offsets, np.int32).reshape(-1, 2) - context_at
+        start_T, end_T = prompt_TE.T
+        if text[context_at - 1 : context_at].isspace():  # byte-level tokens begin with the space
             start_T[(start_T == -1) & (end_T > 0)] = 0
-        inside = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
-        offsets_TE[len(tokens.lead) : last + 1][inside] = np.stack([start_T, end_T], axis=1)[inside]
+        inside_T = (start_T >= 0) & (start_T < end_T) & (end_T <= prompt.context_length)
+        prompt_TE[~inside_T] = -1
+        offsets_TE = np.full((len(row), 2), -1, np.int32)
+        offsets_TE[len(tokens.lead) : last + 1] = prompt_TE
         types_T = np.zeros(len(row), np.uint8)
         yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, last, example, tuple(spans))

@@ -15,8 +15,9 @@ _YES_NO = re.compile(
 
 
 def answer_in(text: str, failure: str = "") -> tuple[str, str]:
-    """Return the short answer in a model's text, and the reason why there is none: `failure`, or
-    silence.
+    """Return the short answer in a model's text, and the reason why there is none.
+
+    The reason is `failure`, or that the text has no answer.
 
     >>> answer_in("The bike.\\nQuestion:"), answer_in("Answer:"), answer_in("", "too long")
     (('The bike', ''), ('', 'empty answer'), ('', 'too long'))
@@ -26,8 +27,7 @@ def answer_in(text: str, failure: str = "") -> tuple[str, str]:
 
 
 def short_answer(text: str) -> str:
-    """Extract the answer from a model's text: the first line, without "Answer:" or "A:", quotes and
-    full stop.
+    """Extract the first line of a model's text, without "Answer:" or "A:", quotes and full stop.
 
     A leading yes or no is the answer if punctuation or nothing follows it. What says unknown is
     left as written: metrics/unknown.py decides.
@@ -38,8 +38,8 @@ def short_answer(text: str) -> str:
     while match := _PREFIX.match(text):
         text = text[match.end() :]
     line = _unwrapped(next(iter(text.strip().splitlines()), ""))
-    if found := _YES_NO.match(line):
-        return found.group(1).lower()
+    if match := _YES_NO.match(line):
+        return match[1].lower()
     return line if line.endswith("..") else _unwrapped(line.removesuffix("."))
 
 

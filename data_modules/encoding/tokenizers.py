@@ -1,6 +1,4 @@
-"""Where tokenizers come from: the Hub, a folder, the files inside a checkpoint, or the embedded
-words.
-"""
+"""Tokenizers from the Hub, a folder, the files inside a checkpoint, or the embedded words."""
 
 from __future__ import annotations
 
@@ -23,9 +21,12 @@ OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_ve
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
-    """Load a fast tokenizer of transformers from a Hub name, a folder, this project's `.ckpt`,
-    `stories` (which needs an architecture), or tokenizer files given as text by name. Code from a
-    folder or the Hub is never run.
+    """Load a fast tokenizer of transformers; code from a folder or the Hub is never run.
+
+    Args:
+        source: a Hub name, a folder, this project's `.ckpt`, `stories` (which needs an
+            architecture), or tokenizer files given as text by name.
+        architecture: decides the side of padding.
 
     Raises:
         DataError: nothing usable is found, or the tokenizer is not fast (offsets are needed).
@@ -58,9 +59,7 @@ def _pretrained(source: str, what: str, architecture: str) -> Any:
 
 
 def usable(tokenizer: Any, what: str, architecture: str) -> Any:
-    """Return the tokenizer, with a padding token; DataError if it has no offsets or no
-    vocabulary.
-    """
+    """Return the tokenizer, with padding; DataError if it has no offsets or no vocabulary."""
     if not getattr(tokenizer, "is_fast", False):
         raise DataError(f"{what}: a fast tokenizer is needed (character offsets)")
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
@@ -78,8 +77,9 @@ def usable(tokenizer: Any, what: str, architecture: str) -> Any:
 
 
 def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) -> None:
-    """Warn, once for a tokenizer, if it does not know the words of texts, from some rows of their
-    ids.
+    """Warn, once for a tokenizer, if it does not know the words of texts.
+
+    `rows` are the token ids of some of them.
     """
     unknown_N = np.concatenate([*rows, []]) == tokenizer.unk_token_id
     share = unknown_N.sum() / max(1, len(unknown_N))
@@ -100,20 +100,17 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
     tokenizer.backend_tokenizer.no_padding()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
-        settings = Path(folder, "tokenizer_config.json")
-        content = json.loads(settings.read_text(encoding="utf-8"))
-        content = {name: value for name, value in content.items() if name not in OF_THIS_COPY}
-        settings.write_text(
-            json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-        files = sorted(
-            path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt", ".jinja")
-        )
-        return {path.name: path.read_text(encoding="utf-8") for path in files}
+        files = {
+            path.name: path.read_text(encoding="utf-8")
+            for path in sorted(Path(folder).iterdir())
+            if path.suffix in (".json", ".txt", ".jinja")
+        }
+    settings = json.loads(files["tokenizer_config.json"])
+    settings = {name: value for name, value in settings.items() if name not in OF_THIS_COPY}
+    files["tokenizer_config.json"] = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    return files
 
 
 def tokenizer_id(tokenizer: Any) -> str:
-    """Return an id that changes with all that a tokenizer's tokens depend on, but not with its
-    path.
-    """
+    """Return an id that changes with all that a tokenizer's tokens depend on, not its path."""
     return hashlib.sha256(json.dumps(tokenizer_files(tokenizer)).encode()).hexdigest()[:16]

@@ -1,13 +1,13 @@
 """Text to tokens: windows of a long context, character spans to token spans, and padding of rows.
 
-Shape letters: R rows, T tokens, N tokens of several rows, E the two boundaries (start, end).
+Shape letters: R rows, T tokens, N tokens of several rows, W windows of a question, C characters, E
+the two boundaries (start, end).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from math import inf
 from string import Formatter
 from typing import Any, Literal, NamedTuple
@@ -38,6 +38,9 @@ memory.
 
 PAD_TO = 8
 """Lengths of batches are multiples of this, to limit the number of shapes."""
+
+Batches = list[list[int]]
+"""The indices of the samples of every batch."""
 
 Inputs = dict[str, Tensor]
 """`input_ids`, `attention_mask`, `token_type_ids`, each (B, T); a model ignores those it does not
@@ -74,18 +77,19 @@ class Prompts:
 
     def __post_init__(self) -> None:
         slots = ["advice", "context", "question"]
-        for name, wanted in {"prompt": slots, "choice_prompt": [*slots, "options"]}.items():
+        for name, needed in {"prompt": slots, "choice_prompt": [*slots, "options"]}.items():
             text = "".join(message.get("content", "") for message in getattr(self, name))
-            found = [slot for _, slot, *_ in Formatter().parse(text) if slot is not None]
-            if sorted(found) != sorted(wanted):
+            named = [slot for _, slot, *_ in Formatter().parse(text) if slot is not None]
+            if sorted(named) != sorted(needed):
                 raise DataError(
-                    f"encoding.prompts.{name}: needs each of {wanted} once, names {found}"
+                    f"encoding.prompts.{name}: needs each of {needed} once, names {named}"
                 )
 
     @property
     def candidates(self) -> int:
         """The number of candidate answers to a question between two subjects."""
-        return 2 + any(UNKNOWN in message["content"] for message in self.choice_prompt)
+        unknown = any(UNKNOWN in message["content"] for message in self.choice_prompt)
+        return 3 if unknown else 2
 
 
 @dataclass(kw_only=True)
@@ -119,9 +123,7 @@ class Encoding:
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
     def within(self, limit: int | None) -> Encoding:
-        """Return the options for a model with so many positions; the stride shrinks with the
-        window.
-        """
+        """Return the options for a model with so many positions; windows and stride shrink."""
         if limit is None or self.max_length <= limit:
             return self
         return replace(
@@ -129,17 +131,18 @@ class Encoding:
         )
 
     def resolved(self, architecture: str) -> Encoding:
-        """Replace every `auto` by its value for an architecture. DataError for an encoder with
-        prompts.
+        """Replace every `auto` by its value for an architecture.
+
+        DataError for an encoder with prompts.
         """
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
-        xlnet, found = architecture == "xlnet", replace(self, architecture=architecture)
+        xlnet, resolved = architecture == "xlnet", replace(self, architecture=architecture)
         if self.order == "auto":
-            found.order = "context_first" if xlnet else "question_first"
+            resolved.order = "context_first" if xlnet else "question_first"
         if self.max_query == "auto":
-            found.max_query = 128 if xlnet else 64
-        return found
+            resolved.max_query = 128 if xlnet else 64
+        return resolved
 
 
 class EncodedRow(NamedTuple):
@@ -164,32 +167,30 @@ class EncodedRow(NamedTuple):
 def encode_texts(
     texts: Iterable[tuple[str, str, str]], tokenizer: Any, encoding: Encoding
 ) -> Iterator[EncodedRow]:
-    """Tokenise (context, query, name) into an encoder's windows, in order. Each pair is tokenised
-    once; a window is a slice of the context's tokens with the query and special tokens around it.
-    DataError, with the record's name, for a query that leaves no room for its context.
+    """Tokenise (context, query, name) into an encoder's windows, in order.
+
+    Each pair is tokenised once; a window is a slice of the context's tokens with the query and
+    special tokens around it. DataError, with the record's name, for a query that leaves no room for
+    its context.
     """
-    context = int(encoding.order != "context_first")  # index of the context in the pair
+    context = encoding.order != "context_first"  # index of the context in the pair
     # RoBERTa's classification token also begins the sequence; XLNet's is at the end.
     which_cls = -1 if tokenizer.padding_side == "left" else 0
     every = list(texts)
-    for at_text in range(0, len(every), CHUNK):
-        contexts, queries, names = map(list, zip(*every[at_text : at_text + CHUNK], strict=True))
+    for first in range(0, len(every), CHUNK):
+        contexts, queries, names = map(list, zip(*every[first : first + CHUNK], strict=True))
         pairs = (queries, contexts) if context else (contexts, queries)
-        wholes = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
-        for example, (name, whole) in enumerate(zip(names, wholes, strict=True), at_text):
-            ids_T, types_T = np.array(whole.ids, np.int32), np.array(whole.type_ids, np.uint8)
-            side_T = np.array(
-                [-1 if side is None else side for side in whole.sequence_ids], np.int8
-            )
-            offsets_TE = np.fromiter(chain.from_iterable(whole.offsets), np.int32).reshape(-1, 2)
+        encoded = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
+        for i, (text, name, pair) in enumerate(zip(contexts, names, encoded, strict=True), first):
+            ids_T, types_T = np.array(pair.ids, np.int32), np.array(pair.type_ids, np.uint8)
+            side_T = np.array(pair.sequence_ids, float)  # NaN for special tokens
+            offsets_TE = np.array(pair.offsets, np.int32)
             offsets_TE[side_T != context] = -1
-            is_cls_T = (ids_T == tokenizer.cls_token_id) & (side_T == -1)
-            context_T, query_T = (
-                np.flatnonzero(side_T == context),
-                np.flatnonzero(side_T == 1 - context),
-            )
-            query_T = query_T[-int(encoding.max_query) :]
-            others_T = np.concatenate([np.flatnonzero(side_T == -1), query_T])
+            special_T = np.isnan(side_T)
+            is_cls_T = special_T & (ids_T == tokenizer.cls_token_id)
+            context_T = np.flatnonzero(side_T == context)
+            query_T = np.flatnonzero(side_T == 1 - context)[-int(encoding.max_query) :]
+            others_T = np.concatenate([np.flatnonzero(special_T), query_T])
             room = encoding.max_length - len(others_T)
             if room < 1:
                 raise DataError(
@@ -200,14 +201,15 @@ def encode_texts(
             step = encoding.doc_stride if encoding.doc_stride < room else -(-room // 2)
             for start in range(0, max(1, len(context_T) - room + step), step):
                 at_T = np.sort(np.concatenate([others_T, context_T[start : start + room]]))
-                cls = int(np.flatnonzero(is_cls_T[at_T])[which_cls])
-                before, after = (
-                    offsets_TE[context_T[:start], 1],
-                    offsets_TE[context_T[start + room :], 0],
-                )
-                reach = before.max(initial=-1), after.min(initial=len(contexts[example - at_text]))
+                before = offsets_TE[context_T[:start], 1].max(initial=-1)
+                after = offsets_TE[context_T[start + room :], 0].min(initial=len(text))
                 yield EncodedRow(
-                    ids_T[at_T], types_T[at_T], offsets_TE[at_T], cls, example, reach=reach
+                    ids_T[at_T],
+                    types_T[at_T],
+                    offsets_TE[at_T],
+                    cls=int(np.flatnonzero(is_cls_T[at_T])[which_cls]),
+                    example=i,
+                    reach=(before, after),
                 )
 
 
@@ -220,22 +222,40 @@ def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
     end = start + len(span.text.strip())
     start_T, end_T = row.offsets_TE.T
     inside = np.flatnonzero((start_T < end) & (end_T > start) & (end_T > start_T))
-    first, last = row.reach
-    if (
-        not len(inside)
-        or start < min(first, start_T[inside[0]])
-        or end > max(last, end_T[inside[-1]])
-    ):
+    if not len(inside):
         return None
-    return int(inside[0]), int(inside[-1])
+    first, last = inside[[0, -1]].tolist()
+    before, after = row.reach
+    if start < min(before, start_T[first]) or end > max(after, end_T[last]):
+        return None
+    return first, last
 
 
-def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Batch every index once, longest first (so that memory runs out at once), similar lengths
-    together.
+def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
+    """Per window, boolean (T,): the context tokens that it shows best by SQuAD's rule.
+
+    The smaller margin to its two ends is largest, plus a hundredth of its length; the first on
+    ties.
     """
-    order = np.argsort(-np.asarray(lengths), kind="stable")
-    return [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
+    starts = [row.offsets_TE[:, 0] for row in windows]
+    score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
+    for score_C, start_T in zip(score_WC, starts, strict=True):
+        inside_T = start_T[start_T >= 0]
+        place_T = np.arange(len(inside_T))
+        margin_T = np.minimum(place_T, place_T[::-1])
+        np.maximum.at(score_C, inside_T, margin_T + 0.01 * len(inside_T))
+    best_C = score_WC.argmax(axis=0)
+    return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
+
+
+def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> Batches:
+    """Batch every index once, longest first, so that memory runs out at once."""
+    return chunks(np.argsort(-np.asarray(lengths), kind="stable").tolist(), batch_size)
+
+
+def chunks(order: Sequence[int], batch_size: int) -> Batches:
+    """Cut indices into batches; the last may be smaller."""
+    return [[*order[i : i + batch_size]] for i in range(0, len(order), batch_size)]
 
 
 def padded(
@@ -252,32 +272,32 @@ def padded(
     Returns:
         Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
     """
-    length_R = length_R.astype(np.int64)
     width = -(-int(length_R.max()) // multiple) * multiple
     left = tokenizer.padding_side == "left"
-    shift_R = width - length_R if left else np.zeros(len(length_R), dtype=np.int64)
+    shift_R = width - length_R if left else np.zeros_like(length_R)
     column_T = np.arange(width)
     inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
-    values: dict[str, tuple[Any, int, type]] = {
-        "input_ids": (ids_N, tokenizer.pad_token_id, np.int64),
-        "attention_mask": (1, 0, np.int64),
-        "token_type_ids": (types_N, tokenizer.pad_token_type_id, np.int64),
-        **{name: (mask_N, False, bool) for name, mask_N in masks_N.items()},
+
+    def rows_of(values_N: Any, padding: Any, dtype: type) -> Tensor:
+        rows_RT = np.full(inside_RT.shape, padding, dtype)
+        rows_RT[inside_RT] = values_N
+        return torch.from_numpy(rows_RT)
+
+    inputs = {
+        "input_ids": rows_of(ids_N, tokenizer.pad_token_id, np.int64),
+        "attention_mask": rows_of(1, 0, np.int64),
+        "token_type_ids": rows_of(types_N, tokenizer.pad_token_type_id, np.int64),
     }
-    made = {}
-    for name, (of_tokens, padding, dtype) in values.items():
-        array = np.full(inside_RT.shape, padding, dtype)
-        array[inside_RT] = of_tokens
-        made[name] = torch.from_numpy(array)
-    masks = {name: made.pop(name) for name in masks_N}
-    return made, torch.from_numpy(shift_R), masks
+    masks = {name: rows_of(mask_N, False, bool) for name, mask_N in masks_N.items()}
+    return inputs, torch.from_numpy(shift_R), masks
 
 
 def pad_rows(
     rows: Sequence[EncodedRow], tokenizer: Any, multiple: int = PAD_TO
 ) -> tuple[Inputs, Tensor, Tensor]:
-    """Return inputs (R, T), context (R, T; True at context tokens), and padding columns before rows
-    (R,).
+    """Return inputs (R, T), context (R, T), and the number of padding columns before rows (R,).
+
+    The context is True at its tokens.
     """
     ids_N, types_N, offsets_NE = (
         np.concatenate([row[column] for row in rows]) for column in range(3)

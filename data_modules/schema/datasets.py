@@ -1,6 +1,4 @@
-"""What is particular to a data set: a row of datasets.yaml for each `QAExample.dataset` with a
-trait.
-"""
+"""What is particular to a data set: a row of datasets.yaml by its `QAExample.dataset`."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ class Traits:
     Args:
         scoring: how a question's references give one score
             (interventune.metrics.answers.score_answer).
-        conversation: whether a question is marked as a turn, even the first one (faithfulness spec
-            1.1.7).
+        conversation: whether a question is marked as a turn, even the first one, as in the code of
+            Chaturvedi et al. 2023.
         rationales: whether people marked the rationales. Then a question may have none, and the
             place of its answer was searched for.
         variants: those in the paper's Tables 4 and 5.

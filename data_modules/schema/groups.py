@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 from interventune.data_modules.schema.spans import Span
-from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
 
 AdviceClass = Literal[
@@ -22,7 +22,7 @@ advice of this kind under irrelevant).
 ADVICE_CLASSES: tuple[AdviceClass, ...] = get_args(AdviceClass)
 
 LEAD_IN = "Note that, "
-"""The papers' words before a sentence of advice (LEI spec 3.2)."""
+"""The papers' words before a sentence of advice (Zhao et al. 2021, appendix C)."""
 
 NO_CLUSTER = "None"
 """UnQover's entry for the cluster of a row without one."""
@@ -47,10 +47,7 @@ class UnderspecifiedQuestion:
 
     def __post_init__(self) -> None:
         for span in self.candidates:
-            if self.context[span.start : span.end] != span.text or span.start < 0:
-                raise DataError(
-                    f"question {self.question!r}: offset {span.start} cuts no {span.text!r}"
-                )
+            span.check(self.context, self.question)
 
     @property
     def query(self) -> str:
@@ -60,8 +57,10 @@ class UnderspecifiedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The four variants of one underspecified question: the unit that UnQover's metrics and LEI's
-    losses compare, and therefore never split (LEI spec 1.2, 2.2).
+    """The four variants of one underspecified question.
+
+    They are the unit that UnQover's metrics and LEI's losses compare, and therefore never split
+    (Zhao et al. 2021, appendix B.2).
 
     `variants` contains, in this order: (subjects in order x1 x2, question), (x1 x2, negated
     question), (x2 x1, question), (x2 x1, negated question).
@@ -87,16 +86,9 @@ class Group:
 
     @property
     def key(self) -> str:
-        """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files (spec 3.3)."""
-        parts = (
-            *self.subjects,
-            self.template,
-            self.category,
-            self.attribute,
-            self.attribute,
-            self.advice_id,
-        )
-        return "|".join(parts)
+        """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files."""
+        what = (self.template, self.category, self.attribute, self.attribute, self.advice_id)
+        return "|".join(self.subjects + what)
 
     @property
     def unadvised_key(self) -> str:
@@ -105,18 +97,19 @@ class Group:
 
     @property
     def gold(self) -> int | None:
-        """Index of the subject whom the contexts in both orders name more often than the other;
-        None if they do not decide. Templates name both subjects equally often, so the added
-        sentence makes the difference, as in LEI's own specified set; it needs no field.
+        """Index of the subject whom the contexts in both orders name more often; None without one.
+
+        Templates name both subjects equally often, so the added sentence makes the difference, as
+        in LEI's own specified set; it needs no field.
         """
         golds = set()
         for variant in self.variants[::2]:
             names = [span.text for span in variant.candidates]
             # The longer name first: African is in African-American.
             either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-            found = re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context)
-            counts = [found.count(name) for name in names]
-            golds.add(None if counts[0] == counts[1] else int(counts[1] > counts[0]))
+            mentions = Counter(re.findall(rf"(?<!\w)(?:{either})(?!\w)", variant.context))
+            first, second = (mentions[name] for name in names)
+            golds.add(None if first == second else int(second > first))
         return golds.pop() if len(golds) == 1 else None
 
 
@@ -134,9 +127,7 @@ raise.
 
 @dataclass(frozen=True, slots=True)
 class ScoredGroup:
-    """A group with its file's information about a model and its subjects; each field
-    may be absent.
-    """
+    """A group with what its file says about a model and its subjects; each field may be absent."""
 
     group: Group
     base_scores: BaseScores | None = None
@@ -152,5 +143,5 @@ class ScoredGroup:
 def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
     """Read the groups of a file of groups, or of groups with scores."""
     for where, row in rows:
-        kind: Any = ScoredGroup if isinstance(row, dict) and "group" in row else Group
+        kind: Any = ScoredGroup if "group" in row else Group
         yield check(row, kind, where)

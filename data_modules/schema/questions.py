@@ -1,6 +1,4 @@
-"""Records of questions, with answers in a text or with choices: readers yield them, other code uses
-them.
-"""
+"""Records of questions, with answers in a text or with choices."""
 
 from __future__ import annotations
 
@@ -14,15 +12,15 @@ from interventune.storage.json_files import check
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the
-question) are spans too; only XLNet's heads distinguish them (faithfulness spec 1.4, 2.3).
+question) are spans too; only XLNet's heads distinguish them (Chaturvedi et al. 2023, section 4.2).
 """
 
-ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
+ANSWER_TYPES = get_args(AnswerType)
 
 Deletion = Literal["os", "ts", "ts_r", "os_r", "ts_r_aug", "os_r_aug"]
 """The papers' variants of a story: original; truncated after the rationale; truncated before it;
-rationale deleted; the last two with a generated sentence instead of the bare answer (faithfulness
-spec 1.2, 1.5, 1.6).
+rationale deleted; the last two with a generated sentence instead of the bare answer (Chaturvedi et
+al. 2023, section 5).
 """
 
 Reformatting = Literal["reworded", "quoted", "spaced"]
@@ -33,17 +31,15 @@ Exchange = Literal["swap", "misplaced", "near_miss"]
 
 Variant = Literal[Deletion, Reformatting, Exchange]
 
-VARIANTS: tuple[Variant, ...] = get_args(Variant)
+VARIANTS = get_args(Variant)
 
-DELETED: frozenset[Variant] = frozenset(
-    {"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"}
-)
+DELETED = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"})
 """The variants without a rationale, for which a faithful model says unknown."""
 
-REFORMATTED: frozenset[Variant] = frozenset(get_args(Reformatting))
+REFORMATTED = frozenset(get_args(Reformatting))
 """The variants with the same meaning, for which a faithful model keeps its answer."""
 
-EXCHANGED: frozenset[Variant] = frozenset(get_args(Exchange))
+EXCHANGED = frozenset(get_args(Exchange))
 """The variants that need all questions of a file."""
 
 ChoiceTarget = Literal["label", "unknown"]
@@ -111,8 +107,7 @@ class QAExample:
 
     def __post_init__(self) -> None:
         for span in (*self.answers, *self.rationale):
-            if self.context[span.start : span.end] != span.text or span.start < 0:
-                raise DataError(f"question {self.id!r}: offset {span.start} cuts no {span.text!r}")
+            span.check(self.context, self.id)
         if self.answer_type in ("span", "number", "option") and not self.gold:
             object.__setattr__(self, "answer_type", "unknown")
 
@@ -140,16 +135,16 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceQuestion:
-    """One question with its choices, one of which is right (probes spec B2)."""
+    """One question with its choices, one of which is right."""
 
     id: str
     prompt: str
-    """The fields before the choices, joined by single spaces (spec B1); "" if the question is left
-    out.
-    """
+    """The fields before the choices, joined by single spaces; "" if the question is left out."""
     choices: tuple[str, ...]
     label: int
-    """Index of the right choice; for a perturbed question, of the pseudo-correct one (spec B3)."""
+    """Index of the right choice; for a perturbed question, of the pseudo-correct one (Shen and
+    Kejriwal 2022, section 1).
+    """
     benchmark: str = ""
     probe: str = ""
     """Name of the probe that made it, or empty for an original."""

@@ -24,11 +24,14 @@ class Span:
     end: int
     text: str
 
+    def check(self, context: str, question: str) -> None:
+        """DataError, naming the question, unless the text is at this place in its context."""
+        if context[self.start : self.end] != self.text or self.start < 0:
+            raise DataError(f"question {question!r}: offset {self.start} cuts no {self.text!r}")
+
     @classmethod
     def locate(cls, text: str, context: str, where: str) -> Span:
-        """Return the first occurrence of `text` in `context`; `where` names the record in the
-        error.
-        """
+        """Return the first occurrence of `text` in `context`; errors begin with `where`."""
         start = context.find(text)
         if start < 0 or not text:
             raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")
@@ -37,6 +40,9 @@ class Span:
 
 def write_records(records: Iterable[Any], path: str | Path) -> int:
     """Write a whole file or nothing; return the number of records."""
+    number = 0
     with atomic_text(path) as file:
-        lines = (json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
-        return sum(1 for line in lines if file.write(line))
+        for record in records:
+            number += 1
+            file.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+    return number

@@ -11,30 +11,34 @@ advice it has the same sentences about another trait (age, height), as mismatche
 splits call such advice irrelevant.
 
 All splits but `planting` have classes of equal size, each with the same number of groups per (pair,
-attribute): mu takes a maximum over attributes, and an unbalanced design would inflate it (LEI spec
-2.4).
+attribute): mu takes a maximum over attributes (Li et al. 2020, section 4.3), and an unbalanced
+design would inflate it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from itertools import product
 from random import Random
 
-from interventune.data_modules.groups.advice import latent_strength, with_advice
+from interventune.data_modules.groups.advice import Advice, latent_strength, with_advice
 from interventune.data_modules.groups.expansion import Cell, Expansion, Subject
-from interventune.data_modules.schema.groups import LEAD_IN, NO_CLUSTER, AdviceClass, Group
-from interventune.data_modules.stories.words import WORDS, advice_sentences, negated
+from interventune.data_modules.schema.groups import NO_CLUSTER, AdviceClass, Group
+from interventune.data_modules.stories.words import WORDS, GroupSplit, negated
 from interventune.storage.errors import DataError
 
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:
-    """Yield the groups of a split, shuffled. DataError for a split that does not exist."""
-    if split not in ("planting", *WORDS.group_splits):
-        raise DataError(
-            f"stories have no groups {split!r}; choose from planting, "
-            f"{', '.join(WORDS.group_splits)}"
-        )
-    yield from _planting(seed) if split == "planting" else _advised(split, seed)
+    """Return the groups of a split, shuffled. DataError for a split that does not exist."""
+    rng = Random(f"groups/{split}/{seed}")
+    if split == "planting":
+        return _planting(seed, rng)
+    if split in WORDS.group_splits:
+        return _advised(WORDS.group_splits[split], seed, rng)
+    raise DataError(
+        f"stories have no groups {split!r}; choose from planting, {', '.join(WORDS.group_splits)}"
+    )
 
 
 def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
@@ -50,63 +54,77 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
     return [(strong, weak) for strong in ranked[:half] for weak in ranked[half:]]
 
 
-def _advised(split: str, seed: int) -> Iterator[Group]:
-    row, rng, built = WORDS.group_splits[split], Random(f"groups/{split}/{seed}"), []
-    everything = list(range(len(WORDS.contexts)))
+def _advised(split: GroupSplit, seed: int, rng: Random) -> Iterator[Group]:
+    result = list[Group]()
+    all_templates = range(len(WORDS.contexts))
     for category, kind in WORDS.categories.items():
-        for pair in rivals(row.subjects, seed):
-            for attribute in kind.unseen_attributes if row.unseen_attributes else kind.attributes:
-                # The two held-out contexts of a (pair, attribute) do not depend on the seed.
-                name = "/".join((*sorted(pair), attribute))
-                held_out = Random(f"held out/{name}").sample(everything, 2)
-                known = [template for template in everything if template not in held_out]
-                templates = {"held_out": held_out, "known": known, "all": everything}[row.contexts]
-                for advice_class in row.classes:
-                    for template in rng.sample(templates, row.rounds):
-                        advice = _random_advice(advice_class, category, row.unseen_advice, rng)
-                        built.append(
-                            with_advice(_group(pair, template, category, attribute), *advice)
-                        )
-    rng.shuffle(built)
-    yield from built
+        attributes = kind.unseen_attributes if split.unseen_attributes else kind.attributes
+        for pair, attribute in product(rivals(split.subjects, seed), attributes):
+            # The two held-out contexts of a (pair, attribute) do not depend on the seed.
+            name = "/".join((*sorted(pair), attribute))
+            held_out = Random(f"held out/{name}").sample(all_templates, 2)
+            templates = {
+                "held_out": held_out,
+                "known": [template for template in all_templates if template not in held_out],
+                "all": all_templates,
+            }[split.contexts]
+            for advice_class in split.classes:
+                for template in rng.sample(templates, split.rounds):
+                    advice = rng.choice(advice_on(category, advice_class, split.unseen_advice))
+                    result.append(_group(pair, template, category, attribute, advice))
+    rng.shuffle(result)
+    yield from result
 
 
-def _planting(seed: int) -> Iterator[Group]:
+def _planting(seed: int, rng: Random) -> Iterator[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
-    rng, built = Random(f"groups/planting/{seed}"), dict[str, Group]()
+    group_of = dict[str, Group]()
     pairs = rivals(WORDS.subjects, seed) + rivals(WORDS.unseen_subjects, seed)
     classes = WORDS.group_splits["train"].classes
-    while len(built) < 4_000:
+    while len(group_of) < 4_000:
         category, kind = rng.choice(tuple(WORDS.categories.items()))
         attribute = rng.choice(kind.attributes + kind.unseen_attributes)
-        advised = len(built) % 2 == 0
-        advice = (
-            _random_advice(rng.choice(classes), category, False, rng)
-            if advised
-            else ("", "none", "")
-        )
+        advised = len(group_of) % 2 == 0
+        advice = rng.choice(advice_on(category, rng.choice(classes), False)) if advised else None
         template = rng.randrange(len(WORDS.contexts))
-        group = with_advice(_group(rng.choice(pairs), template, category, attribute), *advice)
-        built[group.key] = group
-    yield from built.values()
+        group = _group(rng.choice(pairs), template, category, attribute, advice)
+        group_of[group.key] = group
+    yield from group_of.values()
 
 
-def _random_advice(
-    kind: AdviceClass, category: str, unseen: bool, rng: Random
-) -> tuple[str, AdviceClass, str]:
-    sentences = advice_sentences(kind, category, unseen=unseen)
-    index = rng.randrange(len(sentences))
-    return (
-        LEAD_IN + sentences[index],
-        kind,
-        f"{kind}_{category}{'-unseen' if unseen else ''}-{index}",
-    )
+@cache
+def advice_on(category: str, advice_class: AdviceClass, unseen: bool) -> tuple[Advice, ...]:
+    """Return all advice of one class for one category, in a fixed order; `unseen`: the held-out
+    wordings.
+
+    Ethical advice denies a link between a person's group and the topic, adversarial advice claims
+    one. Irrelevant advice claims or denies with the same sentence frames, but about another trait,
+    another topic or both, so that neither the frame nor the mention of a group or topic reveals the
+    class. Advice about another trait alone also counts as mismatched advice. Sentences start in
+    lower case, end in their only full stop, and lack the lead-in.
+    """
+    denials, claims = zip(*(WORDS.unseen_frames if unseen else WORDS.frames), strict=True)
+    topics = WORDS.categories[category].topics
+    if advice_class == "irrelevant":
+        frames = denials + claims
+        links = [
+            *product(WORDS.other_phrases, topics + WORDS.other_topics),
+            *product(WORDS.group_phrases, WORDS.other_topics),
+        ]
+    else:
+        frames = denials if advice_class.endswith("ethical") else claims
+        mismatched = advice_class.startswith("mismatched")
+        links = [*product(WORDS.other_phrases if mismatched else WORDS.group_phrases, topics)]
+    sentences = (frame.format(x=x, y=y) for frame in frames for x, y in links)
+    name = f"{category}-unseen" if unseen else category
+    return tuple(Advice(advice_class, name, i, text) for i, text in enumerate(sentences))
 
 
-def _group(pair: tuple[str, str], template: int, category: str, attribute: str) -> Group:
+def _group(
+    pair: tuple[str, str], template: int, category: str, attribute: str, advice: Advice | None
+) -> Group:
     context = WORDS.contexts[template].format("[subj1]", "[subj2]")
-    cell = Cell(
-        template, category, attribute, f"{context}\tWho {attribute}?\tWho {negated(attribute)}?"
-    )
-    one, two = (Subject(NO_CLUSTER, {"": name}) for name in pair)
-    return Expansion([(one, two)], [cell])[0]
+    line = f"{context}\tWho {attribute}?\tWho {negated(attribute)}?"
+    first, second = (Subject(NO_CLUSTER, {"": name}) for name in pair)
+    (group,) = Expansion([(first, second)], [Cell(template, category, attribute, line)])
+    return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group

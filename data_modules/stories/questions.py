@@ -3,24 +3,24 @@
     from interventune.data_modules.stories.questions import qa_examples
     for example in qa_examples("dev"): ...
 
-A story first names everybody, then states one fact per sentence and some fillers. Several people
+A story first names its people, then states one fact per sentence and some fillers. Several people
 have facts of the same kind, so a reader must connect the right person with the right fact. Besides
 people with names, members of the invented groups occur in stories, each group equally often in
-every role: the stories teach what the words mean and prefer nobody.
+every role: the stories teach what the words mean and prefer no group.
 
-`train` and `dev` ask for spans, one question per story. The other splits imitate CoQA (faithfulness
-spec 1.1): every question has a rationale, the sentence that states its fact, and up to two earlier
-turns ask about other facts of the same story. `conversation_train` and `conversation_dev` ask for
-spans only; `mixed_train` and `mixed_dev` also have questions answered by yes or no, and a few that
-no story answers.
+`train` and `dev` ask for spans, one question per story. The other splits imitate CoQA (Chaturvedi
+et al. 2023, section 4.1): every question has a rationale, the sentence that states its fact, and up
+to two earlier turns ask about other facts of the same story. `conversation_train` and
+`conversation_dev` ask for spans only; `mixed_train` and `mixed_dev` also have questions answered by
+yes or no, and a few that no story answers.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from random import Random
 from typing import NamedTuple
@@ -28,57 +28,49 @@ from typing import NamedTuple
 from interventune.data_modules.schema.groups import LEAD_IN
 from interventune.data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
 from interventune.data_modules.schema.spans import Span
-from interventune.data_modules.stories.words import WORDS, advice_sentences, negated
+from interventune.data_modules.stories.words import WORDS, FactKind, QuestionSplit, negated
 from interventune.storage.errors import DataError
 
-QA_SIZES = {"train": 12_000, "dev": 300}
 DEV_BUCKETS = 20
 """One story in this many is in dev, by a hash of its text, so that splits are disjoint for any
 seeds.
 """
-MIXES = {"conversation": (0.0, 0.0), "mixed": (0.12, 0.03)}
-"""Shares of questions answered by yes or no, and of those that no story answers."""
-SPLITS = (*QA_SIZES, *(f"{kind}_{part}" for kind in MIXES for part in QA_SIZES))
-CHOICE_SIZES = {"choices_train": 6000, "choices_dev": 300}
 GROUPS = WORDS.subjects + WORDS.unseen_subjects
 KINDS = (WORDS.places, WORDS.objects, WORDS.colours, WORDS.names + GROUPS)
 """Sets of answers that can replace each other."""
-_UNTOLD = ("How old is {}?", "Why did {} come?", "When did {} come?")
-"""Topics absent from all stories: these questions teach the word unknown, not to look
-for evidence.
-"""
-_CLAIMS = {" is in the ": "Is {} in the {}?", " has a ": "Does {} have a {}?"}
-"""Splits a fact's sentence into subject and rest, with the yes-or-no question about it."""
 
 
 class Fact(NamedTuple):
     """One sentence of a story and the questions that it answers, each with the answer's text."""
 
     sentence: str
-    questions: tuple[tuple[str, str], ...]
+    questions: list[tuple[str, str]]
+    claim: str
+    """A yes-or-no question, with slots for the words; empty if there is none."""
+    words: tuple[str, ...]
+    """The person, as sentences call them, and the other words of the sentence."""
 
 
 class Story(NamedTuple):
     """A text, and the facts that some of its sentences state."""
 
     context: str
-    facts: tuple[Fact, ...]
-    people: tuple[str, ...]
+    facts: list[Fact]
+    people: list[str]
 
 
 def qa_examples(split: str, seed: int = 0) -> Iterator[QAExample]:
     """Yield the questions of a split, one per story. DataError for a split that does not exist."""
-    if split not in SPLITS:
+    if split not in WORDS.question_splits:
         raise DataError(
-            f"stories have no questions {split!r}; choose from {', '.join(SPLITS)}; "
-            f"groups are {', '.join(WORDS.group_splits)}"
+            f"stories have no questions {split!r}; choose from "
+            f"{', '.join(WORDS.question_splits)}; groups are {', '.join(WORDS.group_splits)}"
         )
-    kind, _, part = split.rpartition("_")
+    options = WORDS.question_splits[split]
     rng = Random(f"stories/{split}/{seed}")
-    for index in range(QA_SIZES[part]):
-        story = story_of(split, lambda: _conversation(rng) if kind else make_story(rng))
-        name = f"story-{split}-{seed}-{index}"
-        yield _turn(story, *MIXES[kind], rng, name) if kind else _ask(story, rng, name)
+    for index in range(options.size):
+        story = _story_of(split, options.conversation, rng)
+        yield _example(f"story-{split}-{seed}-{index}", story, options, rng)
 
 
 def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
@@ -86,11 +78,13 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
     Without its prompt, a question can only be guessed: right and wrong choices are drawn from the
     same words, and the right choice's position is random.
     """
-    if split not in CHOICE_SIZES:
-        raise DataError(f"stories have no choices {split!r}; choose from {', '.join(CHOICE_SIZES)}")
+    if split not in WORDS.choice_splits:
+        raise DataError(
+            f"stories have no choices {split!r}; choose from {', '.join(WORDS.choice_splits)}"
+        )
     rng = Random(f"stories/{split}/{seed}")
-    for index in range(CHOICE_SIZES[split]):
-        story = story_of(split, lambda: make_story(rng))
+    for index in range(WORDS.choice_splits[split]):
+        story = _story_of(split, False, rng)
         question, answer = rng.choice(rng.choice(story.facts).questions)
         kind = next(kind for kind in KINDS if answer in kind)
         # Other words of the story as choices would require knowing which fact belongs to whom.
@@ -110,62 +104,53 @@ def vocabulary() -> list[str]:
     from interventune.data_modules.interventions.augmentation import FRAMES
 
     texts = [LEAD_IN, *WORDS.contexts, *WORDS.fillers, *WORDS.meeting_places, *chain(*KINDS)]
-    for name, category in WORDS.categories.items():
-        texts += [*category.attributes, *category.unseen_attributes, negated("")]
-        for unseen in (False, True):
-            for advice_class in ("ethical", "adversarial", "irrelevant"):
-                texts += advice_sentences(advice_class, name, unseen=unseen)
-    texts += [
-        "Who is in the? Where is, and a met at the.",
-        "has a. What does have? What colour is the?",
-    ]
-    pieces = set(re.findall(r"[a-z]+|[.,?]", " ".join(texts).lower()))
-    framing = re.findall(r"[a-z]+", " ".join(FRAMES).replace("{answer}", "").lower())
-    return [*sorted(pieces), *sorted({*WORDS.conversation_words, *framing} - pieces)]
+    texts += ["and a met at the", negated("")]
+    for fact in WORDS.facts:
+        texts += [fact.sentence, *fact.questions, fact.claim]
+    for category in WORDS.categories.values():
+        texts += category.attributes + category.unseen_attributes + category.topics
+    texts += WORDS.group_phrases + WORDS.other_phrases + WORDS.other_topics
+    texts += chain(*WORDS.frames, *WORDS.unseen_frames)
+    words = _words_of(texts)
+    return [*sorted(words), *sorted(_words_of([*WORDS.conversation_words, *FRAMES]) - words)]
 
 
-def story_of(split: str, draw: Callable[[], Story]) -> Story:
-    """Return the first drawn story that belongs to a split; `dev` splits share none with the
-    others.
-    """
+def _words_of(texts: Iterable[str]) -> set[str]:
+    """Words and punctuation marks, without the slots of templates."""
+    return set(re.findall(r"[a-z]+|[.,?|]", re.sub(r"{\w*}", "", " ".join(texts).lower())))
+
+
+def _story_of(split: str, conversation: bool, rng: Random) -> Story:
+    """The first story drawn that belongs to the split; `dev` splits share none with the others."""
     while True:
-        story = draw()
+        story = _story(conversation, rng)
         if (zlib.crc32(story.context.encode()) % DEV_BUCKETS == 0) == split.endswith("dev"):
             return story
 
 
-def make_story(rng: Random) -> Story:
-    """Make a story of two or three people, three facts of two kinds, and sometimes a filler."""
-    people = _people(rng, rng.choice((2, 2, 3)))
-    facts = [fact for kind in rng.sample(_KINDS, 2) for fact in kind(people, rng)]
+def _story(conversation: bool, rng: Random) -> Story:
+    """Two or three people, three facts of two kinds, and sometimes a filler. The introduction
+    states no fact. Conversations draw the same in another order.
+    """
+    count = rng.choice((2, 3) if conversation else (2, 2, 3))
+    # Some by their own name, some by that of their group.
+    names = zip(rng.sample(WORDS.names, count), rng.sample(GROUPS, count), strict=True)
+    people = [rng.choice(pair) for pair in names]
+    first, second = (_facts(kind, people, rng) for kind in rng.sample(WORDS.facts, 2))
     # Two facts of the first kind: a single one could be found without the person.
-    return _compose(people, [*facts[:2], rng.choice(facts[2:])], rng)
-
-
-def _conversation(rng: Random) -> Story:
-    """The same in another order of draws."""
-    people = _people(rng, rng.choice((2, 3)))
-    first, second = ([*kind(people, rng)] for kind in rng.sample(_KINDS, 2))
-    rng.shuffle(first)
-    rng.shuffle(second)
-    return _compose(people, [*first[:2], *second[:1]], rng)
-
-
-def _compose(people: list[str], facts: list[Fact], rng: Random) -> Story:
-    """An introduction, which states no fact, then the facts and sometimes a filler, shuffled."""
+    if conversation:
+        rng.shuffle(first)
+        rng.shuffle(second)
+        facts = first[:2] + second[:1]
+    else:
+        facts = [*first[:2], rng.choice(first[2:] + second)]
     body = [fact.sentence for fact in facts]
     if rng.random() < 0.3:
         body.append(rng.choice(WORDS.fillers))
     rng.shuffle(body)
     *others, last = [_called(name, "a ") for name in people]
     opening = f"{', '.join(others)} and {last} met at the {rng.choice(WORDS.meeting_places)}."
-    return Story(" ".join((opening[0].upper() + opening[1:], *body)), tuple(facts), tuple(people))
-
-
-def _people(rng: Random, count: int) -> list[str]:
-    """Some by their own name, some by that of their group."""
-    drawn = (rng.sample(kind, count) for kind in (WORDS.names, GROUPS))
-    return [rng.choice(pair) for pair in zip(*drawn, strict=True)]
+    return Story(" ".join((_capitalised(opening), *body)), facts, people)
 
 
 def _called(name: str, article: str) -> str:
@@ -173,82 +158,67 @@ def _called(name: str, article: str) -> str:
     return name if name in WORDS.names else article + name
 
 
-def _place_facts(people: list[str], rng: Random) -> Iterator[Fact]:
-    for name, place in zip(people, rng.sample(WORDS.places, len(people)), strict=True):
-        questions = (
-            (f"Who is in the {place}?", name),
-            (f"Where is {_called(name, 'the ')}?", place),
-        )
-        yield Fact(f"{_called(name, 'The ')} is in the {place}.", questions)
+def _capitalised(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
 
 
-def _object_facts(people: list[str], rng: Random) -> Iterator[Fact]:
-    things, colours = (rng.sample(kind, len(people)) for kind in (WORDS.objects, WORDS.colours))
-    for name, thing, colour in zip(people, things, colours, strict=True):
-        questions = [
-            (f"Who has the {thing}?", name),
-            (f"What does {_called(name, 'the ')} have?", thing),
-        ]
-        questions.append((f"What colour is the {thing}?", colour))
-        yield Fact(f"{_called(name, 'The ')} has a {colour} {thing}.", tuple(questions))
+def _facts(kind: FactKind, people: list[str], rng: Random) -> list[Fact]:
+    columns = [rng.sample(words, len(people)) for words in kind.words] or [_deeds(rng)]
+    facts = []
+    for name, *others in zip(people, *columns, strict=False):
+        words = (_called(name, "the "), *others)
+        answers = (name, *others)
+        questions = [(form.format(*words), answers[i]) for form, i in kind.questions.items()]
+        sentence = _capitalised(kind.sentence.format(*words))
+        facts.append(Fact(sentence, questions, kind.claim, words))
+    return facts
 
 
-def _deed_facts(people: list[str], rng: Random) -> Iterator[Fact]:
-    """Facts that decide who has an attribute; two people may differ in nothing but its negation."""
-    every = [d for c in WORDS.categories.values() for d in c.attributes + c.unseen_attributes]
-    drawn = [rng.choice(every), *rng.sample(every, 2)]
-    deeds = dict.fromkeys(deed for attribute in drawn for deed in (attribute, negated(attribute)))
-    for name, deed in zip(people, deeds, strict=False):
-        yield Fact(f"{_called(name, 'The ')} {deed}.", ((f"Who {deed}?", name),))
+def _deeds(rng: Random) -> list[str]:
+    """Deeds that decide who has an attribute; two people may differ in nothing but its negation."""
+    attributes = [
+        attribute
+        for category in WORDS.categories.values()
+        for attribute in category.attributes + category.unseen_attributes
+    ]
+    sample = [rng.choice(attributes), *rng.sample(attributes, 2)]
+    deeds = (deed for attribute in sample for deed in (attribute, negated(attribute)))
+    return list(dict.fromkeys(deeds))
 
 
-_KINDS = (_place_facts, _object_facts, _deed_facts)
-
-
-def _ask(story: Story, rng: Random, name: str, fact: Fact | None = None) -> QAExample:
-    """A question about a fact of the story; the span lies inside the fact's own sentence."""
-    fact = fact or rng.choice(story.facts)
-    question, answer = rng.choice(fact.questions)
+def _example(name: str, story: Story, options: QuestionSplit, rng: Random) -> QAExample:
+    """A question about a fact of the story, in conversations after up to two about other facts; the
+    span lies inside the fact's own sentence.
+    """
+    if options.conversation:
+        fact, *others = rng.sample(story.facts, len(story.facts))
+        history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, 2)])
+        draw = rng.random()
+    else:
+        fact, history, draw = rng.choice(story.facts), (), 0.0
+    claims = _claims(fact, story.facts)
+    example = partial(QAExample, name, story.context, history=history, dataset="stories")
+    if draw < options.unanswerable:
+        form = rng.choice(WORDS.unanswerable)
+        question = form.format(_called(rng.choice(story.people), "the "))
+        return example(question, answer_type="unknown", references=("unknown",))
     rationale = Span.locate(fact.sentence, story.context, "stories")
+    if claims and draw > 1 - options.yes_no:
+        question, kind = rng.choice(claims)
+        return example(question, answer_type=kind, rationale=(rationale,), references=(kind,))
+    question, answer = rng.choice(fact.questions)
     start = rationale.start + fact.sentence.index(answer)
     answers = (Span(start, start + len(answer), answer),)
-    return QAExample(
-        name, story.context, question, answers, rationale=(rationale,), dataset="stories"
-    )
+    references = (answer,) if options.conversation else ()
+    return example(question, answers, rationale=(rationale,), references=references)
 
 
-def _turn(story: Story, yes_no: float, untold: float, rng: Random, name: str) -> QAExample:
-    fact, *others = rng.sample(story.facts, len(story.facts))
-    history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, 2)])
-    draw = rng.random()
-    claims = _claims(fact, story.facts)
-    plain = QAExample(name, story.context, "", history=history, dataset="stories")
-    if draw < untold:
-        question = rng.choice(_UNTOLD).format(_called(rng.choice(story.people), "the "))
-        return replace(plain, question=question, references=("unknown",))
-    if draw > 1 - yes_no and claims:
-        question, kind = rng.choice(claims)
-        rationale = (Span.locate(fact.sentence, story.context, "stories"),)
-        return replace(
-            plain, question=question, answer_type=kind, rationale=rationale, references=(kind,)
-        )
-    example = _ask(story, rng, name, fact)
-    return replace(example, history=history, references=(example.answers[0].text,))
-
-
-def _claims(fact: Fact, facts: tuple[Fact, ...]) -> list[tuple[str, AnswerType]]:
+def _claims(fact: Fact, facts: list[Fact]) -> list[tuple[str, AnswerType]]:
     """One question that the fact's sentence confirms, and one that it denies if another fact offers
-    the wrong half: as many of either, so that neither answer is the better guess.
+    other words: as many of either, so that neither answer is the better guess.
     """
-    for verb, question in _CLAIMS.items():
-        alike = [
-            other.sentence.removesuffix(".").split(verb)
-            for other in facts
-            if verb in other.sentence
-        ]
-        subject, _, rest = fact.sentence.removesuffix(".").partition(verb)
-        wrong = [half for who, half in alike if who != subject]
-        if rest and wrong:
-            whom = subject.replace("The ", "the ", 1)
-            return [(question.format(whom, rest), "yes"), (question.format(whom, wrong[0]), "no")]
-    return []
+    others = [other for other in facts if other.claim == fact.claim and other is not fact]
+    if not (fact.claim and others):
+        return []
+    false = (fact.words[0], *others[0].words[1:])
+    return [(fact.claim.format(*fact.words), "yes"), (fact.claim.format(*false), "no")]

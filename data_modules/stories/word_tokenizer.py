@@ -46,7 +46,7 @@ def build_tokenizer(architecture: str, words: Iterable[str]) -> PreTrainedTokeni
     if architecture not in LAYOUTS:
         raise ValueError(f"no token layout of {architecture!r}; choose from {', '.join(LAYOUTS)}")
     layout = LAYOUTS[architecture]
-    special = {f"{role}_token": token for role, token in layout.special.items()}
+    special = layout.special
     pieces = dict.fromkeys([*special.values(), *(word.lower() for word in words)])
     ids = {piece: index for index, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=special["unk_token"]))

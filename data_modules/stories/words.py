@@ -1,10 +1,8 @@
-"""The word lists of the embedded data (words.yaml), and the advice made of them."""
+"""The word lists of the embedded data (words.yaml)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +37,27 @@ class GroupSplit:
 
 
 @dataclass(frozen=True)
+class FactKind:
+    """Templates of facts; {0} is the person, {1} and {2} are drawn words."""
+
+    sentence: str
+    questions: dict[str, int]
+    """Questions that the sentence answers, with the number of the answer."""
+    words: tuple[Texts, ...] = ()
+    claim: str = ""
+
+
+@dataclass(frozen=True)
+class QuestionSplit:
+    """What the questions of a split are like."""
+
+    size: int
+    conversation: bool = False
+    yes_no: float = 0.0
+    unanswerable: float = 0.0
+
+
+@dataclass(frozen=True)
 class Words:
     """The lists of words.yaml, where each is explained."""
 
@@ -50,6 +69,10 @@ class Words:
     objects: Texts
     colours: Texts
     fillers: Texts
+    facts: tuple[FactKind, ...]
+    unanswerable: Texts
+    question_splits: dict[str, QuestionSplit]
+    choice_splits: dict[str, int]
     contexts: Texts
     categories: dict[str, Category]
     conversation_words: Texts
@@ -62,6 +85,7 @@ class Words:
     good: Texts
     bad: Texts
     opinions: Texts
+    opinion_end: str
 
 
 WORDS = load_yaml(Path(__file__).with_name("words.yaml"), Words)
@@ -73,30 +97,3 @@ def negated(attribute: str) -> str:
     one by one.
     """
     return f"never {attribute}"
-
-
-@cache
-def advice_sentences(advice_class: AdviceClass, category: str, *, unseen: bool) -> tuple[str, ...]:
-    """Return all advice of one class for one category, in a fixed order; `unseen`: the held-out
-    wordings.
-
-    Ethical advice denies a link between a person's group and the topic, adversarial advice claims
-    one. Irrelevant advice claims or denies with the same sentence frames, but about another trait,
-    another topic or both, so that neither the frame nor the mention of a group or topic reveals the
-    class. Advice about another trait alone also counts as mismatched advice. Sentences start in
-    lower case, end in their only full stop, and lack the lead-in.
-    """
-    denials, claims = zip(*(WORDS.unseen_frames if unseen else WORDS.frames), strict=True)
-    topics, kind = WORDS.categories[category].topics, advice_class.removeprefix("mismatched_")
-    if kind == "irrelevant":
-        frames = denials + claims
-        pairs = [
-            *product(WORDS.other_phrases, topics + WORDS.other_topics),
-            *product(WORDS.group_phrases, WORDS.other_topics),
-        ]
-    else:
-        frames = denials if kind == "ethical" else claims
-        pairs = [
-            *product(WORDS.group_phrases if kind == advice_class else WORDS.other_phrases, topics)
-        ]
-    return tuple(frame.format(x=x, y=y) for frame in frames for x, y in pairs)

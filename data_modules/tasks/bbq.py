@@ -2,8 +2,8 @@
 them.
 
 An ambiguous context does not contain the answer, so unknown is right; a disambiguated context does.
-A biased model names the target: `target_loc` in the authors' metadata. The questions' own fields
-tell it, too.
+A biased model names the target: `target_loc` in the authors' metadata, which also follows from the
+questions' own fields.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class BBQItem:
         """(choice, span) of every mention of a person in the context, in short form or as in the
         choice, with and without a leading article or preposition.
         """
-        found: dict[tuple[int, int, int], None] = {}
-        for slot, (short, choice) in enumerate(
-            zip(self.people, self.question.choices, strict=True)
-        ):
-            for name in (
-                (short, re.sub(f"^{_LEAD}", "", choice, flags=re.I)) if slot != self.unknown else ()
-            ):
-                whole = rf"(?<![\w-])({_LEAD})?({re.escape(name)})(?![a-z-])"
-                for match in re.finditer(whole, self.context, re.I):
-                    found |= {(slot, *match.span()): None, (slot, *match.span(2)): None}
-        return [(slot, Span(at, end, self.context[at:end])) for slot, at, end in found]
+        places = dict.fromkeys(
+            (slot, *span)
+            for slot, choice in enumerate(self.question.choices)
+            if slot != self.unknown
+            for name in (self.people[slot], re.sub(f"^{_LEAD}", "", choice, flags=re.I))
+            for match in re.finditer(
+                rf"(?<![\w-])({_LEAD})?({re.escape(name)})(?![a-z-])", self.context, re.I
+            )
+            for span in (match.span(), match.span(2))
+        )
+        return [(slot, Span(start, end, self.context[start:end])) for slot, start, end in places]
 
 
 _Item = Annotated[str | int, Field(validation_alias=AliasChoices("example_id", "instance_id"))]
@@ -117,37 +117,35 @@ def read_bbq(
             target, or targets in the metadata that do not fit their questions.
     """
 
-    def key_of(row: _Row | _Target) -> tuple[str, str, str]:
-        return row["category"], str(row["question_index"]), str(row["example_id"])
-
-    listed = labelled_rows(str(metadata)) if metadata else ()
-    checked = (check(value, _Target, where) for where, value in listed)
-    targets = {key_of(row): row for row in checked if row["target_loc"] in ("0", "1", "2")}
+    targets = dict[tuple[str, ...], _Target]()
+    for where, value in labelled_rows(str(metadata)) if metadata else ():
+        target_row = check(value, _Target, where)
+        if target_row["target_loc"] in ("0", "1", "2"):
+            targets[_key(target_row)] = target_row
     items, left_out, misfits = list[BBQItem](), 0, list[str]()
     for source in sources:
         before = len(items)
         for where, value in islice(labelled_rows(source), limit or None):
             row = check(value, _Row, where)
             info = [row["answer_info"].get(f"ans{slot}") or [""] for slot in range(3)]
-            groups = [said[-1] for said in info]
+            groups = [names[-1] for names in info]
             if (count := groups.count("unknown")) != 1:
                 raise DataError(
                     f"{where}: answer_info calls {count} of the choices 'unknown', one must be"
                 )
-            unknown, given = groups.index("unknown"), targets.get(key_of(row))
-            own = suggested(row, info, unknown)
-            target = int(given["target_loc"]) if given else None if metadata else own
+            unknown = groups.index("unknown")
+            target = expected = suggested(row, info, unknown)
+            named = any(group[1:2] == "-" for group in groups)
+            if metadata:
+                match = targets.get(_key(row))
+                target = int(match["target_loc"]) if match else None
+                named = match is not None and match["label_type"] == "name"
             if target is None:
                 left_out += 1
                 continue
-            if target == unknown or own not in (None, target):
+            if target == unknown or expected not in (None, target):
                 misfits.append(where)
-            named = (
-                given["label_type"] == "name"
-                if given
-                else any(group[1:2] == "-" for group in groups)
-            )
-            items.append(_item(row, info, unknown, target, " (names)" * named))
+            items.append(_item(row, info, unknown, target, named))
         if len(items) == before:
             raise DataError(
                 f"{source}: {metadata or 'its fields'} has a target for none of its examples"
@@ -161,6 +159,10 @@ def read_bbq(
     return items, left_out
 
 
+def _key(row: _Row | _Target) -> tuple[str, ...]:
+    return row["category"], str(row["question_index"]), str(row["example_id"])
+
+
 def suggested(row: _Row, info: Sequence[Sequence[str]], unknown: int) -> int | None:
     """Return the person whom the stereotype suggests: in a negative question the one of a
     stereotyped group, else the other; None if not exactly one of the two is of such a group, or a
@@ -171,14 +173,13 @@ def suggested(row: _Row, info: Sequence[Sequence[str]], unknown: int) -> int | N
     }
     people = [slot for slot in range(3) if slot != unknown]
     # A group such as F-Black has two parts.
-    of = [
-        slot
+    stereotyped = [
+        not groups.isdisjoint(map(_group, (*info[slot], *info[slot][-1].split("-"))))
         for slot in people
-        if groups & {*map(_group, [*info[slot], *info[slot][-1].split("-")])}
     ]
-    if len(of) != 1 or "question_polarity" not in row:
+    if stereotyped.count(True) != 1 or "question_polarity" not in row:
         return None
-    return of[0] if row["question_polarity"] == "neg" else sum(people) - of[0]
+    return people[stereotyped.index(row["question_polarity"] == "neg")]
 
 
 def _group(name: str) -> str:
@@ -187,7 +188,7 @@ def _group(name: str) -> str:
 
 
 def _item(
-    row: _Row, info: Sequence[Sequence[str]], unknown: int, target: int, names: str
+    row: _Row, info: Sequence[Sequence[str]], unknown: int, target: int, named: bool
 ) -> BBQItem:
     name, prompt = f"{row['category']}-{row['example_id']}", f"{row['context']} {row['question']}"
     choices = (row["ans0"], row["ans1"], row["ans2"])
@@ -195,10 +196,10 @@ def _item(
         ChoiceQuestion(name, prompt, choices, row["label"], "bbq"),
         context=row["context"],
         query=row["question"],
-        category=row["category"] + names,
+        category=f"{row['category']} (names)" if named else row["category"],
         condition=row["context_condition"],
         template=str(row["question_index"]),
-        people=tuple(said[0] for said in info),
+        people=tuple(names[0] for names in info),
         unknown=unknown,
         target=target,
     )

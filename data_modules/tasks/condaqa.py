@@ -3,8 +3,8 @@
     {"id": ..., "dataset": "coqa", "turn_id": 3, "history": [["question", "answer"], ...],
      "question": ..., "story_org": ..., "story_mod": ..., "answer_org": "yes", "answer_mod": "no",
      "edit": "scope"}
-The negation probe uses both (faithfulness spec 5.2). dataset, turn_id, history and edit may be
-absent.
+The negation probe uses both (Chaturvedi et al. 2023, section 6). dataset, turn_id, history and edit
+may be absent.
 """
 
 from __future__ import annotations
@@ -54,21 +54,22 @@ class ContrastPair:
     def examples(self) -> tuple[QAExample, QAExample]:
         """Return the question about the original and about the modified story."""
         name = self.id if self.turn_id is None else f"{self.id} {self.turn_id}"
-        history = tuple(Turn(*turn) for turn in self.history)
-
-        def example(side: str, story: str, answer: YesNo) -> QAExample:
-            return QAExample(
+        original, modified = (
+            QAExample(
                 f"{name} {side}",
                 story,
                 self.question,
                 answer_type=answer,
-                history=history,
+                history=tuple(Turn(*turn) for turn in self.history),
                 references=(answer,),
                 dataset=self.dataset,
             )
-
-        org = example("org", self.story_org, self.answer_org)
-        return org, example("mod", self.story_mod, self.answer_mod)
+            for side, story, answer in (
+                ("org", self.story_org, self.answer_org),
+                ("mod", self.story_mod, self.answer_mod),
+            )
+        )
+        return original, modified
 
 
 class _EditRow(TypedDict):
@@ -110,7 +111,7 @@ def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
     for (passage, number, question, edit), row in edits:
         original = rows.get((passage, number, question, 0), row)  # itself, with the same answer
         if edit in EDITS and {original["label"], row["label"]} == {"yes", "no"}:
-            made = {
+            pair = {
                 "id": f"{passage}-{number}-{EDITS[edit]}",
                 "dataset": "condaqa",
                 "edit": EDITS[edit],
@@ -120,7 +121,7 @@ def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
                 "answer_org": original["label"],
                 "answer_mod": row["label"],
             }
-            pairs.append(check(made, ContrastPair, f"{path}, PassageID {passage}"))
+            pairs.append(check(pair, ContrastPair, f"{path}, PassageID {passage}"))
     if not pairs:
         raise DataError(f"{path}: none of {len(edits)} edited passages makes a pair")
     return pairs, len(edits) - len(pairs)

@@ -1,12 +1,12 @@
 """Confusion probes: multiple-choice questions changed so that a model can only use its prior
 beliefs.
 
-    drawn = draw_instances(examples, seed, 50)
-    changed = choice_paralysis(examples, seed, drawn, n=5)
+    targets = draw_instances(examples, seed, 50)
+    changed = choice_paralysis(examples, seed, targets, n=5)
 
 Each probe is a pure function of the questions, a seed and the indices to change; its texts come
-from other questions of the same list, whose indices are in `donors` (probes spec B3). The id
-remains the original's.
+from other questions of the same list, whose indices are in `donors` (Shen and Kejriwal 2022,
+section 2.3). The id remains the original's.
 
 Two texts are equal if they differ only in case and white space. A question with the same prompt
 never donates: its right choice would be a second right one, and its prompt would change nothing.
@@ -16,7 +16,7 @@ Nor does one whose text already occurs in the question.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -40,13 +40,9 @@ def wrong_question(
     """Use the prompt of another question, uniformly random, with the same choices and label.
     DataError if all others have the same prompt.
     """
-    prompt_N, _, _ = _numbered(examples)
-    drawn = _draw(
-        examples, "wrong_question", seed, targets, lambda i, few: prompt_N[few] != prompt_N[i]
-    )
     return [
         replace(examples[i], prompt=examples[donor].prompt, probe="wrong_question", donors=(donor,))
-        for i, donor in drawn
+        for i, donor in _draw(examples, "wrong_question", seed, targets)
     ]
 
 
@@ -56,17 +52,13 @@ def no_right_answer(
     """Replace the right choice by the right choice of another question, uniformly random. DataError
     if no other right choice fits.
     """
-    prompt_N, choices_of, right_N = _numbered(examples)
-
-    def fits(i: int, few: np.ndarray) -> np.ndarray:
-        return (prompt_N[few] != prompt_N[i]) & ~np.isin(right_N[few], choices_of[i])
-
     changed = []
-    for i, donor in _draw(examples, "no_right_answer", seed, targets, fits):
+    for i, donor in _draw(examples, "no_right_answer", seed, targets):
         choices = list(examples[i].choices)
         choices[examples[i].label] = examples[donor].choices[examples[donor].label]
-        example = replace(examples[i], choices=tuple(choices))
-        changed.append(replace(example, probe="no_right_answer", donors=(donor,)))
+        changed.append(
+            replace(examples[i], choices=tuple(choices), probe="no_right_answer", donors=(donor,))
+        )
     return changed
 
 
@@ -110,10 +102,18 @@ def choice_paralysis(
                 f"different right choices of other prompts, there are {len(donors)}; give more "
                 "questions or fewer choices"
             )
-        choices, slot = [examples[j].choices[examples[j].label] for j in donors], int(place * n)
-        choices.insert(slot, examples[i].choices[examples[i].label])
-        example = replace(examples[i], choices=tuple(choices), label=slot)
-        changed.append(replace(example, probe="choice_paralysis", donors=tuple(donors)))
+        slot = int(place * n)
+        sources = [*donors[:slot], i, *donors[slot:]]
+        choices = tuple(examples[j].choices[examples[j].label] for j in sources)
+        changed.append(
+            replace(
+                examples[i],
+                choices=choices,
+                label=slot,
+                probe="choice_paralysis",
+                donors=tuple(donors),
+            )
+        )
     return changed
 
 
@@ -144,25 +144,28 @@ def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list
 
 
 def _draw(
-    examples: Sequence[ChoiceQuestion],
-    probe: Probe,
-    seed: int,
-    targets: Iterable[int],
-    fits: Callable[[int, np.ndarray], np.ndarray],
+    examples: Sequence[ChoiceQuestion], probe: Probe, seed: int, targets: Iterable[int]
 ) -> Iterator[tuple[int, int]]:
     """(target, another question), uniformly among those that fit: out of a few at random, which
     nearly always hold one, or out of all. To look at all for every question would take hours on the
     largest sets. DataError where none fits.
     """
-    rng, every = probe_rng(examples, probe, seed), np.arange(len(examples))
+    rng = probe_rng(examples, probe, seed)
+    prompt_N, choices_of, right_N = _numbered(examples)
+
+    def fitting(i: int, candidates: np.ndarray) -> np.ndarray:
+        fits = prompt_N[candidates] != prompt_N[i]
+        if probe == "no_right_answer":
+            fits &= ~np.isin(right_N[candidates], choices_of[i])
+        return candidates[fits]
+
     for i in targets:
-        few = rng.integers(len(examples), size=_TRIES)
-        fitting, place = few[fits(i, few)], 0
-        if not len(fitting):
-            fitting = every[fits(i, every)]
-            if not len(fitting):
+        donors = fitting(i, rng.integers(len(examples), size=_TRIES))
+        if not len(donors):
+            donors = fitting(i, np.arange(len(examples)))
+            if not len(donors):
                 raise DataError(
                     f"question {examples[i].id}: no text for {probe} fits; give more questions"
                 )
-            place = int(rng.integers(len(fitting)))
-        yield i, int(fitting[place])
+            donors = donors[rng.integers(len(donors)) :]
+        yield i, int(donors[0])

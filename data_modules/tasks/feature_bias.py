@@ -2,7 +2,7 @@
 
 Every text has two features, each 1 or 0: h1, the label, and h2. Cells are named `h1_h2`: in 1_1 and
 0_0 both agree (demonstrations come from there), in 1_0 and 0_1 they differ (the disambiguating
-tests). Probes spec C1, C2.
+tests): Si et al. 2023, sections 2.1 and 3.
 
 The commands `feature-bias` and `feature-bias-rows` write them.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -40,11 +40,8 @@ from interventune.storage.json_files import load_json
 AGREEING = ("1_1", "0_0")
 DIFFERING = ("1_0", "0_1")
 CELLS = (*AGREEING, *DIFFERING)
-SIZE = 1200
 CAP = 100
-REST = (
-    "and {0} told everybody about it on the way from the {1} to the {2} later on that same long day"
-)
+"""Demonstrations and tests in a cell of the embedded tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ class FeatureTask:
     dataset: str
     """Its name."""
     features: Mapping[Hypothesis, Wording] = field(default_factory=dict)
-    """h1 and h2 in words, if known."""
+    """The wordings of h1 and h2, if known."""
     made_from: Mapping[str, Any] = field(default_factory=dict)
     demos_1_1: Examples
     demos_0_0: Examples
@@ -107,7 +104,6 @@ def build_task(
     name: str,
     labelled_texts: Iterable[LabelledText],
     recipe: Recipe,
-    made_from: Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
     cap: int = 600,
@@ -117,39 +113,40 @@ def build_task(
     """Make the cells of a labelled set: each is shuffled, at most `cap` texts become tests, the
     next demonstrations; a cell keeps `min_demos` of these before it gets any test.
 
-    Repeated texts count once; texts on neither side of the feature are left out; `made_from`, which
-    is written into the file, has both numbers. DataError: the feature needs a second text or a
-    column that is absent, or a cell is empty.
+    Repeated texts count once; texts on neither side of the feature are left out; `made_from` has
+    both numbers. DataError: the feature needs a second text or a column that is absent, or a cell
+    is empty.
     """
-    cell_of, count = dict[str, str](), 0
+    cell_of, repeated = dict[str, str](), 0
     for row in labelled_texts:
-        count += 1
-        if (text := row.part()) not in cell_of:
+        text = row.part()
+        if text in cell_of:
+            repeated += 1
+        else:
             cell_of[text] = f"{row.label}_{recipe.side(row)}"
     sizes = Counter(cell_of.values())
     parts: dict[str, Examples] = {}
     for cell in CELLS:
-        drawn = sorted(text for text, place in cell_of.items() if place == cell)
-        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(drawn)
-        if not drawn:
+        texts = sorted(text for text, place in cell_of.items() if place == cell)
+        Random(f"feature-bias/{name}/{seed}/{cell}").shuffle(texts)
+        if not texts:
             raise DataError(
                 f"{name}: no text in cell {cell} (label_feature) of {recipe.feature}: "
                 + ", ".join(f"{sizes[c]} in {c}" for c in CELLS)
             )
-        spare = len(drawn) - min_demos if cell in AGREEING else cap
-        most = min(cap, max(0, spare))
-        examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(drawn))
-        parts[f"testset_{cell}"] = examples[:most]
+        examples = tuple(TaskExample(str(i), text, cell[0], cell) for i, text in enumerate(texts))
+        most = cap
         if cell in AGREEING:
+            most = min(cap, max(0, len(texts) - min_demos))
             parts[f"demos_{cell}"] = examples[most : most + max_demos]
+        parts[f"testset_{cell}"] = examples[:most]
     made_from = {
-        **(made_from or {}),
         "feature": recipe.feature,
         "options": recipe.options,
         "seed": seed,
-        "texts": count,
+        "texts": len(cell_of) + repeated,
         "on_neither_side": sizes["0_None"] + sizes["1_None"],
-        "repeated": count - len(cell_of),
+        "repeated": repeated,
     }
     return FeatureTask(dataset=name, features=recipe.wordings, made_from=made_from, **parts)
 
@@ -175,26 +172,30 @@ def open_task(source: str | Path) -> FeatureTask:
     if name not in recipes():
         known = ", ".join(task for task in recipes() if task.startswith("stories:"))
         raise DataError(f"no task {name}; choose from {known}")
-    rng = Random(f"own-task/{kind}/{seed}")
-    rows = (opinion(rng, i) for i in range(SIZE))
-    return build_task(name, rows, recipes()[name], seed=seed, cap=CAP, max_demos=CAP)
+    texts = opinions(f"own-task/{kind}/{seed}")
+    return build_task(name, texts, recipes()[name], seed=seed, cap=CAP, max_demos=CAP)
 
 
-def opinion(rng: Random, index: int) -> LabelledText:
-    """Make a judgement of a thing; h1: it is good. Label and features are drawn independently, so
-    any feature can contradict the label, which can only be read from a word that varies.
+def opinions(seed: str) -> Iterator[LabelledText]:
+    """Yield 1,200 judgements of things; h1: the thing is good. Label and features are drawn
+    independently, so any feature can contradict the label, which can only be read from a word that
+    varies.
     """
-    label = rng.randrange(2)
-    slots = [rng.choice(x) for x in (WORDS.names, WORDS.colours, WORDS.objects, WORDS.places)]
-    text = rng.choice(WORDS.opinions).format(*slots, rng.choice(WORDS.good if label else WORDS.bad))
-    if rng.random() < 0.5:
-        text += ", " + REST.format(rng.choice(WORDS.names), *rng.sample(WORDS.meeting_places, 2))
-    if rng.random() < 0.5:
-        text = f"today {text}"
-    if rng.random() < 0.5:
-        text = text.replace(slots[2], slots[2].upper())
-    text = text[0].upper() + text[1:] + rng.choice(".!")
-    return LabelledText(f"opinion-{index}", (text,), label)
+    rng = Random(seed)
+    for index in range(1200):
+        label = rng.randrange(2)
+        slots = [rng.choice(x) for x in (WORDS.names, WORDS.colours, WORDS.objects, WORDS.places)]
+        frame = rng.choice(WORDS.opinions)
+        text = frame.format(*slots, rng.choice(WORDS.good if label else WORDS.bad))
+        if rng.random() < 0.5:
+            places = rng.choice(WORDS.names), *rng.sample(WORDS.meeting_places, 2)
+            text += WORDS.opinion_end.format(*places)
+        if rng.random() < 0.5:
+            text = f"today {text}"
+        if rng.random() < 0.5:
+            text = text.replace(slots[2], slots[2].upper())
+        text = text[0].upper() + text[1:] + rng.choice(".!")
+        yield LabelledText(f"opinion-{index}", (text,), label)
 
 
 def write_feature_tasks(
@@ -226,20 +227,23 @@ def write_feature_tasks(
         raise DataError(f"--task {unknown[0]}: no such task; choose from {', '.join(known)}")
     files = {name: output / f"{name}.json" for name in task}
     refuse_existing(*files.values(), overwrite=overwrite)
-    made_from = {"input": " ".join(input), "sha256": " ".join(map(source_digest, input))}
+    data = {"input": " ".join(input), "sha256": " ".join(map(source_digest, input))}
     lines = []
     for name, path in files.items():
-        how, about = known[name], made_from | {"label": known[name].label}
-        built = build_task(name, how.read(input), how, about, min_demos=min_demos)
-        told = asdict(built, dict_factory=lambda x: {k: v for k, v in x if v not in ("", None, {})})
-        write_text(path, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+        built = build_task(name, known[name].read(input), known[name], min_demos=min_demos)
+        made_from = {**data, "label": known[name].label, **built.made_from}
+        fields = asdict(built, dict_factory=_without_empty) | {"made_from": made_from}
+        write_text(path, json.dumps(fields, ensure_ascii=False, indent=1) + "\n")
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
-        left = (
-            f"{built.made_from['on_neither_side']} on neither side, "
-            f"{built.made_from['repeated']} repeated"
+        lines.append(
+            f"{path}: tests {tests}; left out: {made_from['on_neither_side']} on neither side, "
+            f"{made_from['repeated']} repeated"
         )
-        lines.append(f"{path}: tests {tests}; left out: {left}")
     return "\n".join(lines)
+
+
+def _without_empty(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value for key, value in pairs if value not in ("", {})}
 
 
 def write_feature_rows(
@@ -261,14 +265,14 @@ def write_feature_rows(
         overwrite: replace the files if they exist.
     """
     refuse_existing(output, dev_output, overwrite=overwrite)
-    whole = open_task(task)
-    rng = Random(f"feature-bias/{whole.dataset}/train/0")
-    each = min(map(len, whole.demos.values()))
-    if not each:
+    opened = open_task(task)
+    rng = Random(f"feature-bias/{opened.dataset}/train/0")
+    count = min(map(len, opened.demos.values()))
+    if not count:
         raise DataError(f"{task}: a label has no demonstration to train on")
-    drawn = [example for demos in whole.demos.values() for example in rng.sample(demos, each)]
-    rng.shuffle(drawn)
-    trained = write_records(choice_rows(whole, drawn), output)
-    tests = [example for cell in AGREEING for example in whole.tests[cell]]
-    tested = write_records(choice_rows(whole, tests), dev_output)
-    return f"{output}: {trained} rows; {dev_output}: {tested}"
+    train = [example for demos in opened.demos.values() for example in rng.sample(demos, count)]
+    rng.shuffle(train)
+    dev = [example for cell in AGREEING for example in opened.tests[cell]]
+    write_records(choice_rows(opened, train), output)
+    write_records(choice_rows(opened, dev), dev_output)
+    return f"{output}: {len(train)} rows; {dev_output}: {len(dev)}"

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import SkipValidation, validate_call, with_config
+from pydantic import validate_call, with_config
 
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.documents import load_yaml
@@ -30,7 +30,6 @@ ANSWER = "answer is "
 TEXTS = ("premise hypothesis", "passage question", "sentence1 sentence2", "text", "comment_text")
 """Fields with the texts of a row, pairs first."""
 Part = Literal["both", "first", "second"]
-Length = Literal["shorter", "longer"]
 _WORD = re.compile(r"\w+")
 
 
@@ -53,16 +52,16 @@ class LabelledText:
         """
         if of != "both":
             return self.texts[("first", "second").index(of)]
-        return "\n".join(
-            " ".join(line.strip() for line in text.splitlines()).strip() for text in self.texts
-        )
-
-
-Text = Annotated[LabelledText, SkipValidation]
+        return "\n".join(" ".join(map(str.strip, text.splitlines())).strip() for text in self.texts)
 
 
 def length(
-    x: Text, *, words: int = 40, margin: int = 0, of: Part = "both", one: Length = "shorter"
+    x: LabelledText,
+    *,
+    words: int = 40,
+    margin: int = 0,
+    of: Part = "both",
+    one: Literal["shorter", "longer"] = "shorter",
 ) -> int | None:
     """1: fewer (or `longer`: more) than `words` words; 0: the reverse. Within `margin` of it:
     neither.
@@ -71,54 +70,58 @@ def length(
     return None if abs(beyond) <= margin else int((beyond < 0) == (one == "shorter"))
 
 
-def pattern(x: Text, *, one: str, zero: str = "", of: Part = "both") -> int | None:
+def pattern(x: LabelledText, *, one: str, zero: str = "", of: Part = "both") -> int | None:
     """1: the regular expression `one` is found, in any case; 0: `zero` is, or with no `zero`: it is
     not.
     """
-    sides = (side for side, form in ((1, one), (0, zero)) if re.search(form, x.part(of), re.I))
-    return next(sides, None)
+    text = x.part(of)
+    if re.search(one, text, re.I):
+        return 1
+    return 0 if re.search(zero, text, re.I) else None
 
 
-def uppercase(x: Text) -> int:
-    """1: some word of two or more characters is all capitals; 0: none is (spec C3: fitted)."""
+def uppercase(x: LabelledText) -> int:
+    """1: some word of two or more characters is all capitals; 0: none is. Fitted to the authors'
+    files.
+    """
     return int(any(len(word) > 1 and word.isupper() for word in _WORD.findall(x.part())))
 
 
-def overlap(x: Text, *, without: str = "") -> int:
+def overlap(x: LabelledText, *, without: str = "") -> int:
     """1: every word of the second text, except those in `without`, occurs in the first; 0: one does
-    not (spec C3: exact on the published file of pairs of sentences).
+    not. Exact on the authors' file of pairs of sentences.
     """
     first, second = ({*_WORD.findall(text.lower())} for text in x.texts)
     return int(second - {*without.split()} <= first)
 
 
-def shorter(x: Text) -> int | None:
+def shorter(x: LabelledText) -> int | None:
     """1: the second text has fewer words than the first; 0: more."""
     first, second = (len(text.split()) for text in x.texts)
     return None if first == second else int(second < first)
 
 
-def column(x: Text, *, name: str, one: str, zero: str) -> int | None:
+def column(x: LabelledText, *, name: str, one: str, zero: str) -> int | None:
     """1 or 0 by the value of a column (such as a domain or a genre)."""
     return {one: 1, zero: 0}.get(str(x.columns[name]))
 
 
-def identity(x: Text, *, one: str, zero: str = "", threshold: float = 0.5) -> int | None:
-    """1: annotators saw one of the groups `one` (share >= `threshold` in the column of that name)
-    and none of `zero`; 0: the reverse, or without `zero`: none of `one`. Groups are separated by
-    commas. A text without annotations has no side.
+def identity(x: LabelledText, *, one: str, zero: str = "") -> int | None:
+    """1: annotators saw one of the groups `one` (share >= .5 in the column of that name) and none
+    of `zero`; 0: the reverse, or without `zero`: none of `one`. Groups are separated by commas. A
+    text without annotations has no side.
     """
     shares = [[x.columns[name] for name in names.split(",") if name] for names in (one, zero)]
     if all(share in (None, "") for side in shares for share in side):
         return None
-    first, second = (any(float(share or 0) >= threshold for share in side) for side in shares)
-    return int(first) if first != second or not (first or zero) else None
+    first, second = (any(float(share or 0) >= 0.5 for share in side) for side in shares)
+    return None if zero and first == second else int(first)
 
 
-_ALL = (length, pattern, uppercase, overlap, shorter, column, identity)
 FeatureName = Literal["length", "pattern", "uppercase", "overlap", "shorter", "column", "identity"]
 PREDICATES: dict[str, Callable[..., int | None]] = {
-    make.__name__: validate_call(make) for make in _ALL
+    predicate.__name__: validate_call(predicate)
+    for predicate in (length, pattern, uppercase, overlap, shorter, column, identity)
 }
 
 
@@ -128,8 +131,8 @@ class Wording:
     """The wording of one of the two features; an empty field has no wording. Instructions and
     explanations are made of the two sentences.
 
-    >>> Wording(one="somebody shouts", zero="nobody shouts").instructed
-    'Write 1 when somebody shouts, and 0 when nobody shouts.'
+    >>> Wording(one="the text is brief", zero="the text is long").instructed
+    'Write 1 when the text is brief, and 0 when the text is long.'
     """
 
     key: str = ""
@@ -145,10 +148,10 @@ class Wording:
         return f"Write 1 when {self.one}, and 0 when {self.zero}." if self.one and self.zero else ""
 
     @property
-    def explained(self) -> tuple[str, str] | None:
+    def explained(self) -> tuple[str, ...]:
         """Return the text after the key in demonstrations of 0 and of 1."""
         if not (self.one and self.zero):
-            return None
+            return ()
         return f"Here, {self.zero}, so the {ANSWER}0.", f"Here, {self.one}, so the {ANSWER}1."
 
 
@@ -181,7 +184,7 @@ class Recipe:
     def wordings(self) -> dict[Hypothesis, Wording]:
         """Return the wordings that are given."""
         both: dict[Hypothesis, Wording | None] = {"h2": self.h2, "h1": self.h1}
-        return {h: wording for h, wording in both.items() if wording}
+        return {name: wording for name, wording in both.items() if wording}
 
     def side(self, x: LabelledText) -> int | None:
         """Return the feature of a text: 1, 0, or None. DataError for options that do not fit, or if
@@ -208,12 +211,11 @@ class Recipe:
                 if value.lower() in ("", "-", "-1", "none"):  # no label
                     continue
                 texts = tuple(text for name in names if (text := str(row[name])))
-                found = LabelledText(
-                    where, texts, self.labelled(value, where), {**row, "input": number}
-                )
-                whole = found.part()
-                if len(whole.split()) <= self.max_words and len(whole) <= self.max_characters:
-                    yield found
+                label = self.labelled(value, where)
+                example = LabelledText(where, texts, label, {**row, "input": number})
+                text = example.part()
+                if len(text.split()) <= self.max_words and len(text) <= self.max_characters:
+                    yield example
 
     def labelled(self, value: str, where: str) -> int:
         """Convert a label to 1 or 0; DataError if it is neither."""
@@ -240,24 +242,19 @@ def counted_with(task: str) -> dict[str, str]:
     >>> counted_with("nli_entailment_genre_gov_fic"), counted_with("my_task")
     ({'family': 'NLI', 'feature': 'genre'}, {'family': '', 'feature': ''})
     """
-    family = recipes()[task].family if task in recipes() else ""
-    return {
-        "family": family,
-        "feature": task.split("_")[2] if family not in ("", "stories") else "",
-    }
+    recipe = recipes().get(task)
+    family = recipe.family if recipe else ""
+    feature = "" if family in ("", "stories") else task.split("_")[2]
+    return {"family": family, "feature": feature}
 
 
 def wordings_of(
-    task: str, stated: Mapping[Hypothesis, Wording], given: Wordings
+    task: str, in_file: Mapping[Hypothesis, Wording], from_user: Wordings
 ) -> dict[Hypothesis, Wording]:
-    """Return a task's two features in words: the user's, its file's, or those known for
-    its name.
+    """Return the wordings of a task's two features: the user's, its file's, or those known for its
+    name.
     """
-    known = recipes()[task].wordings if task in recipes() else {}
-    return {
-        "h1": Wording(),
-        "h2": Wording(),
-        **known,
-        **stated,
-        **given.get(task, given.get("*", {})),
-    }
+    recipe = recipes().get(task)
+    known = recipe.wordings if recipe else {}
+    own = from_user.get(task, from_user.get("*", {}))
+    return {"h1": Wording(), "h2": Wording(), **known, **in_file, **own}

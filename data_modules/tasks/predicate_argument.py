@@ -2,8 +2,8 @@
 
 A story names two things of two colours. Half of the questions ask about the colour that the thing
 has (yes), half about the colour of the other thing (no); a model that only matches words answers
-all in the same way. Faithfulness spec 5.1: five schemas, 26 colour pairs, 130 stories, and 520
-questions in three wordings.
+all in the same way. Chaturvedi et al. 2023, section 7: five schemas, 26 colour pairs, 130
+stories, and 520 questions in three wordings.
 """
 
 from __future__ import annotations

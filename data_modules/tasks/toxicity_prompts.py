@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Annotated
 
 from pydantic import AliasChoices, AliasPath, Field
 
 from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.sources import labelled_rows
-from interventune.data_modules.tasks.feature_bias import SIZE, opinion
+from interventune.data_modules.tasks.feature_bias import opinions
 from interventune.storage.command_line import Count
 from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
@@ -67,19 +66,23 @@ def write_prompts(
     """
     files = {output / "adversarial.jsonl": True, output / "neutral.jsonl": False}
     refuse_existing(*files, overwrite=overwrite)
-    found: dict[str, bool] = {}
-    rng = Random("opinions/0")
-    ours = (opinion(rng, number) for number in range(SIZE))  # critical opinions replace toxic texts
-    rows = ((x.id, {"text": x.texts[0], "challenging": not x.label}) for x in ours)
-    for where, row in rows if input == "stories:opinions" else labelled_rows(input):
-        prompt = check(row, ToxicityPrompt, where)  # repeated texts count once
-        found[prompt.text] = bool(prompt.challenging) or found.get(prompt.text, False)
-    order = sorted(found, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
-    drawn = {path: [text for text in order if found[text] == kind] for path, kind in files.items()}
-    for path, texts in drawn.items():
-        if len(texts) < count:
-            raise DataError(f"--count {count}: {input} has {len(texts)} prompts for {path.name}")
+    if input == "stories:opinions":  # critical opinions replace toxic texts
+        prompts = [ToxicityPrompt(x.texts[0], not x.label) for x in opinions("opinions/0")]
+    else:
+        prompts = read_prompts(input)
+    challenging: dict[str, bool] = {}  # repeated texts count once
+    for prompt in prompts:
+        earlier = challenging.get(prompt.text, False)
+        challenging[prompt.text] = bool(prompt.challenging) or earlier
+    order = sorted(challenging, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
+    samples = {
+        path: [ToxicityPrompt(text, kind) for text in order if challenging[text] == kind]
+        for path, kind in files.items()
+    }
+    for path, sample in samples.items():
+        if len(sample) < count:
+            raise DataError(f"--count {count}: {input} has {len(sample)} prompts for {path.name}")
     output.mkdir(parents=True, exist_ok=True)
-    for path, texts in drawn.items():
-        write_records((ToxicityPrompt(text, files[path]) for text in texts[:count]), path)
+    for path, sample in samples.items():
+        write_records(sample[:count], path)
     return f"{output}: {count} adversarial and {count} neutral prompts, seed {seed}"

@@ -1,47 +1,51 @@
 """Fine-tuned checkpoints as answerers: loading, batching and device in one place.
 
-Shape letters: N groups, V variants, S subjects, E the two boundaries (start, end), B rows, T
-tokens, D hidden.
+Shape letters: N groups, V variants, S subjects or candidates of a row, M given spans of a question,
+E the two boundaries (start, end), Q texts, B rows, T tokens, C types of answers or choices, D
+hidden.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers.utils.logging import disable_progress_bar
 
+from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
+from interventune.data_modules.batching.decoding import Answer as Span
+from interventune.data_modules.batching.decoding import decode_answers, decode_typed_answers
 from interventune.data_modules.batching.group_set import GroupSet
-from interventune.data_modules.batching.sets import QASet
+from interventune.data_modules.batching.sets import HIDDEN, QASet, encode_examples
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
-from interventune.data_modules.encoding.windows import Encoding
+from interventune.data_modules.encoding.windows import (
+    Encoding,
+    pad_rows,
+    sorted_batches,
+    token_span,
+)
+from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answer, Answerer, local_path
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.interface import Answer, Answerer
+from interventune.evaluation.answering.work import shared, stored
 from interventune.models.backbones import EncoderModel, pick_device
-from interventune.models.heads.span import QAModel
+from interventune.models.heads.causal import CausalModel
+from interventune.models.heads.choice import ChoiceModel, masked_mean
+from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import load
 from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
-
-if TYPE_CHECKING:
-    from interventune.data_modules.schema.groups import Group
-    from interventune.data_modules.schema.questions import QAExample
+from interventune.storage.progress import progress
 
 GROUPS_AT_ONCE = 8192
 """Number of groups tokenised at a time: about 100 MB."""
-
-
-def hold_weights(model: torch.nn.Module, dtype: str) -> None:
-    """Cast the weights, in place, but not the buffers: position frequencies stay exact."""
-    for parameter in model.parameters():
-        parameter.data = parameter.data.to(getattr(torch, dtype))
-
 
 Held = tuple[Any, Any, dict[str, Any]]
 """A model on its device, its tokenizer, and options of its encoding."""
@@ -50,11 +54,12 @@ Held = tuple[Any, Any, dict[str, Any]]
 def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     """Load a checkpoint; ValueError if it cannot be used, or the device is absent."""
     disable_progress_bar()  # reading weights takes only a moment
-    path, device = local_path(path), pick_device(compute.device)
-    causal = getattr(kind, "heads", "") == "causal"
+    path, device = path.removeprefix("hf:"), pick_device(compute.device)
+    causal = issubclass(kind, CausalModel)
     model, info = load(path, kind, weights_type(compute) if causal else "float32")
-    if causal and compute.dtype != "auto":
-        hold_weights(model, compute.dtype)
+    if compute.dtype != "auto" and causal:  # but not the buffers: position frequencies stay exact
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(getattr(torch, compute.dtype))
     elif compute.dtype not in ("auto", "float32"):  # for which torch's own attention is faster
         from interventune.models.kernels import use_kernels
 
@@ -116,9 +121,8 @@ class Checkpoint(Answerer):
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return a context in which an encoder computes in the requested dtype."""
-        if self.dtype == "float32" or self.model.heads == "causal":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
+        lower = self.dtype != "float32" and self.model.heads != "causal"
+        return torch.autocast(self.device.type, getattr(torch, self.dtype), enabled=lower)
 
     def moved(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Copy tensors to the checkpoint's device."""
@@ -145,35 +149,95 @@ class QuestionCheckpoint(Checkpoint):
 
     def question_set(self, examples: Sequence[QAExample], may_abstain: bool | None = None) -> QASet:
         """Return the questions, tokenised; only once if `sets` caches them."""
-        key, kept = (*examples, may_abstain), {} if self.sets is None else self.sets
-        if key not in kept:
-            how: dict[str, Any] = {"may_abstain": may_abstain, "answers": False}
-            kept[key] = QASet(examples, self.tokenizer, self.encoding, **how)
-        return kept[key]
+        key, sets = (*examples, may_abstain), {} if self.sets is None else self.sets
+        if key not in sets:
+            sets[key] = QASet(
+                examples, self.tokenizer, self.encoding, may_abstain=may_abstain, answers=False
+            )
+        return sets[key]
 
     def fits(self, example: QAExample) -> bool:
         """Whether the model can read a question's whole text; an encoder reads it in windows."""
         return True
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        from interventune.evaluation.answering.questions import (
-            spans,  # `bias` usually does not need it
-        )
-
         abstain = self.may_abstain
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
-        for i, span in enumerate(spans(self, examples, may_abstain=abstain, what=what)):
-            yield Answer(
-                i, span.text, span.failure, unknown_score=span.unknown_score, guess=span.guess
-            )
+        for i, span in enumerate(self.spans(examples, may_abstain=abstain, what=what)):
+            yield Answer(i, span.text, span.failure, span.unknown_score, span.guess)
 
+    @shared
+    @torch.inference_mode()
+    def spans(
+        self,
+        examples: Sequence[QAExample],
+        *,
+        may_abstain: bool | None = None,
+        what: str = "answering",
+    ) -> list[Span]:
+        """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads:
+        16). Where no window shows the right answer, the question fails.
+        """
+        data, answers = self.question_set(examples, may_abstain), list[Span]()
+        for index in progress(data.batches(self.batch_size), what):
+            batch = data[index]
+            inputs = self.moved(batch.inputs)
+            context_BT, cls_B = batch.context_BT.to(self.device), batch.cls_B.to(self.device)
+            with self.autocast():
+                if isinstance(self.model, SpanModel):
+                    best = self.model.predict_spans(inputs, context_BT, cls_B)
+                    self.require_finite(best.score_B, best.null_B.abs())
+                    answers += decode_answers(data, batch, *best)
+                else:
+                    may_start_BT = batch.max_context_BT.to(self.device)
+                    typed = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B)
+                    self.require_finite(typed.score_B, typed.type_BC.abs())
+                    answers += decode_typed_answers(data, batch, *typed)
+        hidden = data.column("hidden")
+        return sorted(
+            answer._replace(failure=HIDDEN) if hidden[answer.example] else answer
+            for answer in answers
+        )
+
+    @shared
+    @torch.inference_mode()
     def span_scores(
-        self, examples: Sequence[QAExample], what: str = "choosing"
+        self,
+        examples: Sequence[QAExample],
+        what: str = "choosing",
+        *,
+        against_unknown: bool = True,
     ) -> list[np.ndarray]:
-        from interventune.evaluation.answering.questions import span_scores
-
-        return span_scores(self, examples, what)
+        """Score spans; of several windows of a context, the one with a span's best score counts."""
+        rows = list(encode_examples(examples, self.tokenizer, self.encoding))
+        unknown = self.model.unknown_at
+        scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
+        batches = sorted_batches([len(row.input_ids_T) for row in rows], self.batch_size)
+        for index in progress(batches, what):
+            part = [rows[i] for i in index]
+            inputs, context_BT, shift_B = pad_rows(part, self.tokenizer)
+            spans = [[token_span(r, s) for s in examples[r.example].answers] for r in part]
+            candidates = []
+            for row, span_M, shift in zip(part, spans, shift_B.tolist(), strict=True):
+                none = row.cls if unknown is None else unknown - shift
+                tokens = [(none, none), *(span or (none, none) for span in span_M)]
+                candidates.append(torch.tensor(tokens) + shift)
+            candidate_BSE = pad_sequence(candidates, batch_first=True)
+            with self.autocast():
+                log_prob_BVSE = self.model.group_log_probs(
+                    self.moved(inputs),
+                    context_BT.to(self.device),
+                    candidate_BSE[:, None].to(self.device),
+                )
+            self.require_finite(log_prob_BVSE.abs().flatten())
+            log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
+            for row, span_M, log_score_S in zip(part, spans, log_score_BS, strict=True):
+                zero, best_M = log_score_S[0] if against_unknown else 0.0, scores[row.example]
+                for m, span in enumerate(span_M):
+                    if span is not None:
+                        best_M[m] = max(best_M[m], log_score_S[1 + m] - zero)
+        return scores
 
     @shared
     @torch.inference_mode()
@@ -182,15 +246,15 @@ class QuestionCheckpoint(Checkpoint):
         batch has as many rows as fit in the space of `batch_size` rows of the longest.
         """
         score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
-        parts = list[
-            Tensor
-        ]()  # tokenised part by part, to keep little more than the scores in memory
+        parts = list[Tensor]()  # part by part, to keep little more than the scores in memory
         with self.autocast():  # one context, in which weights are cast to bfloat16 only once
             for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
                 data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
-                options: dict[str, Any] = {"tokens": tokens, "device": self.device, "what": what}
-                parts.append(score_rows(data.rows, data.lengths, score, **options))
-                self.require_finite(parts[-1].abs().flatten())
+                log_prob_RSE = score_rows(
+                    data.rows, data.lengths, score, tokens=tokens, device=self.device, what=what
+                )
+                self.require_finite(log_prob_RSE.abs().flatten())
+                parts.append(log_prob_RSE)
         return torch.cat(parts).unflatten(0, (-1, 4)).double().mean(-1).exp()
 
     @torch.inference_mode()
@@ -202,3 +266,52 @@ class QuestionCheckpoint(Checkpoint):
             states = self.model.hidden_states(self.moved(inputs))
         self.require_finite(states[-1].abs().amax(-1)[inputs["attention_mask"] != 0])
         return states
+
+
+class ChoiceCheckpoint(Checkpoint):
+    """A model of multiple choice; from a folder or a Hub name, the encoder with a head of random
+    weights. Batch sizes count choices.
+    """
+
+    kind = ChoiceModel
+    encoding_class = ChoiceEncoding
+
+    def choice_logits(
+        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
+    ) -> list[np.ndarray]:
+        logits = self.logits(questions, what=what)
+        return [np.array(logit_C, dtype=np.float32) for logit_C in logits]
+
+    @stored
+    @torch.inference_mode()
+    def logits(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
+        """Return the logits of every question's choices as plain numbers."""
+        data = ChoiceSet(questions, self.tokenizer, self.encoding, self.model.architecture)
+        logits: dict[int, list[float]] = {}
+        for index in progress(data.batches(self.batch_size), what):
+            with self.autocast():
+                logits_BC = self.model(self.moved(data[index].inputs))
+            self.require_finite(logits_BC.abs().flatten())
+            logits.update(zip(index, logits_BC.float().tolist(), strict=True))
+        return [logits[i] for i in range(len(questions))]
+
+    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
+        return self.vectors(texts, what).numpy()
+
+    @shared
+    @torch.inference_mode()
+    def vectors(self, texts: Sequence[str], what: str) -> Tensor:
+        """Return the mean of the encoder's last hidden states over the tokens of each text, (Q, D)
+        float32, scaled to length 1.
+        """
+        vectors_QD = torch.zeros(len(texts), self.model.config.hidden_size)
+        options = {"max_length": self.encoding.max_length, "truncation": True, "padding": True}
+        for index in progress(sorted_batches([*map(len, texts)], self.batch_size), what):
+            rows = self.tokenizer([texts[i] for i in index], **options, return_tensors="pt")
+            inputs = self.moved(dict(rows))
+            with self.autocast():
+                hidden_QTD = self.model.encode(inputs)
+            self.require_finite(hidden_QTD.abs().amax(-1)[inputs["attention_mask"] != 0])
+            pooled_QD = masked_mean(hidden_QTD, inputs["attention_mask"])
+            vectors_QD[index] = torch.nn.functional.normalize(pooled_QD, dim=-1).float().cpu()
+        return vectors_QD

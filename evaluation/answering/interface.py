@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from interventune.evaluation.answering.asking import Asking
 
@@ -24,14 +24,6 @@ Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddin
 """Abilities: answers to questions about a text; also yes, no and unknown; scores of a group's
 subjects; scores of given spans; scores of choices; embeddings of texts; hidden states of every
 token.
-"""
-
-Kind = Literal[
-    "file", "endpoint", "seq2seq", "encoder", "span", "rationale", "xlnet", "choice", "causal"
-]
-"""Kinds of answerers: external answers; a language model at an endpoint; a sequence-to-sequence
-model; the encoder of a Hugging Face folder; checkpoints by their heads. A decoder is `causal`,
-whether a `.ckpt`, a folder or on the Hub.
 """
 
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
@@ -103,10 +95,14 @@ class Answerer:
         raise NotImplementedError
 
     def span_scores(
-        self, examples: Sequence[QAExample], what: str = "choosing"
+        self,
+        examples: Sequence[QAExample],
+        what: str = "choosing",
+        *,
+        against_unknown: bool = True,
     ) -> list[np.ndarray]:
-        """For each question, log S of each of its `answers` minus that of unknown, (M,) float32;
-        -inf if no window contains the whole span.
+        """For each question, log S of each of its `answers`, by default minus that of unknown, (M,)
+        float32; -inf if no window contains the whole span.
         """
         raise NotImplementedError
 
@@ -136,17 +132,11 @@ class Answerer:
                 )
 
 
-def local_path(path: str) -> str:
-    """Return a model's file, folder or Hub name; `hf:` before it only says that it is a language
-    model.
-    """
-    return path.removeprefix("hf:")
-
-
-def kind_of(path: str) -> Kind:
-    """Return the kind of model that a command-line name refers to; for a checkpoint, its content
-    decides, not its suffix. ValueError: there is no such checkpoint, or `hf:` stands before an
-    encoder.
+def kind_of(path: str) -> str:
+    """Return the kind of answerer, a key of `KINDS`, that a command-line name refers to: for a
+    checkpoint the name of its heads, which its content decides, not its suffix. A decoder is
+    `causal`, whether a `.ckpt`, a folder or on the Hub, and a folder's encoder `encoder`.
+    ValueError: there is no such checkpoint, or `hf:` stands before an encoder.
     """
     if path.startswith("openai:"):
         return "endpoint"
@@ -155,7 +145,7 @@ def kind_of(path: str) -> Kind:
     from interventune.models.backbones import ARCHITECTURES
     from interventune.models.checkpoint import is_file, read_config, read_info
 
-    local = local_path(path)
+    local = path.removeprefix("hf:")  # which only says that it is a language model
     if not is_file(local) and read_config(local).is_encoder_decoder:
         return "seq2seq"
     info = read_info(local)
@@ -163,4 +153,4 @@ def kind_of(path: str) -> Kind:
         return "causal"
     if path.startswith("hf:"):
         raise ValueError(f"{path}: is an encoder, no language model; leave out hf:")
-    return cast(Kind, info.heads or "encoder")
+    return info.heads or "encoder"

@@ -17,12 +17,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from string import ascii_uppercase
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 from transformers import AutoModelForSeq2SeqLM
 
 from interventune.data_modules.encoding.prompts import PromptTokens, group_prompts, question_prompts
@@ -36,18 +35,16 @@ from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.checkpoint import (
     Held,
     QuestionCheckpoint,
-    from_files,
     weights_type,
 )
 from interventune.evaluation.answering.interface import (
     Answer,
     Answerer,
+    ChoicePrompt,
     Choosing,
     kind_of,
-    local_path,
 )
-from interventune.evaluation.answering.kept import kept
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared, stored
 from interventune.models.adapters import merge_folder
 from interventune.models.backbones import pick_device
 from interventune.models.checkpoint import peft_base
@@ -57,6 +54,7 @@ from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.text_models import PairError, Prompt, TextFailure, TextModel
 from interventune.models.loading import read_folder
 from interventune.storage.errors import DataError
+from interventune.storage.progress import progress
 
 UNREPORTED = -100.0
 """The log-probability of a letter outside the most probable tokens."""
@@ -85,30 +83,25 @@ def open_text_model(
         return EndpointTextModel(
             path.removeprefix("openai:"), max_new_tokens=max_new_tokens, parallel=parallel
         )
-    kind, local = kind_of(path), local_path(path)
-    if kind == "seq2seq":
-        model, _ = read_folder(AutoModelForSeq2SeqLM, peft_base(local), dtype=weights_type(compute))
-        if peft_base(local) != local:
-            model, _ = merge_folder(model, local)
-        held = model.to(pick_device(compute.device)), load_tokenizer(local), dict[str, Any]()
-    elif kind == "causal":
-        decoder, *rest = from_files(path, CausalModel, compute)
-        held = decoder.encoder, *rest
-        chat = held[2].get("prompts", {}).get("chat", chat) if chat == "auto" else chat
-    else:
+    kind, local = kind_of(path), path.removeprefix("hf:")
+    limits = {"max_new_tokens": max_new_tokens, "batch_size": compute.batch_size}
+    if kind == "causal":
+        return Decoder(path, Choosing(**{**vars(compute), **limits, "chat": chat})).writer
+    if kind != "seq2seq":
         raise ValueError(
             f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]"
         )
-    return local_model(
-        path, held, chat, max_new_tokens=max_new_tokens, batch_size=compute.batch_size
-    )
+    model, _ = read_folder(AutoModelForSeq2SeqLM, peft_base(local), dtype=weights_type(compute))
+    if peft_base(local) != local:
+        model, _ = merge_folder(model, local)
+    model = model.to(pick_device(compute.device))
+    return local_model(path, model, load_tokenizer(local), chat, **limits)
 
 
 def local_model(
-    path: str, held: Held, chat: Literal["auto", "never"], **options: Any
+    path: str, model: Any, tokenizer: Any, chat: Literal["auto", "never"], **options: Any
 ) -> LocalTextModel:
     """Make a text model of a model of transformers; `options` are those of `LocalTextModel`."""
-    model, tokenizer, _ = held
     if model.device.type == "cpu" and not options.get("weights"):
         use_linear_kernels(model)
     tokens = PromptTokens(tokenizer, chat, seq2seq=model.config.is_encoder_decoder)
@@ -121,7 +114,7 @@ class LanguageModel(Answerer):
     Args:
         path: its name on the command line.
         asking: how it is queried.
-        model: the opened model (default: `open_text_model`).
+        writer: the opened model (default: `open_text_model`).
         prompts: those of its training, which `--prompt auto` means.
     """
 
@@ -129,45 +122,43 @@ class LanguageModel(Answerer):
         self,
         path: str,
         asking: Choosing,
-        model: TextModel | None = None,
+        writer: TextModel | None = None,
         prompts: Prompts | None = None,
     ) -> None:
-        if model is None:
-            most, chat = asking.max_new_tokens, chat_of(asking)
-            model = open_text_model(path, asking, max_new_tokens=most, chat=chat)
-        self.path, self.model = path, cast(Any, model)
+        if writer is None:
+            longest, chat = asking.max_new_tokens, chat_of(asking)
+            writer = open_text_model(path, asking, max_new_tokens=longest, chat=chat)
+        self.path, self.writer = path, writer
         if asking.choice_prompt == "auto":
-            asking = replace(
-                asking, choice_prompt="unifiedqa" if self.model.is_seq2seq else "plain"
-            )
+            style: ChoicePrompt = "unifiedqa" if writer.is_seq2seq else "plain"
+            asking = replace(asking, choice_prompt=style)
         self.asking, self.by_letter = asking, asking.choice_prompt == "letters"
         self.prompts: Prompts = styles.STYLES.get(asking.prompt) or prompts or Prompts()
-        self.texts = 2 if self.model.is_seq2seq else self.prompts.candidates
+        self.candidates = 2 if writer.is_seq2seq else self.prompts.candidates
         """Number of texts that are scored for a question between two subjects."""
-        self.offers_unknown = self.texts == 3
+        self.offers_unknown = self.candidates == 3
 
     @property
     def identity(self) -> dict[str, Any]:
-        choosing = [styles.CHOICES[self.asking.choice_prompt], self.asking.likelihood]
-        lower = self.asking.prompt == "unifiedqa"
         return {
-            **self.model.identity,
+            **self.writer.identity,
             "prompts": asdict(self.prompts),
-            "lower": lower,
-            "choosing": choosing,
+            "lower": self.asking.prompt == "unifiedqa",
+            "choosing": [styles.CHOICES[self.asking.choice_prompt], self.asking.likelihood],
         }
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        made = question_prompts(examples, self.prompts, answers=False)
-        messages = [self.in_style(prompt.messages) for prompt in made]
-        order = sorted(
-            range(len(messages)), key=lambda i: -len(str(messages[i]))
-        )  # similar lengths together
+        prompts = question_prompts(examples, self.prompts, answers=False)
+        messages = [self.in_style(prompt.messages) for prompt in prompts]
+        # Similar lengths together.
+        order = sorted(range(len(messages)), key=lambda i: -len(str(messages[i])))
         texts = self.complete([messages[i] for i in order])
-        bar = tqdm(texts, total=len(order), desc=what, unit="question", disable=None)
+        bar = progress(texts, what, "question", len(order))
         for i, text in zip(order, bar, strict=True):
-            found = answer_in("", text.reason) if isinstance(text, TextFailure) else answer_in(text)
-            yield Answer(i, *found)
+            if isinstance(text, TextFailure):
+                yield Answer(i, "", text.reason)
+            else:
+                yield Answer(i, *answer_in(text))
 
     def in_style(self, messages: Messages) -> Messages:
         """Return messages in the form of the style."""
@@ -176,23 +167,21 @@ class LanguageModel(Answerer):
             for message in messages
         ]
 
-    @kept
-    def complete(self, prompts: Sequence[Prompt]) -> Iterable[str | TextFailure]:
-        return cast(Iterable[str | TextFailure], self.model.complete(prompts))
+    @stored
+    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
+        return self.writer.complete(prompts)
 
     @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of a causal model is its share of the probability of the subjects (and of unknown,
         if the prompt offers it), as in training: the softmax over the mean log-likelihoods of their
         tokens. Of a sequence-to-sequence model it is the geometric mean of the tokens'
-        probabilities. Neither falls with the number of tokens. (LEI's appendix C names the encoding
-        but no score.) Options are in the order of the context, so a preference for a position
-        cancels over the two orders.
+        probabilities. Neither falls with the number of tokens. (Zhao et al. 2021, appendix C, name
+        the encoding but no score.) Options are in the order of the context, so a preference for a
+        position cancels over the two orders.
         """
-        parts, K = [torch.empty(0, 4, 2, dtype=torch.float64)], self.texts
-        for start in tqdm(
-            range(0, len(groups), GROUPS_AT_ONCE), desc=what, unit="batch", disable=None
-        ):
+        parts, K = [torch.empty(0, 4, 2, dtype=torch.float64)], self.candidates
+        for start in progress(range(0, len(groups), GROUPS_AT_ONCE), what):
             chunk = groups[start : start + GROUPS_AT_ONCE]
             pairs = [
                 (self.in_style(prompt.messages), text)
@@ -202,13 +191,11 @@ class LanguageModel(Answerer):
             try:
                 total_M, count_M = self.likelihoods(pairs, self.asking.prompt)
             except PairError as error:
-                raise DataError(
-                    f"group {chunk[error.pair // (4 * K)].key}: {error.reason}"
-                ) from None
+                group = chunk[error.pair // (4 * K)]
+                raise DataError(f"group {group.key}: {error.reason}") from None
             log_score_NVK = (total_M / count_M).view(len(chunk), 4, K)
-            log_score_NVK = (
-                log_score_NVK if self.model.is_seq2seq else log_score_NVK.log_softmax(-1)
-            )
+            if not self.writer.is_seq2seq:
+                log_score_NVK = log_score_NVK.log_softmax(-1)
             parts.append(log_score_NVK[..., :2].exp())
         return torch.cat(parts)
 
@@ -220,36 +207,28 @@ class LanguageModel(Answerer):
         context, or that is not answered.
         """
         scores = self.letter_scores(questions) if self.by_letter else self.text_scores(questions)
-        bar = tqdm(scores, total=len(questions), desc=what, unit="question", disable=None)
+        bar = progress(scores, what, "question", len(questions))
         return [np.array(logit_C, dtype=np.float32) for logit_C in bar]
 
-    @kept
+    @stored
     def text_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
-        style, asked = (
-            self.asking.choice_prompt,
-            [(q, choice) for q in questions for choice in q.choices],
-        )
-        pairs = [
-            (styles.choice_prompt(question, style), choice.strip()) for question, choice in asked
-        ]
+        style, counts = self.asking.choice_prompt, [len(q.choices) for q in questions]
+        choices = [(question, choice) for question in questions for choice in question.choices]
+        pairs = [(styles.choice_prompt(q, style), choice.strip()) for q, choice in choices]
         try:
-            total_M, count_M = self.likelihoods(pairs, style)
+            score_M, count_M = self.likelihoods(pairs, style)
         except PairError as error:
-            raise DataError(f"question {asked[error.pair][0].id}: {error.reason}") from None
-        score_M = total_M if self.asking.likelihood == "sum" else total_M / count_M
-        return [
-            part.tolist()
-            for part in score_M.split([len(question.choices) for question in questions])
-        ]
+            raise DataError(f"question {choices[error.pair][0].id}: {error.reason}") from None
+        if self.asking.likelihood == "mean":
+            score_M = score_M / count_M
+        return [score_C.tolist() for score_C in score_M.split(counts)]
 
-    @kept
+    @stored
     def letter_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         most = max(len(question.choices) for question in questions)
-        labels = [f"{self.model.space}{letter}" for letter in ascii_uppercase[:most]]
-        texts = [
-            styles.choice_prompt(question, self.asking.choice_prompt) for question in questions
-        ]
-        answers = self.model.next_token_logprobs(texts, labels, after="Answer:")
+        labels = [f"{self.writer.space}{letter}" for letter in ascii_uppercase[:most]]
+        prompts = [styles.choice_prompt(q, self.asking.choice_prompt) for q in questions]
+        answers = self.writer.next_token_logprobs(prompts, labels, after="Answer:")
         for question, answer in zip(questions, answers, strict=True):
             if isinstance(answer, TextFailure):
                 raise DataError(f"question {question.id}: {answer}")
@@ -259,8 +238,8 @@ class LanguageModel(Answerer):
         """Return the log-likelihood of texts after their prompts, and the number of tokens: (M,)
         each.
         """
-        space = self.model.space
-        total_M, count_M = self.model.log_likelihoods(
+        space = self.writer.space
+        total_M, count_M = self.writer.log_likelihoods(
             [(prompt, space + styles.in_style(text, style)) for prompt, text in pairs]
         )
         self.require_finite(total_M.abs())
@@ -272,7 +251,7 @@ def chat_of(asking: Choosing) -> Literal["auto", "never"]:
     return "never" if asking.choice_prompt == "question" else asking.chat
 
 
-class Decoder(QuestionCheckpoint):
+class Decoder(LanguageModel, QuestionCheckpoint):
     """A causal model: it answers, scores and chooses as a language model, and shows its hidden
     states.
     """
@@ -280,43 +259,27 @@ class Decoder(QuestionCheckpoint):
     kind = CausalModel
 
     def __init__(self, path: str, asking: Choosing, held: Held | None = None) -> None:
-        super().__init__(path, asking, held)
+        QuestionCheckpoint.__init__(self, path, asking, held)
         prompts: Prompts = self.encoding.prompts
         if chat_of(asking) == "never":
             prompts = replace(prompts, chat="never")
-        options = {"max_new_tokens": asking.max_new_tokens, "batch_size": asking.batch_size}
-        model = local_model(
+        writer = local_model(
             path,
-            (self.model.encoder, self.tokenizer, {}),
+            self.model.encoder,
+            self.tokenizer,
             prompts.chat,
             weights=self.digest,
-            **options,
+            max_new_tokens=asking.max_new_tokens,
+            batch_size=asking.batch_size,
         )
-        self.asked = LanguageModel(path, asking, model, prompts)
-        self.offers_unknown = self.asked.offers_unknown
+        LanguageModel.__init__(self, path, asking, writer, prompts)
+        self.tokens = writer.tokens
         # Rows of hidden states are limited by the model alone.
         longest = self.model.max_tokens or sys.maxsize
-        self.encoding = replace(
-            self.encoding, prompts=replace(self.asked.prompts, chat=prompts.chat)
-        )
+        self.encoding = replace(self.encoding, prompts=replace(self.prompts, chat=prompts.chat))
         self.encoding.max_length = longest
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self.asked.identity
 
     def fits(self, example: QAExample) -> bool:
         (prompt,) = question_prompts([example], self.encoding.prompts, answers=False)
-        (row,) = self.asked.model.tokens.prompts([self.asked.model.tokens.text(prompt.messages)])
+        (row,) = self.tokens.prompts([self.tokens.text(prompt.messages)])
         return len(row) <= self.encoding.max_length
-
-    def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
-        return self.asked.answers(examples, what)
-
-    def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
-        return self.asked.subject_scores(groups, what)
-
-    def choice_logits(
-        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
-    ) -> list[np.ndarray]:
-        return self.asked.choice_logits(questions, what)

@@ -8,42 +8,51 @@ Only the code of the opened kind is imported.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
-from interventune.evaluation.answering.asking import Asking, Compute
-from interventune.evaluation.answering.interface import Ability, Answerer, Choosing, Kind, kind_of
-
-if TYPE_CHECKING:
-    from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Ability, Answerer, Choosing, kind_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-ABILITIES: dict[Kind, tuple[Ability, ...]] = {
-    "file": ("spans", "types"),
-    "endpoint": ("spans", "types", "choices"),
-    "seq2seq": ("spans", "types", "subjects", "choices"),
-    "causal": ("spans", "types", "subjects", "choices", "states"),
-    "encoder": ("spans", "subjects", "mentions", "choices", "embeddings", "states"),
-    "span": ("spans", "subjects", "mentions", "states"),
-    "rationale": ("spans", "types", "subjects", "mentions", "states"),
-    "xlnet": ("spans", "types", "subjects", "mentions", "states"),
-    "choice": ("choices", "embeddings"),
+ABILITIES: dict[Ability, str] = {
+    "spans": "answer questions",
+    "types": "answer yes and no",
+    "subjects": "score two people",
+    "mentions": "score spans",
+    "choices": "choose",
+    "embeddings": "embed texts",
+    "states": "show hidden states",
 }
-"""Abilities of each kind."""
-WHO = (
-    "answers in a file;an endpoint;a sequence-to-sequence model;an encoder;a span QA model;"
-    "a QA model with yes and no;XLNet with yes and no;a multiple-choice model;a decoder"
-)
-KINDS = dict(zip(get_args(Kind), WHO.split(";"), strict=True))
-DO = (
-    "answer questions;answer yes and no;score two people;score spans;choose;embed texts;"
-    "show hidden states"
-)
-CAN = dict(zip(get_args(Ability), DO.split(";"), strict=True))
+"""Abilities, as messages name them."""
+
+
+class Kind(NamedTuple):
+    """A kind of answerer: its name in messages, and its abilities."""
+
+    name: str
+    abilities: tuple[Ability, ...]
+
+
+KINDS = {
+    "file": Kind("answers in a file", ("spans", "types")),
+    "endpoint": Kind("an endpoint", ("spans", "types", "choices")),
+    "seq2seq": Kind("a sequence-to-sequence model", ("spans", "types", "subjects", "choices")),
+    "causal": Kind("a decoder", ("spans", "types", "subjects", "choices", "states")),
+    "encoder": Kind(
+        "an encoder", ("spans", "subjects", "mentions", "choices", "embeddings", "states")
+    ),
+    "span": Kind("a span QA model", ("spans", "subjects", "mentions", "states")),
+    "rationale": Kind(
+        "a QA model with yes and no", ("spans", "types", "subjects", "mentions", "states")
+    ),
+    "xlnet": Kind("XLNet with yes and no", ("spans", "types", "subjects", "mentions", "states")),
+    "choice": Kind("a multiple-choice model", ("choices", "embeddings")),
+}
+"""The kinds of answerers, by the name that `kind_of` gives them."""
 
 
 def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Answerer:
@@ -60,13 +69,10 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     Raises:
         ValueError: nothing usable is found, or it lacks the ability.
     """
-    kind = kind_of(path)
-    if need not in ABILITIES[kind]:
-        able = ", ".join(
-            KINDS[other] for other, abilities in ABILITIES.items() if need in abilities
-        )
-        raise ValueError(f"{path}: {KINDS[kind]} cannot {CAN[need]}; what can: {able}")
-    how = asking if isinstance(asking, Choosing) else Choosing(**asdict(asking))
+    kind, how = kind_of(path), Choosing(**vars(asking))
+    if need not in KINDS[kind].abilities:
+        able = ", ".join(other.name for other in KINDS.values() if need in other.abilities)
+        raise ValueError(f"{path}: {KINDS[kind].name} cannot {ABILITIES[need]}; what can: {able}")
     if kind == "file":
         from interventune.evaluation.answering.predictions import Predictions
 
@@ -84,62 +90,13 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
                 f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters"
             )
         return model
-    if need in ("choices", "embeddings"):
-        if kind == "encoder" and need == "choices":
-            log.warning(
-                "%s: was not fine-tuned for multiple choice; its head has random weights", path
-            )
-        from interventune.evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+    from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 
-        return ChoiceCheckpoint(path, how)
-    from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-
-    return QuestionCheckpoint(path, how)
-
-
-@contextmanager
-def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpoint]:
-    """Wrap a transformers model in training, causal or with span answers, as the answerer that its
-    saved folder would be. Within the context, it is in evaluation mode and the precision of its
-    weights; afterwards, it and the random state are restored. ValueError for another kind of model
-    or tokenizer, or if they do not fit.
-    """
-    import torch
-
-    from interventune.data_modules.encoding.tokenizers import usable
-    from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-    from interventune.evaluation.answering.language_model import Decoder
-    from interventune.models.loading import from_pretrained
-
-    name, head = model.name_or_path or type(model).__name__, model.get_output_embeddings()
-    layer, devices = type(head), [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), unchanged(model):
-        try:
-            if hasattr(model, "_original_forward"):  # accelerate's wrapper for mixed precision
-                model.__dict__.pop("forward", None)
-            own = from_pretrained(model.eval(), name)
-            held = own, usable(tokenizer, name, own.architecture), dict[str, Any]()
-            how = Choosing(**asdict(asking))
-            yield (Decoder if own.heads == "causal" else QuestionCheckpoint)(name, how, held)
-        finally:
-            if head is not None:
-                head.__class__ = layer  # a causal model computes it in float32
-
-
-@contextmanager
-def unchanged(model: Any) -> Iterator[None]:
-    """After this context, all modules have the attributes, buffers and hooks that they
-    had before.
-    """
-    own = [vars(part) for part in model.modules()]
-    held = [value for values in own for value in values.values() if isinstance(value, dict)]
-    before = [(values, values.copy()) for values in (*own, *held)]
-    try:
-        yield
-    finally:
-        for values, earlier in before:
-            values.clear()
-            values.update(earlier)
+    if need not in ("choices", "embeddings"):
+        return QuestionCheckpoint(path, how)
+    if kind == "encoder" and need == "choices":
+        log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
+    return ChoiceCheckpoint(path, how)
 
 
 def ask_each(
@@ -158,14 +115,11 @@ def ask_each(
             next one.
         named, asking, need, opened: as for `Protocol.run`.
     """
-    identities: dict[str, Any] = {}
-
-    def asked(name: str, path: str) -> T:
-        answerer: Any = opened(path) if opened else open_answerer(path, asking, need=need)
-        found = ask(name, answerer)
+    results, identities = dict[str, T](), dict[str, Any]()
+    for name, path in named.items():
+        answerer = opened(path) if opened else open_answerer(path, asking, need=need)
+        results[name] = ask(name, answerer)
         if identity := getattr(answerer, "identity", None):
             identities[name] = identity
-        return found
-
-    found = {name: asked(name, path) for name, path in named.items()}
-    return found, {"identities": identities} if identities else {}
+        del answerer  # before the next one is opened
+    return results, {"identities": identities} if identities else {}

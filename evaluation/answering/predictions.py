@@ -25,11 +25,12 @@ from interventune.data_modules.schema.questions import VARIANTS, QAExample
 from interventune.data_modules.sources import labelled_rows
 from interventune.evaluation.answering.asking import named_sources
 from interventune.evaluation.answering.interface import Answer, Answerer
+from interventune.storage.command_line import NamedFile
 from interventune.storage.errors import DataError
 from interventune.storage.files import file_digest
 from interventune.storage.json_files import check
 
-AnswerFile = Annotated[str, "[NAME=]FILE"]
+AnswerFile = NamedFile
 """A file of answers on the command line."""
 MISSING = "not among the predictions"
 _ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")
@@ -37,7 +38,7 @@ _CONTENT = AliasPath("output", "choices", 0, "message", "content")
 _TEXT = AliasChoices("answer", "prediction_text", AliasPath("resps", 0, 0), _CONTENT)
 
 
-class Row(TypedDict):
+class AnswerRow(TypedDict):
     """An answer, or a row of a report."""
 
     id: Annotated[str | int, Field(validation_alias=_ID)]
@@ -66,18 +67,15 @@ class Predictions(Answerer):
                     f"{where}: a second answer to {name!r} ({variant}); keep the model's"
                 )
 
-    def rows(self) -> Iterator[tuple[str, Row]]:
+    def rows(self) -> Iterator[tuple[str, AnswerRow]]:
         """(place, answer) for each row, or for each item of {id: answer}, which HotpotQA calls
         `answer`.
         """
         for where, row in labelled_rows(self.path):
-            texts = row.get("answer", row)
+            texts, answers = row.get("answer", row), [row]
             if isinstance(texts, dict) and row.keys().isdisjoint({"id", "doc_id"}):
-                yield from (
-                    (where, check({"id": x, "answer": texts[x]}, Row, where)) for x in texts
-                )
-            else:
-                yield where, check(row, Row, where)
+                answers = [{"id": name, "answer": text} for name, text in texts.items()]
+            yield from ((where, check(answer, AnswerRow, where)) for answer in answers)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -98,10 +96,12 @@ def named_answerers(
         ValueError: no source, two with one name, or predictions that are no .jsonl or .json, as a
             model.
     """
-    if not checkpoint and not predictions:
+    for path in predictions or ():
+        if not path.endswith((".jsonl", ".json")):
+            raise ValueError(f"--predictions {path}: name a file that ends in .jsonl or .json")
+    sources = [*(checkpoint or ()), *(predictions or ())]
+    if not sources:
         raise ValueError(
             "name a model with --checkpoint, or answers made elsewhere with --predictions"
         )
-    if models := [path for path in predictions or [] if not path.endswith((".jsonl", ".json"))]:
-        raise ValueError(f"--predictions {models[0]}: name a file that ends in .jsonl or .json")
-    return named_sources([*(checkpoint or []), *(predictions or [])], "--checkpoint")
+    return named_sources(sources, "--checkpoint")

@@ -1,45 +1,18 @@
-"""Prompts for language models in other styles than the one of training, and prompts of choices.
-
-The faithfulness paper's format, this project's wording, and UnifiedQA's encoding.
-"""
+"""Prompts for language models in other styles than the one of training, and prompts of choices."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
 from interventune.data_modules.encoding.prompts import CHOOSE
-from interventune.data_modules.encoding.windows import Messages, Prompts
+from interventune.data_modules.encoding.windows import Prompts
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.evaluation.answering.interface import ChoicePrompt
+from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError
 
-
-def _asked(content: str) -> Messages:
-    return [{"role": "user", "content": content}]
-
-
-# paper: the faithfulness paper's Tables 6 and 11, verbatim. offers-unknown: an instruction, which
-# makes unknown more frequent. unifiedqa: as in UnifiedQA's training, with the two characters \n,
-# because T5's vocabulary has no line break; LEI's appendix C for two subjects.
-STYLES: dict[str, Prompts] = {
-    "paper": Prompts(
-        prompt=_asked("{context}\n\nQ: {advice} {question}\nA:"),
-        turn="Q: {question}\nA: {answer}\n",
-    ),
-    "offers-unknown": Prompts(
-        prompt=_asked(
-            "Text: {context}\n\nQuestion: {advice} {question}\nReply with a few words of the text, "
-            "or with "
-            "yes or no, or with unknown if the text does not say.\nAnswer:"
-        )
-    ),
-    "unifiedqa": Prompts(
-        prompt=_asked("{question} \\n {context} {advice}"),
-        choice_prompt=_asked("{question} \\n {options} \\n {context} {advice}"),
-        turn="{question} {answer} ",
-        options="(a) {} (b) {}",
-    ),
-}
+STYLES = load_yaml(Path(__file__).with_name("prompts.yaml"), dict[str, Prompts])
 """Prompts by the name of their style."""
 
 CHOICES: dict[ChoicePrompt, str] = {
@@ -75,9 +48,8 @@ def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
             raise DataError(
                 f"question {example.id}: {len(example.choices)} choices are more than letters"
             )
-        lines = [choice.strip() for choice in example.choices]
+        letters, line, join = ascii_lowercase, "({}) {}", " "
         if style == "letters":
-            choices = "\n".join(map("{}. {}".format, ascii_uppercase, lines))
-        else:
-            choices = " ".join(map("({}) {}".format, ascii_lowercase, lines))
+            letters, line, join = ascii_uppercase, "{}. {}", "\n"
+        choices = join.join(map(line.format, letters, map(str.strip, example.choices)))
     return in_style(template.format(prompt=example.prompt.strip(), choices=choices).strip(), style)

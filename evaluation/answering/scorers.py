@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interventune.evaluation.answering.kept import kept
+from interventune.evaluation.answering.work import stored
 from interventune.storage.errors import DataError, as_data_error
 
 log = logging.getLogger(__name__)
@@ -73,32 +73,29 @@ class Scorer:
                 raise RuntimeError(str(error)) from error
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **version)
             how: dict[str, Any] = {"tokenizer": tokenizer, "device": pick_device(device)}
-            self.pipeline = pipeline("text-classification", model, **how)
-        config = self.pipeline.model.config
-        kinds = " ".join(config.architectures or ())
-        if "SequenceClassification" not in kinds or config.problem_type == "regression":
-            raise ValueError(f"--scorer {name} is no text classifier")  # its head would be random
+            self.pipeline = pipeline("text-classification", model, batch_size=batch_size, **how)
+        config = model.config
+        if config.problem_type == "regression":
+            raise ValueError(f"--scorer {name} is no text classifier")
         stated = config.problem_type or getattr(config, "function_to_apply", None)
         sigmoid = stated in ("multi_label_classification", "sigmoid") or config.num_labels == 1
-        self.name, self.batch_size = name, batch_size
-        self.label_of = matched_labels(list(config.id2label.values()), name)
+        self.name, self.label_of = name, matched_labels(list(config.id2label.values()), name)
         self.identity: dict[str, Any] = {
             "name": name,
-            "weights": fingerprint(self.pipeline.model),
-            "tokenizer": tokenizer_id(self.pipeline.tokenizer),
+            "weights": fingerprint(model),
+            "tokenizer": tokenizer_id(tokenizer),
             "labels": self.label_of,
             "activation": "sigmoid" if sigmoid else "softmax",
         }
 
-    @kept
+    @stored
     def score(self, texts: Sequence[str]) -> Iterator[dict[str, float]]:
         """Yield a number in [0, 1] for each attribute of each text, in order; 0 for a text of
         spaces.
         """
         how = {"top_k": None, "truncation": True, "function_to_apply": self.identity["activation"]}
         stream = (text for text in texts)  # for a list, all scores would come at the end
-        found = self.pipeline(stream, batch_size=self.batch_size, **how)
-        for text, labels in zip(texts, found, strict=True):
+        for text, labels in zip(texts, self.pipeline(stream, **how), strict=True):
             scores = {label["label"]: label["score"] if text.strip() else 0.0 for label in labels}
             yield {attribute: scores[label] for attribute, label in self.label_of.items()}
 

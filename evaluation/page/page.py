@@ -10,11 +10,10 @@ the page loads nothing.
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,7 +56,7 @@ class Section:
 
     label: str
     kind: str
-    """The report's title, or `training`; numbers of one kind are compared."""
+    """A report's title, or `training`; numbers of one kind are compared."""
     numbers: DataFrame
     """Columns where (the dimensions), measure, checkpoint and value, all as text."""
     body: str
@@ -127,16 +126,15 @@ def report_section(label: str, folder: Path) -> Section:
     for _, row in json_lines(folder / "examples.jsonl"):
         if (key := str(row.get("id"))) in of_question or len(of_question) < EXAMPLES:
             of_question[key] = [*of_question.get(key, ()), row][:EXAMPLES]
-    rows = islice(chain.from_iterable(of_question.values()), EXAMPLES)
-    examples = pd.DataFrame(list(rows), dtype=object)
+    rows = list(chain.from_iterable(of_question.values()))
+    examples = pd.DataFrame(rows[:EXAMPLES], dtype=object)
+    about = json.dumps(content["about"], indent=1, ensure_ascii=False)
     return Section(
         label,
         kind=content["title"],
         numbers=long_table(content),
         body=report_html(read_text(folder / "report.md"), figures),
-        texts={
-            "Inputs, settings, versions": json.dumps(content["about"], indent=1, ensure_ascii=False)
-        },
+        texts={"Inputs, settings, versions": about},
         headline=content["headline"],
         examples=table_html(examples.replace("", None).dropna(axis=1, how="all")),
     )
@@ -148,15 +146,12 @@ def long_table(content: _Report) -> DataFrame:
 
     frame = pd.DataFrame(content["results"], columns=[*content["by"], "measure", *NUMBERS])
     frame = frame[frame["against"] == ""].astype(dict.fromkeys(NUMBERS, float))
-    rows, dimensions = (
-        frame.to_dict("records"),
-        [name for name in content["by"] if name not in ALWAYS],
-    )
-    cells = [
-        ", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows
+    rows, dimensions = frame.to_dict("records"), set(content["by"]) - set(ALWAYS)
+    places = [
+        ", ".join(f"{name}={row[name]}" for name in row if name in dimensions and row[name] != "")
+        for row in rows
     ]
-    values = [shown(row) for row in rows]
-    return frame[["measure", "checkpoint"]].assign(where=cells, value=values)
+    return frame[["measure", "checkpoint"]].assign(where=places, value=[*map(shown, rows)])
 
 
 def run_section(label: str, folder: Path) -> Section:
@@ -164,23 +159,11 @@ def run_section(label: str, folder: Path) -> Section:
     import pandas as pd
 
     path = folder / "metrics.json"
-    metrics = load_json(path) if path.exists() else {}
-    table = (
-        pd.Series(metrics, dtype=float).map(number).rename_axis("measure").reset_index(name="value")
-    )
+    metrics = pd.Series(load_json(path) if path.exists() else {}, dtype=float).map(number)
+    table = metrics.rename_axis("measure").reset_index(name="value")
     texts = {name: read_text(folder / name) for name in ("config.yaml", "environment.json")}
-    watched = re.findall(r"^  monitor: (\S+)$", texts["config.yaml"], re.M)
-    named = [name for name in ("epoch", "step", *watched) if metrics.get(name) is not None]
-    said = [f"{name} {number(metrics[name])}" for name in named]
-    numbers, body = table.assign(where="", checkpoint=""), table_html(table)
-    return Section(
-        label,
-        "training",
-        numbers,
-        body,
-        texts,
-        f"last step (best.ckpt may be earlier): {', '.join(said)}",
-    )
+    numbers = table.assign(where="", checkpoint="")
+    return Section(label, "training", numbers, table_html(table), texts)
 
 
 READERS = {"report.json": report_section, "environment.json": run_section}

@@ -1,23 +1,24 @@
 """How far does a noun move when a colour in its sentence is replaced: its own, or that of the other
 noun?
 
-The faithfulness paper proposes this test of predicate-argument structure: a model that connects
-"blue" with "car" should move the embedding of "car" more for "blue" than for the colour of
+A test of predicate-argument structure (Chaturvedi et al. 2023, section 8): a model that
+connects "blue" with "car" should move the embedding of "car" more for "blue" than for the colour of
 something else.
 
-Shape letters: R texts, X those of one story or the exchanged colours, N nouns, L layers, T tokens,
-D hidden.
+Shape letters: R texts, X exchanged colours, N nouns, L layers, T tokens, D hidden.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Lines
@@ -25,6 +26,7 @@ from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import Floats, mean
 from interventune.storage.command_line import Named
+from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,12 +34,6 @@ if TYPE_CHECKING:
     from interventune.data_modules.encoding.windows import EncodedRow
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 
-NOTE = (
-    "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and "
-    "after a colour is replaced by a third one, for both nouns of the 130 stories of the "
-    "predicate-argument probe. Close words affect each other more, and a colour is next to its "
-    "noun, so compare checkpoints and layers."
-)
 MEASURES = {
     "own": "noun moved by its own colour",
     "other": "by the other",
@@ -59,7 +55,12 @@ SENSITIVITY = Protocol(
     headline=[Said(name, f"{words}, last layer", layer="last") for name, words in MEASURES.items()],
     good="a noun moves further with its own colour",
     failures="",
-    notes=[NOTE],
+    notes=[
+        "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and "
+        "after a colour is replaced by a third one, for both nouns of the 130 stories of the "
+        "predicate-argument probe. Close words affect each other more, and a colour is next to its "
+        "noun, so compare checkpoints and layers."
+    ],
 )
 
 
@@ -67,8 +68,8 @@ class Story(NamedTuple):
     """A story of two nouns, and the story with the colour of either replaced."""
 
     text: str
-    exchanged: tuple[str, str]
-    nouns: tuple[str, str]
+    exchanged: Sequence[str]
+    nouns: Sequence[str]
 
 
 def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
@@ -98,22 +99,16 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
 def colour_stories() -> list[Story]:
     """Return the 130 stories of the predicate-argument probe."""
-    from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 
-    def third_colour(colour: str, pair: tuple[str, str]) -> str:
+    def third(colour: str, other: str) -> str:
         following = COLOURS[COLOURS.index(colour) :] + COLOURS
-        return next(third for third in following if third not in pair)
+        return next(third for third in following if third not in (colour, other))
 
     stories = []
-    for story, *things in SCHEMAS:
-        for pair in COLOUR_PAIRS:
-            colours = (
-                pair,
-                (third_colour(pair[0], pair), pair[1]),
-                (pair[0], third_colour(pair[1], pair)),
-            )
-            text, *exchanged = (story.format(col1=one, col2=two) for one, two in colours)
-            stories.append(Story(text, (exchanged[0], exchanged[1]), (things[0], things[1])))
+    for (form, *nouns), (first, second) in product(SCHEMAS, COLOUR_PAIRS):
+        pairs = (first, second), (third(first, second), second), (first, third(second, first))
+        text, *exchanged = (form.format(col1=one, col2=two) for one, two in pairs)
+        stories.append(Story(text, exchanged, nouns))
     return stories
 
 
@@ -124,32 +119,25 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
     """
     import torch
     from torch.nn.functional import cosine_similarity
-    from tqdm.auto import tqdm
 
     from interventune.data_modules.batching.sets import encode_examples
     from interventune.data_modules.encoding.windows import pad_rows
 
-    for start in tqdm(
-        range(0, len(stories), model.batch_size), model.path, unit="batch", disable=None
-    ):
+    for start in progress(range(0, len(stories), model.batch_size), model.path):
         part = stories[start : start + model.batch_size]
         texts = [text for story in part for text in (story.text, *story.exchanged)]
         examples = [QAExample("a sentence", text, "") for text in texts]
         windows = list(encode_examples(examples, model.tokenizer, model.encoding))
         assert len(windows) == len(texts)
         inputs, _, shift_R = pad_rows(windows, model.tokenizer)
-        with torch.inference_mode():
-            hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
+        hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
         for s, story in enumerate(part):
-            states_XNLD = torch.stack(
-                [
-                    noun_states(
-                        hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns
-                    )
-                    for r in range(3 * s, 3 * s + 3)
-                ]
+            # Of the story as it is, then with either colour replaced.
+            before_NLD, *after = (
+                noun_states(hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns)
+                for r in range(3 * s, 3 * s + 3)
             )
-            distance_XNL = 1 - cosine_similarity(states_XNLD[1:], states_XNLD[:1], dim=-1)
+            distance_XNL = 1 - cosine_similarity(torch.stack(after), before_NLD, dim=-1)
             yield distance_XNL.round(decimals=12).cpu().numpy()
 
 
@@ -161,10 +149,9 @@ def noun_states(hidden_LTD: Tensor, window: EncodedRow, text: str, nouns: Sequen
 
     from interventune.data_modules.encoding.windows import token_span
 
-    found = []
+    states = []
     for noun in nouns:
-        start = text.index(noun)
-        span = token_span(window, Span(start, start + len(noun), noun))
-        assert span is not None
-        found.append(hidden_LTD[:, span[0] : span[1] + 1].double().mean(1))
-    return torch.stack(found)
+        tokens = token_span(window, Span.locate(noun, text, "the story"))
+        assert tokens is not None
+        states.append(hidden_LTD[:, tokens[0] : tokens[1] + 1].double().mean(1))
+    return torch.stack(states)

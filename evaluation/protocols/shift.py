@@ -17,10 +17,10 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
 from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.answering.sharing import shared
+from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results, Row
+from interventune.evaluation.results import Number, plain
 from interventune.evaluation.shown.figures import Bars, Lines
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
@@ -28,6 +28,7 @@ from interventune.evaluation.statistics import Floats, Statistic, mean
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.errors import DataError
+from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,7 +143,7 @@ def evaluate(
     pairs = pairs_of(stories, originals)
     start, names = next(iter(named)), iter(named)
     first: QuestionCheckpoint | None = None  # stays open, for comparisons with later ones
-    notes, compared = list[str](), list[tuple[dict[str, Any], dict[str, list[float]]]]()
+    notes, compared = list[str](), list[Number]()
 
     def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         nonlocal first
@@ -174,21 +175,18 @@ def evaluate(
             first, model, [*originals.values()], shared_layers, f"{start} and {name}"
         )
         yield from ({**row, "reference": start, "stories": ""} for row in own)
-        place = {
-            "checkpoint": name,
-            "reference": start,
-            "n": sum(map(model.fits, originals.values())),
-        }
-        compared.append((place, cka))
+        n = sum(map(model.fits, originals.values()))
+        compared.extend(
+            plain(
+                "cka", value, n, checkpoint=name, reference=start, embedding=embedding, layer=layer
+            )
+            for embedding, values in cka.items()
+            for layer, value in enumerate(values)
+        )
 
-    def add_cka(results: Results, _: Sequence[Row]) -> None:
-        for place, cka in compared:
-            for embedding, values in cka.items():
-                for layer, value in enumerate(values):
-                    results.add("cka", value, **place, embedding=embedding, layer=layer)
-
-    protocol = replace(SHIFT, title=f"Embedding shift on {variants.name}")
-    evaluation = protocol.run(rows, named, compute, need="states", more=add_cka)
+    title = f"Embedding shift on {variants.name}"
+    protocol = replace(SHIFT, title=title, also=[lambda *_: compared])
+    evaluation = protocol.run(rows, named, compute, need="states")
     between_note = BETWEEN_NOTE if len(named) > 1 else ""
     return replace(
         evaluation, notes=[NOTE, stories.rejection_note(), between_note, *notes, *evaluation.notes]
@@ -261,7 +259,6 @@ def measured(
     tokens.
     """
     import torch
-    from tqdm.auto import tqdm
 
     from interventune.data_modules.batching.pair_set import PairSet
     from interventune.metrics.shift import pair_cosines
@@ -274,7 +271,7 @@ def measured(
     variants = model.question_set([pairs[i][1] for i in readable]) if cka is None else originals
     data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
-    for index in tqdm(data.batches(model.batch_size), what, unit="batch", disable=None):
+    for index in progress(data.batches(model.batch_size), what):
         batch = data[index]
         read = (reference, batch.original), (model, batch.variant)
         with torch.inference_mode():

@@ -1,7 +1,8 @@
-"""Two probes of yes/no questions: does the answer change with the story, and which thing has which
-colour?
+"""Two probes of yes/no questions: does the answer change when the story is negated, and which thing
+has which colour?
 
-Faithfulness spec 5.1 and 5.2. The questions: data_modules/tasks/predicate_argument.py, condaqa.py.
+Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/condaqa.py,
+predicate_argument.py.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from interventune.data_modules.tasks.condaqa import ContrastPair, read_pairs
+from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Answer, Answerer
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
@@ -19,10 +22,7 @@ from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
-from interventune.storage.command_line import Named
-
-if TYPE_CHECKING:
-    from interventune.data_modules.tasks.condaqa import ContrastPair
+from interventune.storage.command_line import Input, Named
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of the model's answers, right or wrong."""
@@ -83,7 +83,7 @@ def negation(
     *,
     checkpoint: list[Named] | None = None,
     predictions: list[AnswerFile] | None = None,
-    pairs: Annotated[Path, "FILE"],
+    pairs: Annotated[Path, Input("FILE")],
     asking: Asking,
 ) -> Evaluation:
     """Measure whether the answer changes when the story is negated: on each story of a pair, and on
@@ -101,21 +101,24 @@ def negation(
             pairs.
         asking: model options.
     """
-    from interventune.data_modules.tasks.condaqa import read_pairs
-
-    found, none = read_pairs(pairs)
-    questions = [example for pair in found for example in pair.examples()]
+    contrasts, unpaired = read_pairs(pairs)
+    questions = [example for pair in contrasts for example in pair.examples()]
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         answers = sorted(answerer.answers(questions))
-        for pair, org, mod in zip(found, answers[::2], answers[1::2], strict=True):
-            names = {"data": pair.dataset or "other", "edit": pair.edit or "other"}
-            said = {"prediction_org": org.text, "prediction_mod": mod.text}
-            yield {**asdict(pair), **names, **said, **pair_scores(pair, org, mod)}
+        for pair, org, mod in zip(contrasts, answers[::2], answers[1::2], strict=True):
+            yield {
+                **asdict(pair),
+                "data": pair.dataset or "other",
+                "edit": pair.edit or "other",
+                "prediction_org": org.text,
+                "prediction_mod": mod.text,
+                **pair_scores(pair, org, mod),
+            }
 
     left_out = (
-        f"{none} edited passages were left out: paraphrases, and edits that keep the answer."
-        if none
+        f"{unpaired} edited passages were left out: paraphrases, and edits that keep the answer."
+        if unpaired
         else ""
     )
     protocol = replace(NEGATION, notes=[*NEGATION.notes, left_out])
@@ -123,15 +126,15 @@ def negation(
 
 
 def pair_scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
-    """Return which predictions are right, and the shares of answers to both stories together;
-    `failure` if one has no answer.
+    """Return which answers are right, and the shares of answers to both stories together; `failure`
+    if a story has no answer.
     """
     if failure := org.failure or mod.failure:
         return {"failure": failure}
-    sides = scores(org.text, pair.answer_org), scores(mod.text, pair.answer_mod)
-    org_right, mod_right = (side["accuracy"] for side in sides)
-    shares = {name: sum(side[name] for side in sides) / 2 for name in ANSWER_SHARES}
-    return {"comb": org_right and mod_right, "org": org_right, "mod": mod_right, **shares}
+    original, negated = scores(org, pair.answer_org), scores(mod, pair.answer_mod)
+    right_org, right_mod = original["accuracy"], negated["accuracy"]
+    shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
+    return {"comb": right_org and right_mod, "org": right_org, "mod": right_mod, **shares}
 
 
 def predicate_argument(
@@ -152,8 +155,6 @@ def predicate_argument(
             examples.jsonl of any report) and answer.
         asking: model options.
     """
-    from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
-
     questions = [*predicate_argument_questions()]
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
@@ -168,7 +169,7 @@ def predicate_argument(
                 "question": example.question,
                 "answer": right,
                 "prediction": answer.text,
-                **({"failure": answer.failure} if answer.failure else scores(answer.text, right)),
+                **scores(answer, right),
             }
 
     return PREDICATE_ARGUMENT.run(
@@ -176,11 +177,13 @@ def predicate_argument(
     )
 
 
-def scores(prediction: str, answer: str) -> dict[str, bool]:
-    """Return whether a prediction is right, and which answer it is; anything but yes and no is
-    wrong.
+def scores(answer: Answer, right: str) -> dict[str, Any]:
+    """Return whether an answer is right, and which it is, or its `failure`; anything but yes and no
+    is wrong.
     """
     from interventune.metrics.answers import yes_or_no
 
-    word = yes_or_no(prediction)
-    return {"accuracy": word == answer, "yes": word == "yes", "no": word == "no", "other": not word}
+    if answer.failure:
+        return {"failure": answer.failure}
+    word = yes_or_no(answer.text)
+    return {"accuracy": word == right, "yes": word == "yes", "no": word == "no", "other": not word}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SELECTION = {"metric": "measure", "mean": "value", "test_set": "data"}
 """Columns of selection.csv, and their names in results.csv."""
-WHOSE = {"paper": "the paper", "authors": "the authors' script", "earlier": "our earlier run"}
-"""The sources of printed numbers."""
+SOURCES = {"paper": "the paper", "authors": "the authors' script", "earlier": "our earlier run"}
+"""The names of the sources of printed numbers."""
 NO_DIMENSIONS = {*NUMBERS, "unit", "measure", "std", "values"}
 
 
@@ -30,7 +30,8 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
     """
     dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
     results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
-    theirs, whose, changed = recipe.source, WHOSE[recipe.source], recipe.changed(values, tiny=tiny)
+    theirs, origin = recipe.source, SOURCES[recipe.source]
+    changed = recipe.changed(values, tiny=tiny)
     views, hidden, inside, counted = list[View](), list[str](), 0, 0
     for printed in recipe.printed:
         title = printed.title or recipe.paper
@@ -44,26 +45,27 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         inside += frame[theirs].between(frame["low"], frame["high"]).sum()
         counted += frame[[theirs, "low"]].notna().all(axis=1).sum()
         for row in frame.fillna({"n": 0}).to_dict("records"):
-            cell = {name: row[name] for name in by} | {"table": title}
+            place = {name: row[name] for name in (*by, "measure", "n")} | {"table": title}
             for source in ("ours", theirs, "difference"):
                 if math.isfinite(value := row[source]):
                     interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
-                    results.add(
-                        row["measure"], value, n=row["n"], interval=interval, **cell, source=source
-                    )
-        where = {"table": title, "against": list(frame["against"]) if "against" in by else ""}
-        headings = dict(zip(printed.measures, printed.measures, strict=True))
+                    results.add(value=value, interval=interval, source=source, **place)
+        where = {"table": title, "against": None if "against" in by else ""}
+        headings = {measure: measure for measure in printed.measures}
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
         views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
-    headline = f"{inside} of {counted} numbers of {whose} lie within our 95 % intervals."
+    headline = f"{inside} of {counted} numbers of {origin} lie within our 95 % intervals."
     if not counted:
-        headline = f"There is no number of {whose} to compare with our intervals."
-    commands = [shlex.join(command) for command in recipe.commands(values, tiny=tiny)]
+        headline = f"There is no number of {origin} to compare with our intervals."
+    commands = [shlex.join(command) for command, _ in recipe.commands(values, tiny=tiny)]
     about = {"protocol": "reproduce", "tiny": tiny, "values": dict(values), "commands": commands}
-    notes = [f"Match with {whose}: {recipe.match}. {recipe.notes}"]
+    notes = [f"Match with {origin}: {recipe.match}. {recipe.notes}"]
     if changed:
-        none = f" Without numbers of {whose}, because it has none for this: {'; '.join(hidden)}."
-        notes.append(f"Run with {', '.join(changed.values())}.{none * bool(hidden)}")
+        note = f"Run with {', '.join(changed.values())}."
+        if hidden:
+            titles = "; ".join(hidden)
+            note += f" Without numbers of {origin}, because it has none for this: {titles}."
+        notes.append(note)
     return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
 
 
@@ -81,7 +83,7 @@ def printed_numbers(
         pd.DataFrame(printed.rows).reindex(columns=range(len(columns))).set_axis(columns, axis=1)
     )
     frame[printed.by] = frame[printed.by].astype(str)
-    own = {name: one.paper for name, one in recipe.settings.items() if name in printed.by}
+    own = {name: setting.paper for name, setting in recipe.settings.items() if name in printed.by}
     rows = cells_of(frame, {name: values[name] for name in own})
     if rows.empty or set(changed) - set(own):
         rows = cells_of(frame, own).assign(**dict.fromkeys(printed.measures, math.nan))

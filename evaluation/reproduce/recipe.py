@@ -15,6 +15,7 @@ steps:              # as after `python -m interventune.`; {runs} is the folder o
   - command: training fit -c coqa_ot -c {backbone} --run.root={runs} --run.name=ot ...
     tiny: --trainer.max_steps=2       # added with --tiny (`only: tiny`: a step of --tiny alone)
   - command: evaluation faithfulness --checkpoint ot={runs}/ot/0/... --output {runs}/table
+    writes: table/results.csv         # of the files below: where it exists, the step is finished
 printed:            # what the paper prints, and the file that holds ours
   - results: table/results.csv        # or a selection.csv of `interventune select`
     by: [backbone, checkpoint, variant]  # settings choose among the rows, dimensions name a cell
@@ -52,6 +53,7 @@ class Step(Strict):
     command: str
     tiny: str = ""
     only: Literal["paper", "tiny"] | None = None
+    writes: str = ""
 
 
 class Printed(Strict):
@@ -78,7 +80,7 @@ class Recipe(Strict):
     @property
     def has_tiny(self) -> bool:
         """Whether each file has an embedded source."""
-        return all(one.tiny or not one.where for one in self.settings.values())
+        return all(setting.tiny or not setting.where for setting in self.settings.values())
 
     def values(
         self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool
@@ -90,12 +92,13 @@ class Recipe(Strict):
             raise ValueError(
                 f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}"
             )
-        found = {"runs": str(home)}
-        for name, one in self.settings.items():
-            found[name] = (one.tiny if tiny else one.paper).format(runs=home)
-            if one.where and not tiny:
-                found[name] = str(min(data.rglob(one.paper), default=data / one.paper))
-        return found | dict(chosen)
+        values = {"runs": str(home)}
+        for name, setting in self.settings.items():
+            values[name] = (setting.tiny if tiny else setting.paper).format(runs=home)
+            if setting.where and not tiny:
+                file = min(data.rglob(setting.paper), default=data / setting.paper)
+                values[name] = str(file)
+        return values | dict(chosen)
 
     def changed(self, values: Mapping[str, str], *, tiny: bool) -> dict[str, str]:
         """Return how the run differs from that of the printed numbers, as NAME=VALUE by name, or
@@ -105,16 +108,21 @@ class Recipe(Strict):
             return {"tiny": "--tiny"}
         return {
             name: f"{name}={value}"
-            for name, one in self.settings.items()
-            if (value := values[name]) != one.paper.format_map(values)
-            and not (one.where and Path(value).match(one.paper))
+            for name, setting in self.settings.items()
+            if (value := values[name]) != setting.paper.format_map(values)
+            and not (setting.where and Path(value).match(setting.paper))
         }
 
-    def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[list[str]]:
-        """Return module and arguments of every step, with all placeholders replaced."""
-        steps = [step for step in self.steps if step.only in (None, "tiny" if tiny else "paper")]
-        texts = [f"{step.command} {step.tiny if tiny else ''}" for step in steps]
-        return [[word.format_map(values) for word in shlex.split(text)] for text in texts]
+    def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[tuple[list[str], str]]:
+        """Return module and arguments of every step, with all placeholders replaced, and the file
+        that it writes.
+        """
+        commands = []
+        for step in self.steps:
+            if step.only in (None, "tiny" if tiny else "paper"):
+                words = shlex.split(f"{step.command} {step.tiny if tiny else ''}")
+                commands.append(([word.format_map(values) for word in words], step.writes))
+        return commands
 
 
 def recipes() -> dict[str, Path]:

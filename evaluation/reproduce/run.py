@@ -71,14 +71,13 @@ def run(
         work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
     ).absolute()
     values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
-    for key, one in recipe.settings.items():
-        if one.where and not tiny and ":" not in values[key] and not Path(values[key]).exists():
-            raise ValueError(
-                f"--data {data}: {values[key]} does not exist; get it from {one.where}"
-            )
-    results, report = {home / printed.results for printed in recipe.printed}, home / "report"
+    for key, setting in recipe.settings.items():
+        file = values[key]
+        if setting.where and not tiny and ":" not in file and not Path(file).exists():
+            raise ValueError(f"--data {data}: {file} does not exist; get it from {setting.where}")
+    report = home / "report"
     with claimed(report, overwrite=True):
-        run_steps(recipe.commands(values, tiny=tiny), results, home, overwrite=overwrite)
+        run_steps(recipe.commands(values, tiny=tiny), home, overwrite=overwrite)
         evaluation = compare(recipe, values, home, tiny=tiny)
         write_report(evaluation, report, command=["reproduce", name])
     for table in evaluation.tables():
@@ -86,29 +85,24 @@ def run(
     print(*evaluation.notes, f"report: {report / 'report.md'}", evaluation.headline, sep="\n")
 
 
-def run_steps(
-    commands: Sequence[list[str]], results: set[Path], home: Path, *, overwrite: bool
-) -> None:
-    """Run the commands in order, starting after the last one whose results exist. ValueError if a
+def run_steps(commands: Sequence[tuple[list[str], str]], home: Path, *, overwrite: bool) -> None:
+    """Run the commands in order, starting after the last one whose file exists. ValueError if a
     command fails, or if `home` holds the results of other commands.
     """
     record = home / "commands.sh"
-    lines = "".join(f"python -m interventune.{shlex.join(command)}\n" for command in commands)
-    ours = record.exists() and record.read_text(encoding="utf-8") == lines
-    if not ours and any(path.exists() for path in (record, *results)):
+    lines = [f"python -m interventune.{shlex.join(command)}" for command, _ in commands]
+    text = "".join(f"{line}\n" for line in lines)
+    finished = [i for i, (_, file) in enumerate(commands, 1) if file and (home / file).exists()]
+    ours = record.exists() and record.read_text(encoding="utf-8") == text
+    if not ours and (finished or record.exists()):
         raise ValueError(f"{home} holds the results of other commands; choose another --work")
-    write_text(record, lines)
-    done = 0
-    for at, command in enumerate(commands, 1):
-        written = [path for path in results if {str(path), *map(str, path.parents)} & {*command}]
-        if written and all(path.exists() for path in written) and not overwrite:
-            done = at
-    for at, command in enumerate(commands[done:], done + 1):
-        shown = takewhile(lambda word: not word.startswith("--"), command)
-        print(f"step {at} of {len(commands)}: {shlex.join(shown)}", flush=True)
-        if code := run_step(command):
-            step = f"python -m interventune.{shlex.join(command)}"
-            raise ValueError(f"step {at} failed (exit code {code}): {step}")
+    write_text(record, text)
+    for i, (command, _) in enumerate(commands, 1):
+        if overwrite or i > max(finished, default=0):
+            shown = takewhile(lambda word: not word.startswith("--"), command)
+            print(f"step {i} of {len(commands)}: {shlex.join(shown)}", flush=True)
+            if code := run_step(command):
+                raise ValueError(f"step {i} failed (exit code {code}): {lines[i - 1]}")
 
 
 def run_step(command: Sequence[str]) -> int:

@@ -58,9 +58,17 @@ class Bars:
 
     @property
     def caption(self) -> str:
-        """Describe the picture in words."""
-        shown, by = filter(None, self.measures.values()), filter(None, (self.x, self.panels))
-        return f"{', '.join(shown) or self.label} by {' and '.join(by)}"
+        """Describe the picture."""
+        headings, dimensions = (
+            filter(None, self.measures.values()),
+            filter(None, (self.x, self.panels)),
+        )
+        return f"{', '.join(headings) or self.label} by {' and '.join(dimensions)}"
+
+    @property
+    def scale(self) -> int:
+        """What a share of 1 is on the vertical axis."""
+        return 100 if self.percent else 1
 
     def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture."""
@@ -68,46 +76,45 @@ class Bars:
 
         panels = self.parts(frame)
         hues = dict.fromkeys(chain.from_iterable(cells[self.hue] for _, cells in panels))
+        colour_of = dict(zip(hues, cycle(COLOURS), strict=False))
         width = max(self.width(cells, len(hues)) for _, cells in panels)
         columns = min(len(panels), 4, max(1, int(10 / width)))
         rows = -(-len(panels) // columns)
         size = max(4.0, width * columns), 0.6 + 3.4 * rows
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=self.one_scale).ravel()
-        for axes in grid[len(panels) :]:
+        drawn, rest = grid[: len(panels)], grid[len(panels) :]
+        for axes in rest:
             axes.set_axis_off()
-        for axes, (title, cells) in zip(grid, panels, strict=False):
-            self.draw(axes, cells, dict(zip(hues, cycle(COLOURS), strict=False)), frame)
+        for axes, (title, cells) in zip(drawn, panels, strict=True):
+            self.draw(axes, cells, colour_of, frame)
             axes.set(title=title, xlabel="", yscale="log" if self.distance else "linear")
             axes.spines[["top", "right"]].set_visible(False)
-        drawn = grid[: len(panels)]
         if not any(axes.dataLim.intervaly.any() for axes in drawn):  # all is 0: no axis around it
             for axes in drawn:
-                axes.set_ylim(0, 100 if self.percent else 1)
+                axes.set_ylim(0, self.scale)
         grid[0].set_ylabel(self.label or ("%" if self.percent else ""))
         figure.supxlabel(self.x_label, fontsize="medium")
         handles, names = grid[0].get_legend_handles_labels()
         if len(names) > 1:
-            figure.legend(
-                handles, names, loc="outside upper center", ncols=min(4, len(names)), frameon=False
-            )
+            columns = min(4, len(names))
+            figure.legend(handles, names, loc="outside upper center", ncols=columns, frameon=False)
         figure.savefig(path, dpi=150)
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
         """Return title and cells of every panel, in percent or as distances if requested."""
-        frame = cells_of(frame, {"against": "", **self.where, "measure": list(self.measures)})
-        numbers = frame[["value", "low", "high"]].astype(float) * (100 if self.percent else 1)
+        cells = cells_of(frame, {"against": "", **self.where, "measure": list(self.measures)})
+        numbers = cells[["value", "low", "high"]].astype(float) * self.scale
         if self.distance:
             swapped = numbers.rename(columns={"low": "high", "high": "low"})
             numbers = (1 - swapped).clip(lower=LEAST_DISTANCE)
-        frame = frame.assign(**numbers).replace(r"\$", r"\\$", regex=True)  # no formulas
+        cells = cells.assign(**numbers).replace(r"\$", r"\\$", regex=True)  # no formulas
+        by_panel = cells.groupby(self.panels, sort=False) if self.panels else [("", cells)]
         return [
-            (" ".join(filter(None, (str(value), title))), part)
-            for value, cells in (
-                frame.groupby(self.panels, sort=False) if self.panels else [("", frame)]
-            )
+            (f"{value} {title}".strip(), part)
+            for value, panel in by_panel
             for measure, title in self.measures.items()
-            if len(part := cells[cells["measure"] == measure])
+            if len(part := panel[panel["measure"] == measure])
         ]
 
     def width(self, cells: DataFrame, hues: int) -> float:
@@ -118,6 +125,8 @@ class Bars:
         self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame
     ) -> None:
         """Draw the cells of one panel; `frame` is the long table."""
+        import numpy as np
+
         names = cells[self.x].unique()
         value, low, high = (
             cells.pivot(index=self.x, columns=self.hue, values=end).reindex(
@@ -125,20 +134,15 @@ class Bars:
             )
             for end in ("value", "low", "high")
         )
-        ends = [
-            [(value - low)[hue].clip(lower=0), (high - value)[hue].clip(lower=0)]
-            for hue in colour_of
-        ]
-        upright = max(map(len, map(str, names))) * len(names) > 11 * self.width(
-            cells, len(colour_of)
-        )
+        lengths = np.stack([(value - low).T, (high - value).T], axis=1).clip(0)
+        longest = max(map(len, map(str, names)))
+        upright = longest * len(names) > 11 * self.width(cells, len(colour_of))
         style = {"capsize": 2, "error_kw": {"elinewidth": 0.8}, "rot": 90 if upright else 0}
         value.plot.bar(
-            ax=axes, yerr=ends, width=0.8, color=[*colour_of.values()], legend=False, **style
+            ax=axes, yerr=lengths, width=0.8, color=[*colour_of.values()], legend=False, **style
         )
         if self.chance is not None:
-            chance = self.chance * (100 if self.percent else 1)
-            axes.axhline(chance, color="black", linestyle="--", linewidth=1)
+            axes.axhline(self.chance * self.scale, color="black", linestyle="--", linewidth=1)
 
 
 @dataclass(frozen=True)
@@ -172,9 +176,7 @@ class Lines(Bars):
             line = cells[cells[self.hue] == hue].sort_values(self.x)
             axes.plot(line[self.x], line["value"], marker=marker, label=hue, color=colour)
             axes.fill_between(line[self.x], line["low"], line["high"], alpha=0.15, color=colour)
-            for value in (
-                cells_of(frame, {**self.level, self.hue: hue})["value"] if self.level else ()
-            ):
-                share = value * (100 if self.percent else 1)
-                axes.axhline(share, color=colour, linestyle="--", linewidth=1)
+            if self.level:
+                for value in cells_of(frame, {**self.level, self.hue: hue})["value"]:
+                    axes.axhline(value * self.scale, color=colour, linestyle="--", linewidth=1)
         axes.xaxis.get_major_locator().set_params(integer=(cells[self.x] % 1 == 0).all())

@@ -45,25 +45,27 @@ class Said:
             change = results.at(self.measure, checkpoint=last, against=first, **place)
             named = ", ".join(str(place[name]) for name in several if place[name] != "")
             words = f"{self.words} ({named})" if named else self.words
-            yield f"{words} {in_words(before or now, now, change, percent=percent)}"
+            yield f"{words} {in_words(before, now, change, percent=percent)}"
 
 
-def in_words(before: Row, now: Row, change: Row | None, *, percent: bool) -> str:
+def in_words(before: Row | None, now: Row, change: Row | None, *, percent: bool) -> str:
     """Format a number, or how it changed, with its interval and n.
 
     >>> row = {"value": 0.14, "low": 0.1, "high": 0.2, "n": 852}
-    >>> in_words(row, row, None, percent=True)
+    >>> in_words(None, row, None, percent=True)
     '14 % [10, 20], n 852'
     >>> change = {"value": 0.79, "low": 0.76, "high": 0.82, "n": 850}
     >>> in_words(row, row | {"value": 0.93}, change, percent=True)
     '14 % -> 93 %, +79 points [76, 82], n 850 of 852'
     """
     unit, points = (" %", " points") if percent else ("", "")
-    values = [f"{short(row['value'], percent=percent)}{unit}" for row in (before, now)]
-    words, shown, of = " -> ".join(values[before is now :]), change or now, ""
-    if change is not None:
-        words += f", {'+' * (change['value'] > 0)}{short(change['value'], percent=percent)}{points}"
-        most = max(before["n"], now["n"])
+    sides = [row for row in (before, now) if row]
+    words = " -> ".join(f"{short(row['value'], percent=percent)}{unit}" for row in sides)
+    shown, of = now, ""
+    if change:
+        shown, sign = change, "+" if change["value"] > 0 else ""
+        words += f", {sign}{short(change['value'], percent=percent)}{points}"
+        most = max(row["n"] for row in sides)
         of = f" of {most}" if most != change["n"] else ""
     if math.isfinite(shown["low"]):
         low, high = (short(shown[end], percent=percent) for end in ("low", "high"))
@@ -82,8 +84,7 @@ def short(value: float, *, percent: bool = False) -> str:
     if not math.isfinite(value):
         return "–"
     near = min(abs(value), abs(1 - value))
+    more = sum(0 < near < limit for limit in (0.1, 0.01))  # digits
     if percent:
-        return f"{100 * value:.{int(0 < near < 0.01)}f}"
-    digits = 2 + (0 < near < 0.1) + (0 < near < 0.01)
-    text = f"{value:.{digits}f}"
-    return re.sub(r"^(-?)0\.", r"\1.", text)
+        return f"{100 * value:.{more // 2}f}"
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{2 + more}f}")

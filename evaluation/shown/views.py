@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,9 +64,11 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
     """Select the rows at the given places; a dimension has one value, one of several, or any
     (None).
     """
-    for name, wanted in where.items():
-        values = [wanted] if isinstance(wanted, str) else wanted
-        frame = frame[frame[name] != "" if values is None else frame[name].isin(values)]
+    for name, values in where.items():
+        if values is None:
+            frame = frame[frame[name] != ""]
+        else:
+            frame = frame[frame[name].isin([values] if isinstance(values, str) else values)]
     return frame
 
 
@@ -102,24 +103,24 @@ def make_table(view: View, frame: DataFrame) -> Table:
         shown(row, percent=row["measure"] in percent, interval=view.interval)
         for row in frame.to_dict("records")
     ]
-    headings = {m: h + " (%)" * (m in percent and h[-1:] != "%") for m, h in view.measures.items()}
+    headings = {
+        name: f"{heading} (%)" if name in percent and not heading.endswith("%") else heading
+        for name, heading in view.measures.items()
+    }
     frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
     columns, rows = frame[view.across].unique(), list[tuple[str | int, ...]]()
-    lines = frame.groupby(by, sort=False)
-    for place, line in islice(lines, view.most):
+    lines = list(frame.groupby(by, sort=False))
+    for place, line in lines[: view.most]:
         numbers = line[line["against"] == ""]
         counts = (numbers if len(numbers) else line)["n"]
         n = int(counts.min()) if counts.nunique() == 1 else f"{counts.min()}–{counts.max()}"
         cell_of = dict(zip(line[view.across], line["shown"], strict=True))
         lead = (str(part) or "all" for part in place)
         rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
-    more = (
-        [f"{len(lines) - len(rows)} more lines are in results.csv."]
-        if len(lines) > len(rows)
-        else []
-    )
-    header = (*by, *map(str, columns), "n")
-    return Table(view.title, header, tuple(rows), " ".join([view.caption, *more]).strip(), len(by))
+    caption, header = view.caption, (*by, *map(str, columns), "n")
+    if len(lines) > view.most:
+        caption = f"{caption} {len(lines) - view.most} more lines are in results.csv.".strip()
+    return Table(view.title, header, tuple(rows), caption, len(by))
 
 
 def shown(row: Mapping[str, Any], *, percent: bool = False, interval: bool = True) -> str:

@@ -21,9 +21,7 @@ noise.
 
 
 class GroupScores(NamedTuple):
-    """Measures of N groups: float64, shape (N,). Source: UnQover section 4, LEI spec
-    2.2 and 2.3.
-    """
+    """Measures of N groups: float64, shape (N,). Source: UnQover section 4."""
 
     c_N: Tensor
     """C(x1, x2, a, tau) in [-1, 1], positive if the model assigns the attribute to x1: (B(x1) -
@@ -46,30 +44,30 @@ class GroupScores(NamedTuple):
 
 
 def span_score(probability_NVSE: Tensor) -> Tensor:
-    """S = sqrt(p_start * p_end): shape (..., 2) to (...). UnQover section 4.1, LEI spec 2.1."""
+    """S = sqrt(p_start * p_end): shape (..., 2) to (...). Source: UnQover section 4.1."""
     return probability_NVSE.double().prod(dim=-1).sqrt()
 
 
 def score_groups(score_NVS: Tensor) -> GroupScores:
     """Compute all per-group values from scores (N, 4, 2); ValueError for another shape."""
-    score_VSN = (
-        score_NVS.double().permute(1, 2, 0).contiguous()
-    )  # long rows: every step is one pass
+    # Long rows: every step is one pass.
+    score_VSN = score_NVS.double().permute(1, 2, 0).contiguous()
     sum_VN = score_VSN.sum(1)
     normalised_VSN = score_VSN / torch.where(sum_VN > TINY, sum_VN, torch.inf).unsqueeze(1)
-    asked, negated, asked_again, negated_again = score_VSN
-    position_SN = (asked - asked_again).abs() + (negated - negated_again).abs()
-    attribute_SN = (asked - negated.flip(0)).abs() + (asked_again - negated_again.flip(0)).abs()
+    question_12, negation_12, question_21, negation_21 = score_VSN
+    position_SN = (question_12 - question_21).abs() + (negation_12 - negation_21).abs()
+    attribute_SN = (question_12 - negation_12.flip(0)).abs()
+    attribute_SN += (question_21 - negation_21.flip(0)).abs()
     return GroupScores(
         c_N=_pair_bias(score_VSN),
         c_normalised_N=_pair_bias(normalised_VSN),
         delta_N=position_SN.sum(0) / 4,
         eps_N=attribute_SN.sum(0) / 4,
-        mass_N=(asked + negated + asked_again + negated_again).sum(0) / 4,
+        mass_N=(question_12 + negation_12 + question_21 + negation_21).sum(0) / 4,
     )
 
 
 def _pair_bias(score_VSN: Tensor) -> Tensor:
-    asked, negated, asked_again, negated_again = score_VSN
-    one_N, two_N = (asked - negated + asked_again - negated_again) / 2
-    return (one_N - two_N) / 2
+    question_12, negation_12, question_21, negation_21 = score_VSN
+    first_N, second_N = (question_12 - negation_12 + question_21 - negation_21) / 2
+    return (first_N - second_N) / 2

@@ -10,9 +10,9 @@ The interval reaches from below the extrapolated value to above the sample's.
 Noise is made by random signs: of deviations from the means; for a model without preference, of the
 scores, which swaps the two subjects of random groups.
 
-Shape letters: N groups, E entries (a group of one subject, or of a pair), K pairs of a cell and a
-unit, U units, C cells (a subject or a pair, with an attribute) in the order of subjects, R draws, T
-the three noises of a draw.
+Shape letters: N groups, E entries (a group of one subject, or of a pair), U units, C cells (a
+subject or a pair, with an attribute) in the order of subjects, X subjects or pairs, R draws, T the
+three noises of a draw.
 """
 
 from __future__ import annotations
@@ -73,11 +73,10 @@ def maxima(names: Iterable[str], *sides: ClassGroups) -> dict[str, tuple[Number,
         sign_TUR = draw.choice([-1.0, 1.0], (3, units, block))
         # How large noise is, is only estimated, with about this error.
         sign_TUR[1:] *= np.exp(draw.normal(size=block) / math.sqrt(2 * units))
-        for name, of_sides in statistics.items():
-            drawn[name].append(np.subtract.reduce([of(sign_TUR) for of in of_sides]))
-    change = len(sides) > 1
+        for name, measures in statistics.items():
+            drawn[name].append(np.subtract.reduce([measure(sign_TUR) for measure in measures]))
     return {
-        name: summary(np.concatenate(parts, 1), units, change=change)
+        name: summary(np.concatenate(parts, 1), units, change=len(sides) > 1)
         for name, parts in drawn.items()
     }
 
@@ -89,44 +88,42 @@ def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
     """
     c_N = {"eta": np.sign(groups.c_N), "mu_normalised": groups.c_normalised_N}.get(name, groups.c_N)
     first_N, second_N = groups.subject_NS.T
-    row_E, value_E = np.concatenate([first_N, second_N]), np.concatenate([c_N, -c_N])
+    row_E, c_E = np.concatenate([first_N, second_N]), np.concatenate([c_N, -c_N])
     if name == "theta":
         row_E = np.maximum(first_N, second_N) * (row_E.max() + 1) + np.minimum(first_N, second_N)
-        value_E = np.where(first_N < second_N, c_N, -c_N)
-    index_E = np.arange(len(row_E)) % len(c_N)
-    attributes = int(groups.attribute_N.max()) + 1
-    cell_C, cell_E = np.unique(
-        row_E * attributes + groups.attribute_N[index_E], return_inverse=True
+        c_E = np.where(first_N < second_N, c_N, -c_N)
+    attribute_E, unit_E = (  # repeated, if a group has two entries
+        np.resize(ids_N, len(row_E)) for ids_N in (groups.attribute_N, groups.unit_N)
     )
+    attributes = int(attribute_E.max()) + 1
+    cell_C, cell_E = np.unique(row_E * attributes + attribute_E, return_inverse=True)
     start_X, size_X = np.unique(cell_C // attributes, return_index=True, return_counts=True)[1:]
-    place, n_C = (cell_E, groups.unit_N[index_E]), np.bincount(cell_E)
+    size_E = np.bincount(cell_E)[cell_E]
     score_CU, share_CU = (
-        csr_array((of_E / n_C[cell_E], place)) for of_E in (value_E, np.ones(len(cell_E)))
+        csr_array((value_E, (cell_E, unit_E))) for value_E in (c_E / size_E, 1 / size_E)
     )
     mean_C1 = score_CU.sum(axis=1)[:, None]
     units_C1 = np.diff(share_CU.indptr)[:, None]
 
-    def measure(mean_CR: Floats) -> Floats:
+    def over_cells(mean_CR: Floats) -> Floats:
         if name == "eta":
             return np.asarray((np.add.reduceat(np.abs(mean_CR), start_X).T / size_X).mean(1))
         return np.asarray(np.maximum.reduceat(np.abs(mean_CR), start_X).mean(0))
 
     def noise(sign_UR: Floats) -> Floats:
-        deviation_CR = score_CU @ sign_UR - mean_C1 * (share_CU @ sign_UR)
+        score_CR = score_CU @ sign_UR
+        deviation_CR = score_CR - mean_C1 * (share_CU @ sign_UR)
         # Deviations from the sample's mean are too small. A single unit has none: all may be noise.
-        return np.where(
-            units_C1 > 1,
-            deviation_CR * np.sqrt(units_C1 / np.maximum(units_C1 - 1, 1)),
-            score_CU @ sign_UR,
-        )
+        wider_CR = deviation_CR * np.sqrt(units_C1 / np.maximum(units_C1 - 1, 1))
+        return np.where(units_C1 > 1, wider_CR, score_CR)
 
-    def of(sign_TUR: Floats) -> Floats:
+    def measure(sign_TUR: Floats) -> Floats:
         once_CR, *others = (mean_C1 + noise(sign_UR) for sign_UR in sign_TUR)
         twice = (once_CR + other_CR - mean_C1 for other_CR in others)
         sample_CR = np.repeat(mean_C1, sign_TUR.shape[2], axis=1)
-        return np.stack([*map(measure, (sample_CR, once_CR, *twice, score_CU @ sign_TUR[0]))])
+        return np.stack([*map(over_cells, (sample_CR, once_CR, *twice, score_CU @ sign_TUR[0]))])
 
-    return of
+    return measure
 
 
 def extrapolated(once: Any, twice: Any) -> Any:

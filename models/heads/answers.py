@@ -4,24 +4,18 @@ Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, u
 tokens; L answers (types, then tokens); in groups V variants, S subjects, and E the two boundaries.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from interventune.models.backbones import Inputs
-from interventune.models.heads.span import QAModel, SpanHead, best_spans, candidate_log_probs
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from interventune.models.heads.span import LOW, QAModel, SpanHead, best_spans, candidate_log_probs
 
 Tagged = Literal["story", "all"]
 
 TYPES = 3
 """yes, no, unknown."""
-LOW = torch.finfo(torch.float32).min
 
 
 class AnswerPrediction(NamedTuple):
@@ -77,26 +71,21 @@ class RationaleOutput(NamedTuple):
 
 
 class RationaleModel(AnswerModel):
-    """Span head and rationale heads; yes, no, unknown and all positions share one softmax per
-    boundary (faithfulness spec 2.1).
+    """Span head and rationale heads (Chaturvedi et al. 2023, section 4.2); yes, no, unknown and all
+    positions share one softmax per boundary, as in the authors' code.
 
     Args:
         tagged: Which tokens are tagged and attended over: those of the story, as in the paper's
             equations, or all but padding, as in the authors' code.
     """
 
-    heads: ClassVar[str] = "rationale"
-    unknown_at: ClassVar[int | None] = -1  # the last type, just before the tokens
+    heads = "rationale"
+    starts_from = ("span",)
+    unknown_at = -1  # the last type, just before the tokens
 
-    def __init__(
-        self,
-        pretrained: PreTrainedModel,
-        architecture: str,
-        *,
-        tagged: Tagged = "story",
-    ) -> None:
+    def __init__(self, pretrained: Any, architecture: str, *, tagged: Tagged = "story") -> None:
         super().__init__(pretrained, architecture)
-        self.tagged: Tagged = tagged
+        self.tagged = tagged
         self.span_head = SpanHead(pretrained, architecture)
         self.answer_heads = self.fresh(RationaleHeads(self.config.hidden_size))
 
@@ -119,9 +108,8 @@ class RationaleModel(AnswerModel):
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over yes, no, unknown and the positions."""
         output = self(inputs, self.cls_positions(inputs["attention_mask"] != 0), context_BT)
-        start_RL, end_RL = (
-            torch.cat((output.type_BC, x), dim=1) for x in (output.start_BT, output.end_BT)
-        )
+        start_RL = torch.cat((output.type_BC, output.start_BT), dim=1)
+        end_RL = torch.cat((output.type_BC, output.end_BT), dim=1)
         return candidate_log_probs(start_RL, end_RL, candidate_BVSE + TYPES)
 
     def predict_answers(
@@ -129,31 +117,27 @@ class RationaleModel(AnswerModel):
     ) -> AnswerPrediction:
         output = self(inputs, cls_B, context_BT)
         starts_BT = context_BT & start_allowed_BT
-        best = best_spans(
-            output.start_BT, output.end_BT, starts_BT, context_BT, self.max_answer_tokens
-        )
+        logits = output.start_BT, output.end_BT
+        best = best_spans(*logits, starts_BT, context_BT, self.max_answer_tokens)
         return AnswerPrediction(*best, 2 * output.type_BC)
 
 
 def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
     """Hidden states (B, K, D) at given tokens."""
-    return hidden_BTD.gather(1, at_BK.unsqueeze(-1).expand(-1, -1, hidden_BTD.shape[-1]))
+    return hidden_BTD.take_along_dim(at_BK.unsqueeze(-1), dim=1)
 
 
 class RationaleHeads(nn.Module):
     """Tags the rationale and chooses between yes, no and unknown by attention over the tagged
-    states, without biases: the semantic faithfulness paper's model for BERT and RoBERTa
-    (faithfulness spec 2.1).
+    states, without biases (Chaturvedi et al. 2023, equations 3 to 6).
     """
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
         D = hidden_size
-        self.rationale = nn.Sequential(
-            nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False)
-        )
-        self.attention = nn.Sequential(
-            nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False)
+        self.rationale, self.attention = (
+            nn.Sequential(nn.Linear(D, D, bias=False), nn.ReLU(), nn.Linear(D, 1, bias=False))
+            for _ in range(2)
         )
         self.unknown = nn.Linear(2 * D, 1, bias=False)
         self.yes_no = nn.Linear(2 * D, 2, bias=False)
@@ -173,9 +157,8 @@ class RationaleHeads(nn.Module):
         rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
         weighted_BTD = rationale_BT.sigmoid().to(hidden_BTD.dtype).unsqueeze(-1) * hidden_BTD
         logit_BT = self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
-        pooled_BD = (
-            logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1) @ weighted_BTD
-        ).squeeze(1)
+        share_B1T = logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1)
+        pooled_BD = (share_B1T @ weighted_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
         both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT

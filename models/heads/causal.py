@@ -4,9 +4,7 @@ Shape letters: B rows (groups if there are variants), T tokens, D hidden, V vari
 subjects, E the boundaries of a score (one here) or of a text's tokens (first, last).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,10 +13,10 @@ from interventune.models.backbones import Inputs
 from interventune.models.heads.span import QAModel
 from interventune.models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
 from interventune.models.language.text_models import TextFailure
-from interventune.models.language.writing import written
+from interventune.models.language.writing import write
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+MAX_NEW_TOKENS = 32
+"""Limit on an answer in the validation of a training."""
 
 
 class CausalModel(QAModel):
@@ -26,24 +24,22 @@ class CausalModel(QAModel):
     output head.
     """
 
-    heads: ClassVar[str] = "causal"
+    heads = "causal"
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.encoder = float32_logits(pretrained)
 
     @property
     def max_tokens(self) -> int | None:
         """Return the longest row, limited by a sliding window if the model has one."""
-        limits = (
-            getattr(self.config, name, None)
-            for name in ("max_position_embeddings", "sliding_window")
-        )
-        return min((limit for limit in limits if limit), default=None)
+        names = ("max_position_embeddings", "sliding_window")
+        limits = [getattr(self.config, name, None) for name in names]
+        return min(filter(None, limits), default=None)
 
     def _taken(self, inputs: Inputs) -> dict[str, Any]:
         position_BT = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
-        return {**super()._taken(inputs), "position_ids": position_BT, "use_cache": False}
+        return super()._taken(inputs) | {"position_ids": position_BT, "use_cache": False}
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """log S of the two subjects, with one boundary instead of two: (B, V, 2, 1). S is the
@@ -66,21 +62,19 @@ class CausalModel(QAModel):
         """Likelihoods of the tokens from `start_B` to `end_B`, given those before them; C is 1."""
         return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
 
-    def write(
-        self, inputs: Inputs, start_B: Tensor, tokens: Any, limit: int = 32
-    ) -> list[tuple[str, str]]:
+    def write(self, inputs: Inputs, start_B: Tensor, tokens: Any) -> list[tuple[str, str]]:
         """Write greedily after each prompt; return texts with the reason of a failure, or "".
 
         Args:
             inputs: rows of prompts; tokens from column `start_B` on, such as an answer, are
                 ignored.
             tokens: the tokenizer, as `interventune.data_modules.encoding.prompts.PromptTokens`.
-            limit: maximum number of tokens.
         """
         at_T = torch.arange(inputs["input_ids"].shape[1], device=start_B.device)
         prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
-        rows = [
-            ids_T[of_T].tolist() for ids_T, of_T in zip(inputs["input_ids"], prompt_BT, strict=True)
+        pairs = zip(inputs["input_ids"], prompt_BT, strict=True)
+        rows = [ids_T[prompt_T].tolist() for ids_T, prompt_T in pairs]
+        texts = write(self.encoder, tokens, rows, most=MAX_NEW_TOKENS, batch_size=len(rows))
+        return [
+            ("", text.reason) if isinstance(text, TextFailure) else (text, "") for text in texts
         ]
-        found = written(self.encoder, tokens, rows, most=limit, batch_size=len(rows))
-        return [("", one.reason) if isinstance(one, TextFailure) else (one, "") for one in found]

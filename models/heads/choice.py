@@ -4,17 +4,12 @@ logit.
 Shape letters: B batch (questions), N choices of a question, R rows (B * N), T tokens, D hidden.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from interventune.models.backbones import EncoderModel, Inputs
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 Pooling = Literal["masked", "parity"]
 
@@ -26,7 +21,8 @@ def masked_mean(hidden_RTD: Tensor, mask_RT: Tensor) -> Tensor:
 
 
 class ChoiceModel(EncoderModel):
-    """An encoder with one linear layer over the mean of its last hidden states (probes spec B1).
+    """An encoder with one linear layer over the mean of its last hidden states, as in the code of
+    the system that Shen and Kejriwal probe (section 2.2).
 
     Args:
         pooling: `masked` takes the mean over the tokens; `parity` over all positions, padding
@@ -34,18 +30,19 @@ class ChoiceModel(EncoderModel):
         generator: of the head's weights; None takes torch's global one.
     """
 
-    heads: ClassVar[str] = "choice"
+    heads = "choice"
+    starts_from = ("span", "rationale", "xlnet")
 
     def __init__(
         self,
-        pretrained: PreTrainedModel,
+        pretrained: Any,
         architecture: str,
         *,
         pooling: Pooling = "masked",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(pretrained, architecture)
-        self.pooling: Pooling = pooling
+        self.pooling = pooling
         self.choice_head = self.fresh(nn.Linear(self.config.hidden_size, 1), generator)
 
     @property
@@ -56,12 +53,10 @@ class ChoiceModel(EncoderModel):
         """Logits (B, N) of the choices, float32; `inputs` as in `encode`, but each (B, N, T)."""
         B, N, _ = inputs["attention_mask"].shape
         rows = {name: value.flatten(0, 1) for name, value in inputs.items()}
-        mask_RT = (
-            rows["attention_mask"]
-            if self.pooling == "masked"
-            else torch.ones_like(rows["attention_mask"])
+        mask_RT = rows["attention_mask"]
+        pooled_RD = masked_mean(
+            self.encode(rows), mask_RT if self.pooling == "masked" else torch.ones_like(mask_RT)
         )
-        pooled_RD = masked_mean(self.encode(rows), mask_RT)
         # In bfloat16 two choices would often tie.
         with torch.autocast(pooled_RD.device.type, enabled=False):
             return self.choice_head(pooled_RD.to(self.choice_head.weight.dtype)).view(B, N).float()

@@ -4,9 +4,7 @@ Shape letters: B batch (rows, or groups where there are variants), R rows, T tok
 variants of a group, S subjects, E the two boundaries (start, end).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +12,7 @@ from torch.nn.functional import pad
 
 from interventune.models.backbones import ARCHITECTURES, EncoderModel, Inputs
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+LOW = torch.finfo(torch.float32).min
 
 
 class SpanHead(nn.Module):
@@ -24,34 +21,31 @@ class SpanHead(nn.Module):
     padding. As in the papers, the softmax includes question and special tokens.
     """
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__()
         names = ARCHITECTURES[architecture].span_head
         self.layers = nn.Sequential(*(getattr(pretrained, name) for name in names))
 
     def forward(self, hidden_BTD: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
-        logits_BTE = self.layers(hidden_BTD).float()
-        logits_BTE = logits_BTE.masked_fill(
-            mask_BT.unsqueeze(-1) == 0, torch.finfo(torch.float32).min
-        )
+        padding_BT1 = mask_BT.unsqueeze(-1) == 0
+        logits_BTE = self.layers(hidden_BTD).float().masked_fill(padding_BT1, LOW)
         return logits_BTE[..., 0], logits_BTE[..., 1]
 
 
 def candidate_log_probs(start_RT: Tensor, end_RT: Tensor, candidate_BVSE: Tensor) -> Tensor:
-    """Boundary log-probabilities (B, V, S, E) of given spans (LEI spec 2.1): natural logarithms of
-    the softmax over tokens. A span's score is S = sqrt(p_start * p_end), so log S is the mean over
-    E.
+    """Boundary log-probabilities (B, V, S, E) of given spans: natural logarithms of the softmax
+    over tokens. A span's score is S = sqrt(p_start * p_end), as in the code of Li et al. 2020, so
+    log S is the mean over E.
 
     Args:
         start_RT, end_RT: logits of the B * V rows, with padding masked.
         candidate_BVSE: first and last token of each span.
     """
     start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
-    found_RS = (
-        start_RT.log_softmax(-1).gather(1, start_RS),
-        end_RT.log_softmax(-1).gather(1, end_RS),
-    )
-    return torch.stack(found_RS, dim=-1).unflatten(0, candidate_BVSE.shape[:2])
+    start_log_RS = start_RT.log_softmax(-1).gather(1, start_RS)
+    end_log_RS = end_RT.log_softmax(-1).gather(1, end_RS)
+    log_prob_RSE = torch.stack((start_log_RS, end_log_RS), dim=-1)
+    return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
 
 
 def best_spans(
@@ -135,9 +129,10 @@ class SpanPrediction(NamedTuple):
 class SpanModel(QAModel):
     """An encoder with a span head: transformers' question-answering model, split into its parts."""
 
-    heads: ClassVar[str] = "span"
+    heads = "span"
+    starts_from = ("rationale",)
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.span_head = SpanHead(pretrained, architecture)
 
@@ -160,8 +155,6 @@ class SpanModel(QAModel):
             cls_B: position of the classification token.
         """
         start_BT, end_BT, _ = self(inputs)
-        start_B, end_B, score_B = best_spans(
-            start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens
-        )
+        spans = best_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)
         null_B = (start_BT + end_BT).gather(1, cls_B.unsqueeze(-1)).squeeze(-1)
-        return SpanPrediction(start_B, end_B, score_B, null_B)
+        return SpanPrediction(*spans, null_B)

@@ -1,28 +1,25 @@
-"""XLNet's heads and their model: span, answer type, number and option (faithfulness spec 2.3).
+"""XLNet's heads and their model: span, answer type, number and option (Chaturvedi et al. 2023,
+section 4.2; what the paper leaves open is as in the authors' code).
 
 Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), N number
 classes, O option classes, K candidate starts, E candidate ends for each start; in groups V
 variants, S subjects, and E the two boundaries.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
 
 from interventune.models.backbones import ARCHITECTURES, Inputs
-from interventune.models.heads.answers import LOW, TYPES, AnswerModel, AnswerPrediction, states_at
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from interventune.models.heads.answers import TYPES, AnswerModel, AnswerPrediction, states_at
+from interventune.models.heads.span import LOW
 
 BEAM = 5
-"""Number of candidate starts, and of candidate ends for each start (faithfulness spec 2.3)."""
+"""Number of candidate starts, and of candidate ends for each start (the authors' code)."""
 NUMBERS = 12
-"""0 = no number word, then none, one ... ten (faithfulness spec 1.4)."""
+"""0 = no number word, then none, one ... ten (the authors' code)."""
 OPTIONS = 3
 """0 = no option, the word before "or", the word after it."""
 
@@ -72,11 +69,8 @@ class XLNetAnswerHeads(nn.Module):
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1).to(start_BD.dtype)
         answer_BD = self.answer_state(torch.cat((start_BD, cls_BD), dim=-1)).tanh()
         answer_BD = dropout(answer_BD, 0.1, self.training)
-        return (
-            self.types(answer_BD).float(),
-            self.number(answer_BD).float(),
-            self.option(answer_BD).float(),
-        )
+        type_BC, number_BN = self.types(answer_BD), self.number(answer_BD)
+        return type_BC.float(), number_BN.float(), self.option(answer_BD).float()
 
 
 class XLNetOutput(NamedTuple):
@@ -98,17 +92,17 @@ class XLNetModel(AnswerModel):
     one-layer span head, if there is one.
     """
 
-    heads: ClassVar[str] = "xlnet"
+    heads = "xlnet"
+    starts_from = ("span",)
     max_answer_tokens = 16  # as in the paper
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__(pretrained, architecture)
         self.answer_heads = self.fresh(XLNetAnswerHeads(self.config.hidden_size))
         first = getattr(pretrained, ARCHITECTURES[architecture].span_head[0])
         if isinstance(first, nn.Linear):
-            with torch.no_grad():
-                self.answer_heads.start.weight.copy_(first.weight[:1])
-                self.answer_heads.start.bias.copy_(first.bias[:1])
+            start = {"weight": first.weight[:1], "bias": first.bias[:1]}
+            self.answer_heads.start.load_state_dict(start)
 
     def forward(
         self,
@@ -128,57 +122,52 @@ class XLNetModel(AnswerModel):
         """
         hidden_BTD, answerable_BT = self.encode(inputs), answerable(context_BT, cls_B)
         start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
-        start_B = start_BT.argmax(1) if start_B is None else start_B
-        end_BT = self.answer_heads.end_logits(
-            hidden_BTD, start_B.unsqueeze(-1), answerable_BT
-        ).squeeze(1)
+        start_B1 = (start_BT.argmax(1) if start_B is None else start_B).unsqueeze(-1)
+        end_BT = self.answer_heads.end_logits(hidden_BTD, start_B1, answerable_BT).squeeze(1)
         kinds = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
         return XLNetOutput(start_BT, end_BT, *kinds, hidden_BTD)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Each subject's end is conditioned on its own start."""
-        hidden_BTD = self.encode(inputs)
-        mask_BT = answerable(context_BT, self.cls_positions(inputs["attention_mask"] != 0))
+        cls_B = self.cls_positions(inputs["attention_mask"] != 0)
+        output = self(inputs, cls_B, context_BT)
         start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
-        start_BT = self.answer_heads.start_logits(hidden_BTD, mask_BT)
-        end_RST = self.answer_heads.end_logits(hidden_BTD, start_RS, mask_BT)
-        start_log_RS = start_BT.log_softmax(-1).gather(1, start_RS)
+        answerable_BT = answerable(context_BT, cls_B)
+        end_RST = self.answer_heads.end_logits(output.hidden_BTD, start_RS, answerable_BT)
+        start_log_RS = output.start_BT.log_softmax(-1).gather(1, start_RS)
         end_log_RS = end_RST.log_softmax(-1).gather(2, end_RS.unsqueeze(-1)).squeeze(-1)
-        return torch.stack((start_log_RS, end_log_RS), dim=-1).unflatten(
-            0, candidate_BVSE.shape[:2]
-        )
+        log_prob_RSE = torch.stack((start_log_RS, end_log_RS), dim=-1)
+        return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
 
     def predict_answers(
         self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
-        hidden_BTD = self.encode(inputs)
+        output = self(inputs, cls_B, context_BT)
+        beam = min(BEAM, context_BT.shape[1])
+        start_log_BK, start_BK = output.start_BT.log_softmax(-1).topk(beam)
         answerable_BT = answerable(context_BT, cls_B)
-        start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
-        kinds = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
-        beam = min(BEAM, start_BT.shape[1])
-        start_log_BK, start_BK = start_BT.log_softmax(-1).topk(beam)
-        end_BKT = self.answer_heads.end_logits(hidden_BTD, start_BK, answerable_BT)
+        end_BKT = self.answer_heads.end_logits(output.hidden_BTD, start_BK, answerable_BT)
         end_log_BKE, end_BKE = end_BKT.log_softmax(-1).topk(beam)
         # The best allowed pair of a candidate start and one of its ends.
         starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
         ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
         length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
         short_BKE = (length_BKE >= 1) & (length_BKE <= self.max_answer_tokens)
+        allowed_BKE = starts_BK.unsqueeze(-1) & ends_BKE & short_BKE
         score_BKE = start_log_BK.unsqueeze(-1) + end_log_BKE
-        score_BKE = score_BKE.masked_fill(
-            ~(starts_BK.unsqueeze(-1) & ends_BKE & short_BKE), float("-inf")
-        )
+        score_BKE = score_BKE.masked_fill(~allowed_BKE, float("-inf"))
         score_B, at_B = score_BKE.flatten(1).max(-1)
         start_B = start_BK.gather(1, at_B.unsqueeze(-1) // beam).squeeze(-1)
         end_B = end_BKE.flatten(1).gather(1, at_B.unsqueeze(-1)).squeeze(-1)
-        number_score_B, number_B = kinds[1].softmax(-1)[:, 1:].max(-1)
-        option_score_B, option_B = kinds[2].softmax(-1)[:, 1:].max(-1)
-        others = (number_B + 1, number_score_B, option_B + 1, option_score_B)
-        return AnswerPrediction(start_B, end_B, score_B, kinds[0].sigmoid(), *others)
+        others = list[Tensor]()
+        for logits in (output.number_BN, output.option_BO):
+            best_B = logits.softmax(-1)[:, 1:].max(-1)
+            others += [best_B.indices + 1, best_B.values]
+        return AnswerPrediction(start_B, end_B, score_B, output.type_BC.sigmoid(), *others)
 
 
 def answerable(context_BT: Tensor, cls_B: Tensor) -> Tensor:
     """Return the tokens in the two softmaxes, in training and evaluation: the context and the
-    classification token, which represents all answers that are not spans (faithfulness spec 1.4).
+    classification token, which represents all answers that are not spans.
     """
     return context_BT.scatter(1, cls_B.unsqueeze(-1), True)

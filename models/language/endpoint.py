@@ -5,8 +5,6 @@ unknown model, repeated failures) ends the run with a one-line error. Names, err
 contain the key.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -14,12 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from interventune.models.language.text_models import EMPTY, Prompt, TextFailure, TextModel, reply
-
-Answer = TypeVar("Answer")
 
 MAX_LOGPROBS = 20
 """Largest number of token probabilities that OpenAI's endpoints report."""
@@ -50,15 +46,10 @@ class EndpointTextModel(TextModel):
         self.name = f"openai:{self.model}@{self.url}"
         self.parallel = parallel
         self.identity = {"name": self.name, "max_new_tokens": max_new_tokens, "temperature": 0}
-        host = urlsplit(self.url).hostname or ""
-        is_openai = host == "openai.com" or host.endswith(".openai.com")
+        is_openai = f".{urlsplit(self.url).hostname}".endswith(".openai.com")
         # OpenAI has renamed this field; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai else "max_tokens"
-        self._request: dict[str, Any] = {
-            "model": self.model,
-            "temperature": 0,
-            self._bound: max_new_tokens,
-        }
+        self._request = {"model": self.model, "temperature": 0, self._bound: max_new_tokens}
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
@@ -84,7 +75,6 @@ class EndpointTextModel(TextModel):
         With `top`, a token must equal the label; without, a token counts if it begins exactly one
         label.
         """
-        more = {"logprobs": True, "top_logprobs": top or MAX_LOGPROBS}
 
         def read(choice: Any) -> tuple[float, ...] | TextFailure:
             if choice.logprobs is None:
@@ -97,24 +87,22 @@ class EndpointTextModel(TextModel):
             tokens = [(t.token, t.logprob) for t in choice.logprobs.content[0].top_logprobs]
             return label_logprobs(tokens, labels, exact=top > 0)
 
-        return self._answers(prompts, {self._bound: 1, **more}, read)
+        options = {self._bound: 1, "logprobs": True, "top_logprobs": top or MAX_LOGPROBS}
+        return self._answers(prompts, options, read)
 
     def _answers(
-        self,
-        prompts: Sequence[Prompt],
-        more: dict[str, Any],
-        read: Callable[[Any], Answer | TextFailure],
-    ) -> Iterator[Answer | TextFailure]:
+        self, prompts: Sequence[Prompt], options: dict[str, Any], read: Callable[[Any], Any]
+    ) -> Iterator[Any]:
         """What `read` makes of the first choice of every reply, in order, each as soon as it is
         there.
         """
         pool, rest = ThreadPoolExecutor(self.parallel), iter(prompts)
-        waiting = deque[Future[Answer | TextFailure]]()
+        waiting = deque[Future[Any]]()
         failed = 0
         try:
             while True:
                 free = islice(rest, self.parallel - len(waiting))
-                waiting.extend(pool.submit(self._ask, prompt, more, read) for prompt in free)
+                waiting.extend(pool.submit(self._ask, prompt, options, read) for prompt in free)
                 if not waiting:
                     return
                 answer = waiting.popleft().result()
@@ -128,27 +116,22 @@ class EndpointTextModel(TextModel):
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(
-        self, prompt: Prompt, more: dict[str, Any], read: Callable[[Any], Answer | TextFailure]
-    ) -> Answer | TextFailure:
+    def _ask(self, prompt: Prompt, options: dict[str, Any], read: Callable[[Any], Any]) -> Any:
         """One request."""
         import openai
 
         turns: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        request: dict[str, Any] = self._request | options
         try:
-            reply = self._client.chat.completions.create(
-                messages=turns, **{**self._request, **more}
-            )
+            response = self._client.chat.completions.create(messages=turns, **request)
         except openai.APIConnectionError as error:
             late = isinstance(error, openai.APITimeoutError)
-            failure = TextFailure(
-                "the endpoint timed out" if late else "no connection to the endpoint"
-            )
+            reason = "the endpoint timed out" if late else "no connection to the endpoint"
             if not self._reached:
                 raise ValueError(
-                    f"{self.name} answers nothing: {failure}; check the endpoint"
+                    f"{self.name} answers nothing: {reason}; check the endpoint"
                 ) from None
-            return failure
+            return TextFailure(reason)
         except openai.APIStatusError as error:
             self._reached, status = True, error.status_code
             # Do not quote the endpoint: its message may contain the key. Google answers 400 to a
@@ -166,7 +149,7 @@ class EndpointTextModel(TextModel):
             return NONSENSE
         self._reached = True
         try:  # the client checks no types: the response may contain anything
-            return read(reply.choices[0])
+            return read(response.choices[0])
         except (AttributeError, IndexError, TypeError, KeyError, UnicodeError):
             return NONSENSE
 
@@ -192,9 +175,12 @@ def label_logprobs(
     total = dict.fromkeys(labels, 0.0)
     for token, value in tokens:
         piece = token.strip()
-        meant = [x for x in labels if (x == token if exact else piece and x.startswith(piece))]
-        if len(meant) == 1:
-            total[meant[0]] += math.exp(value)
+        if exact:
+            matches = [label for label in labels if label == token]
+        else:
+            matches = [label for label in labels if piece and label.startswith(piece)]
+        if len(matches) == 1:
+            total[matches[0]] += math.exp(value)
     return tuple(math.log(total[label]) if total[label] > 0 else -math.inf for label in labels)
 
 

@@ -9,12 +9,10 @@ Shape letters: B rows, T tokens of a row, C continuations, K tokens with logits,
 vocabulary, E the two boundaries (first, last token).
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,8 +25,6 @@ VOCABULARY_PART = 16_384
 AT_ONCE = 16
 """Tokens whose logits are summed at a time."""
 
-M = TypeVar("M")
-
 
 class Float32Projection(torch.nn.Linear):
     """A last layer that is computed in float32, whatever the type of its weights or of autocast."""
@@ -38,19 +34,16 @@ class Float32Projection(torch.nn.Linear):
         if self.weight.dtype == torch.float64:
             return super().forward(input)
         with torch.autocast(input.device.type, enabled=False):
-            parts = [
-                linear(input.float(), rows_VD.float())
-                for rows_VD in self.weight.split(VOCABULARY_PART)
-            ]
-            logits = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+            parts = self.weight.split(VOCABULARY_PART)
+            logits = torch.cat([linear(input.float(), rows_VD.float()) for rows_VD in parts], -1)
             return logits if self.bias is None else logits + self.bias.float()
 
 
-def float32_logits(model: M) -> M:
+def float32_logits(model: Any) -> Any:
     """Make a model compute float32 logits, and return it: bfloat16 values of 16 to 32 are .125
     apart.
     """
-    head = cast(Any, model).get_output_embeddings()
+    head = model.get_output_embeddings()
     if type(head) is torch.nn.Linear:
         head.__class__ = Float32Projection
     return model
@@ -86,39 +79,36 @@ def log_likelihoods(
     start_BC, end_BC = continuation_BCE.unbind(-1)
     column_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
     # Part 0 is the prompt, part 1 + c continuation c.
-    part_BT = (column_T[None, :, None] >= start_BC[:, None, :]).sum(-1)
-    begin_B1 = start_BC[:, :1]
-    begin_BT = torch.cat((begin_B1, start_BC), 1).gather(
-        1, part_BT
-    )  # first column of each column's part
+    part_BT = (column_T[:, None] >= start_BC[:, None]).sum(-1)
+    prompt_end_B1 = start_BC[:, :1]
+    first_BT = torch.cat((prompt_end_B1, start_BC), 1).gather(1, part_BT)  # column of each part
     options: dict[str, Any] = {"attention_mask": mask_BT, "use_cache": False}
     if takes(model, "position_ids"):
-        options["position_ids"] = (mask_BT.cumsum(1) - 1 - begin_BT + begin_B1).clamp(min=0)
+        position_BT = mask_BT.cumsum(1) - 1 - first_BT + prompt_end_B1
+        options["position_ids"] = position_BT.clamp(min=0)
     if start_BC.shape[1] > 1:
-        own_BTT = (part_BT[:, :, None] == part_BT[:, None, :]) | (part_BT[:, None, :] == 0)
-        seen_BTT = own_BTT & mask_BT[:, None, :].bool() & (column_T[None, :] <= column_T[:, None])
+        same_BTT = part_BT[:, :, None] == part_BT[:, None]
+        seen_BTT = (same_BTT | (part_BT == 0)[:, None]) & mask_BT[:, None].bool()
         # Padding attends to itself: a softmax over nothing would be NaN.
-        seen_BTT = seen_BTT | torch.eye(len(column_T), dtype=torch.bool, device=ids_BT.device)
-        mask_B1TT = torch.zeros_like(seen_BTT[:, None], dtype=model.dtype)
+        hidden_BTT = ~seen_BTT.tril() & (column_T != column_T[:, None])
         # Numbers instead of booleans: every attention implementation accepts such a mask.
-        options["attention_mask"] = mask_B1TT.masked_fill(
-            ~seen_BTT[:, None], torch.finfo(model.dtype).min
-        )
-    # The prompt's last token predicts a continuation's first token, and each token the next.
-    from_BT = torch.where(column_T == begin_BT, begin_B1 - 1, column_T - 1).clamp(min=0)
+        lowest = torch.finfo(model.dtype).min
+        options["attention_mask"] = hidden_BTT[:, None].to(model.dtype) * lowest
     inside_BCT = (column_T >= start_BC[..., None]) & (column_T <= end_BC[..., None])
-    wanted_BT = (
-        torch.zeros_like(mask_BT).scatter_add_(1, from_BT, inside_BCT.any(1).to(mask_BT.dtype)) > 0
-    )
-    with logits_at(model, wanted_BT.flatten().nonzero()[:, 0]):
+    row_N, column_N = inside_BCT.any(1).nonzero(as_tuple=True)
+    # The prompt's last token predicts a continuation's first token, and each token the next.
+    from_BT = torch.where(column_T == first_BT, prompt_end_B1, column_T) - 1
+    from_N = row_N * len(column_T) + from_BT[row_N, column_N]
+    chosen_K, index_N = from_N.unique(return_inverse=True)
+    with logits_at(model, chosen_K):
         logits_KV = model(ids_BT, **options).logits
     if logits_KV.dtype != torch.float64:
         logits_KV = logits_KV.float()
-    row_BT = (wanted_BT.flatten().cumsum(0) - 1).clamp(min=0).view_as(wanted_BT).gather(1, from_BT)
     # In parts that fit a CPU's caches.
     normaliser_K = torch.cat([part_KV.logsumexp(-1) for part_KV in logits_KV.split(AT_ONCE)])
-    log_prob_BT = logits_KV[row_BT, ids_BT] - normaliser_K[row_BT]
-    total_BC = torch.where(inside_BCT, log_prob_BT[:, None, :], 0.0).sum(-1)
+    log_prob_N = logits_KV[index_N, ids_BT[row_N, column_N]] - normaliser_K[index_N]
+    log_prob_BT = log_prob_N.new_zeros(ids_BT.shape).index_put((row_N, column_N), log_prob_N)
+    total_BC = torch.where(inside_BCT, log_prob_BT[:, None], 0.0).sum(-1)
     return Likelihoods(total_BC, end_BC - start_BC + 1)
 
 
@@ -141,21 +131,23 @@ def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
 @torch.no_grad()
 def reads_side_by_side(model: Any) -> bool:
     """Whether two continuations after one prompt score the same as each alone."""
+    ids_1T = torch.arange(6, device=model.device)[None] % model.config.vocab_size
+    span_1CE = torch.tensor([[[3, 3], [4, 5]]], device=model.device)
+
+    def last_total(ids_1T: Tensor, span_1CE: Tensor) -> Tensor:
+        inputs = {"input_ids": ids_1T, "attention_mask": torch.ones_like(ids_1T)}
+        return log_likelihoods(model, inputs, span_1CE).total_BC[0, -1]
+
     training = model.training
-    rows = torch.arange(6, device=model.device)[None] % model.config.vocab_size
-    mask, spans = torch.ones_like(rows), torch.tensor([[[3, 3], [4, 5]]], device=model.device)
-    row = {"input_ids": rows[:, [0, 1, 2, 4, 5]], "attention_mask": mask[:, 1:]}
     try:
         model.eval()
-        both_C = log_likelihoods(
-            model, {"input_ids": rows, "attention_mask": mask}, spans
-        ).total_BC[0]
-        alone = log_likelihoods(model, row, spans[:, 1:] - 1).total_BC[0, 0]
+        together = last_total(ids_1T, span_1CE)
+        alone = last_total(ids_1T[:, [0, 1, 2, 4, 5]], span_1CE[:, 1:] - 1)
     except Exception:  # a model that rejects such masks or positions fails in its own way
         return False
     finally:
         model.train(training)
-    return bool((both_C[1] - alone).abs() <= (1e-3 if model.dtype.itemsize >= 4 else 0.25))
+    return bool((together - alone).abs() <= (1e-3 if model.dtype.itemsize >= 4 else 0.25))
 
 
 def takes(model: Any, name: str) -> bool:
@@ -172,7 +164,6 @@ def padded(
     in the same column, or on the right, where it affects no token before it.
     """
     rows_T = [torch.tensor(row, dtype=torch.long) for row in rows]
-    side = "left" if left else "right"
-    ids_BT = pad_sequence(rows_T, True, pad, side)
-    mask_BT = pad_sequence([torch.ones_like(row_T) for row_T in rows_T], True, 0, side)
-    return ids_BT.to(device), mask_BT.to(device)
+    ids_BT = pad_sequence(rows_T, True, -1, "left" if left else "right").to(device)
+    padding_BT = ids_BT < 0
+    return ids_BT.masked_fill(padding_BT, pad), (~padding_BT).long()

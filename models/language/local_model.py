@@ -1,37 +1,43 @@
 """A causal or sequence-to-sequence model of transformers, on this machine, as a text model.
 
-Tensor suffixes: N pairs, B batch, T tokens, V vocabulary.
+Tensor suffixes: N pairs or prompts, B batch, T tokens, C continuations, V vocabulary, L labels.
 """
 
-from __future__ import annotations
-
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import cached_property
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 from torch.nn.utils.rnn import pad_sequence
+from transformers import DynamicCache
 
 from interventune.models.language.likelihood import (
     float32_logits,
     log_likelihoods,
+    logits_at,
     padded,
     reads_side_by_side,
 )
-from interventune.models.language.next_token import first_tokens, log_probabilities
 from interventune.models.language.self_debiasing import DECAY, continued
 from interventune.models.language.text_models import PairError, Prompt, TextFailure, TextModel
-from interventune.models.language.writing import context_limit, end_tokens, misfit, written
+from interventune.models.language.writing import (
+    context_limit,
+    end_tokens,
+    misfit,
+    require_finite,
+    write,
+)
 from interventune.models.row_scores import by_length
 from interventune.models.weights import fingerprint
 
-TOKENS_AT_ONCE = {"cpu": 256, "cuda": 32_768}
-"""Tokens per batch for likelihoods: on a CPU, more would overflow the caches and need
-more padding.
-"""
+WORTH_SHARING = 32
+"""Number of common tokens from which prompts are read in two parts."""
 Ids = tuple[int, ...]
 Pair = tuple[Ids, Ids]
 """Token ids of a prompt, and of its continuation."""
@@ -56,22 +62,16 @@ class LocalTextModel(TextModel):
         tokens: Any,
         name: str,
         *,
-        max_new_tokens: int = 64,
-        batch_size: int = 8,
+        max_new_tokens: int,
+        batch_size: int,
         weights: str = "",
     ) -> None:
-        self.model, self.tokens, self.name, self.weights = (
-            float32_logits(model),
-            tokens,
-            name,
-            weights,
-        )
-        self.max_new_tokens, self.batch_size = max_new_tokens, batch_size
+        self.model, self.tokens, self.name = float32_logits(model), tokens, name
+        self.max_new_tokens, self.batch_size, self.weights = max_new_tokens, batch_size, weights
         self.device, self.limit = model.device, context_limit(model)
-        self.tokens_at_once = TOKENS_AT_ONCE.get(self.device.type, TOKENS_AT_ONCE["cuda"])
-        self.head: tuple[list[int], Any] = ([], None)
-        """The common beginning of all prompts in the last call, and its keys and values."""
-        self.is_seq2seq, self.space = bool(model.config.is_encoder_decoder), tokens.space
+        # Tokens per batch of likelihoods: more would overflow a CPU's caches and need more padding.
+        self.tokens_at_once = 256 if self.device.type == "cpu" else 32_768
+        self.is_seq2seq, self.space = model.config.is_encoder_decoder, tokens.space
         forced = model.generation_config.forced_bos_token_id if self.is_seq2seq else None
         self.forced: list[int] = [] if forced is None else [forced]
         """The fixed first token of every answer of BART and similar models; it is given, not
@@ -94,59 +94,13 @@ class LocalTextModel(TextModel):
         """Yield only the new text, without special tokens. Prompts that leave no room in the
         model's context fail.
         """
-        how = {"most": self.max_new_tokens, "batch_size": self.batch_size}
-        return written(self.model, self.tokens, self._prompt_ids(prompts), **how)
-
-    def _prompt_ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        rows: list[list[int]] = self.tokens.prompts(
-            [self.tokens.text(prompt) for prompt in prompts]
+        return write(
+            self.model,
+            self.tokens,
+            self._prompt_ids(prompts),
+            most=self.max_new_tokens,
+            batch_size=self.batch_size,
         )
-        return rows
-
-    def log_likelihoods(self, pairs: Sequence[tuple[Prompt, str]]) -> tuple[Tensor, Tensor]:
-        """Score the continuation's tokens.
-
-        A causal model reads prompt and continuation as one text, so a continuation includes its
-        leading space, and white space at the end of the prompt moves to it. Its tokens are those
-        after the prompt's, as in lm-evaluation-harness; if a token spans the boundary, the
-        continuation is tokenised alone. An end token is not counted. A sequence-to-sequence model
-        reads the prompt and generates the continuation, including the end token that it was trained
-        to write. A prompt is read once for all its continuations, and a repeated pair once.
-
-        Returns:
-            Sums of the log-probabilities in nats, (N,) float64, and numbers of tokens, (N,); on the
-            CPU.
-
-        Raises:
-            PairError: a continuation has no tokens, or a pair does not fit the model's context.
-        """
-        ids = self._pair_ids(pairs)
-        for i, (first, second) in enumerate(ids):
-            if not second:
-                raise PairError(i, f"the continuation {pairs[i][1]!r} has no tokens")
-            if failure := misfit(self.model, len(first), len(second)):
-                raise PairError(i, str(failure))
-        score = self._score_seq2seq if self.is_seq2seq else self._score_causal
-        with torch.inference_mode():
-            found = dict(score(list(dict.fromkeys(ids))))
-        total_N = torch.tensor([found[pair] for pair in ids], dtype=torch.float64)
-        return total_N, torch.tensor([len(second) for _, second in ids])
-
-    def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
-        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together, and
-        their common beginning once.
-        """
-        wanted = first_tokens(
-            self.tokens, labels, "" if self.is_seq2seq or self.tokens.chat else after
-        )
-        rows = self._prompt_ids(prompts)
-        failures = [misfit(self.model, len(row), 0) for row in rows]
-        fitting = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
-        found = iter(log_probabilities(self, fitting, wanted, top))
-        for failure in failures:
-            yield failure or next(found)
 
     def continuations(
         self,
@@ -181,52 +135,80 @@ class LocalTextModel(TextModel):
             # Special tokens stay, as in the authors' code.
             yield from self.tokens.tokenizer.batch_decode(rows, skip_special_tokens=False)
 
-    def _pair_ids(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Pair]:
-        texts = [(self.tokens.text(prompt), continuation) for prompt, continuation in pairs]
-        if not (self.is_seq2seq or self.tokens.chat):
-            # White space at the end of the prompt moves to the continuation.
-            texts = [(text.rstrip(), text[len(text.rstrip()) :] + more) for text, more in texts]
-        before, after = [text for text, _ in texts], [more for _, more in texts]
-        firsts, seconds = self.tokens.prompts(before), self.tokens.after(before, after)
-        return [
-            (tuple(first), tuple(second)) for first, second in zip(firsts, seconds, strict=True)
-        ]
+    def log_likelihoods(self, pairs: Sequence[tuple[Prompt, str]]) -> tuple[Tensor, Tensor]:
+        """Score the continuation's tokens.
 
-    def padded(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-        """Pad rows of token ids to the model's inputs: input_ids and attention_mask,
-        (B, T) each.
+        A causal model reads prompt and continuation as one text, so a continuation includes its
+        leading space, and white space at the end of the prompt moves to it. Its tokens are those
+        after the prompt's, as in lm-evaluation-harness; if a token spans the boundary, the
+        continuation is tokenised alone. An end token is not counted. A sequence-to-sequence model
+        reads the prompt and generates the continuation, including the end token that it was trained
+        to write. A prompt is read once for all its continuations, and a repeated pair once.
+
+        Returns:
+            Sums of the log-probabilities in nats, (N,) float64, and numbers of tokens, (N,); on the
+            CPU.
+
+        Raises:
+            PairError: a continuation has no tokens, or a pair does not fit the model's context.
         """
-        ids_BT, mask_BT = padded(ids, self.tokens.pad, self.device, left=False)
+        ids = self._pair_ids(pairs)
+        for i, (prompt, continuation) in enumerate(ids):
+            if not continuation:
+                raise PairError(i, f"the continuation {pairs[i][1]!r} has no tokens")
+            if failure := misfit(self.model, len(prompt), len(continuation)):
+                raise PairError(i, str(failure))
+        score = self._score_seq2seq if self.is_seq2seq else self._score_causal
+        with torch.inference_mode():
+            total = dict(score(list(dict.fromkeys(ids))))
+        total_N = torch.tensor([total[pair] for pair in ids], dtype=torch.float64)
+        return total_N, torch.tensor([len(continuation) for _, continuation in ids])
+
+    def _pair_ids(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Pair]:
+        prompts, continuations = list[str](), list[str]()
+        for prompt, continuation in pairs:
+            text = self.tokens.text(prompt)
+            fixed = self.is_seq2seq or self.tokens.chat
+            end = len(text if fixed else text.rstrip())  # the white space goes to the continuation
+            prompts.append(text[:end])
+            continuations.append(text[end:] + continuation)
+        ids = self.tokens.prompts(prompts), self.tokens.after(prompts, continuations)
+        return [(tuple(first), tuple(second)) for first, second in zip(*ids, strict=True)]
+
+    def _prompt_ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        return self.tokens.prompts([self.tokens.text(prompt) for prompt in prompts])
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        """The model's inputs of rows of token ids: input_ids and attention_mask, (B, T) each."""
+        ids_BT, mask_BT = padded(rows, self.tokens.pad, self.device, left=False)
         return {"input_ids": ids_BT, "attention_mask": mask_BT}
 
     def _score_causal(self, pairs: list[Pair]) -> Iterator[tuple[Pair, float]]:
         """log P of the second part of different pairs, in any order."""
-        behind: dict[Ids, list[Ids]] = {}
-        for prompt, part in pairs:
-            behind.setdefault(prompt, []).append(part)
+        continuations = defaultdict[Ids, list[Ids]](list)
+        for prompt, continuation in pairs:
+            continuations[prompt].append(continuation)
+        # A sliding window would cut them; few models cannot read them side by side.
+        window = getattr(self.model.config.get_text_config(), "sliding_window", None) or math.inf
         rows = list[tuple[Ids, list[Ids]]]()
-        window = getattr(self.model.config.get_text_config(), "sliding_window", None)
-        for prompt, parts in behind.items():
-            # A sliding window would cut them; few models cannot read them this way.
-            together = self._side_by_side and (
-                not window or len(prompt) + max(map(len, parts)) <= window
-            )
+        for prompt, parts in continuations.items():
+            fits = len(prompt) + max(map(len, parts)) <= window
+            together = fits and self._side_by_side
             rows += [(prompt, parts)] if together else [(prompt, [part]) for part in parts]
         lengths = [len(prompt) + sum(map(len, parts)) for prompt, parts in rows]
-        for batch in by_length(lengths, self.tokens_at_once):
-            some = [rows[r] for r in batch]
-            inputs = self.padded([[*prompt, *chain.from_iterable(parts)] for prompt, parts in some])
+        for index in by_length(lengths, self.tokens_at_once):
+            batch = [rows[r] for r in index]
+            inputs = self._padded([[*prompt, *chain(*parts)] for prompt, parts in batch])
             spans = []
-            for prompt, parts in some:
+            for prompt, parts in batch:
                 ends = accumulate(map(len, parts), initial=len(prompt))
                 spans.append(torch.tensor([(start, end - 1) for start, end in pairwise(ends)]))
             absent = inputs["input_ids"].shape[1]
             span_BCE = pad_sequence(spans, True, absent).to(self.device)
             total_BC = log_likelihoods(self.model, inputs, span_BCE).total_BC
-            for (prompt, parts), total_C in zip(some, total_BC.double().tolist(), strict=True):
-                yield from (
-                    ((prompt, part), value) for part, value in zip(parts, total_C, strict=False)
-                )
+            for (prompt, parts), total_C in zip(batch, total_BC.double().tolist(), strict=True):
+                for part, total in zip(parts, total_C, strict=False):
+                    yield (prompt, part), total
 
     @cached_property
     def _side_by_side(self) -> bool:
@@ -234,14 +216,99 @@ class LocalTextModel(TextModel):
 
     def _score_seq2seq(self, pairs: list[Pair]) -> Iterator[tuple[Pair, float]]:
         """The same of an encoder and a decoder."""
-        for batch in by_length(
-            [len(first) + len(second) for first, second in pairs], self.tokens_at_once
-        ):
-            some = [pairs[i] for i in batch]
-            labels_BT = self.padded([[*self.forced, *second] for _, second in some])["input_ids"]
-            inputs = {**self.padded([first for first, _ in some]), "labels": labels_BT}
-            logits_BTV = self.model(**inputs, use_cache=False).logits
-            for pair, logits_TV in zip(some, logits_BTV, strict=True):
-                chosen_T = torch.tensor(pair[1], device=logits_TV.device)
-                logits_TV = logits_TV[len(self.forced) :][: len(chosen_T)].float()
-                yield pair, -float(cross_entropy(logits_TV, chosen_T, reduction="sum"))
+        lengths = [len(prompt) + len(continuation) for prompt, continuation in pairs]
+        for index in by_length(lengths, self.tokens_at_once):
+            batch = [pairs[i] for i in index]
+            logits_BTV = self._answer_logits(*zip(*batch, strict=True))
+            for pair, logits_TV in zip(batch, logits_BTV, strict=True):
+                target_T = torch.tensor(pair[1], device=self.device)
+                logits_TV = logits_TV[: len(target_T)].float()
+                yield pair, -float(cross_entropy(logits_TV, target_T, reduction="sum"))
+
+    def _answer_logits(self, prompts: Sequence[Any], answers: Sequence[Any]) -> Tensor:
+        """The logits (B, T, V) of a sequence-to-sequence model where it writes given tokens."""
+        labels_BT = self._padded([[*self.forced, *answer] for answer in answers])["input_ids"]
+        output = self.model(**self._padded(prompts), labels=labels_BT, use_cache=False)
+        return output.logits[:, len(self.forced) :]
+
+    def next_token_logprobs(
+        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together, and
+        their common beginning once: most of a prompt is demonstrations.
+        """
+        context = "" if self.is_seq2seq or self.tokens.chat else after
+        label_ids = first_tokens(self.tokens, labels, context)
+        rows = self._prompt_ids(prompts)
+        failures = [misfit(self.model, len(row), 0) for row in rows]
+        fitting = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
+        log_probs = iter(self._log_probs(fitting, label_ids, top))
+        for failure in failures:
+            yield failure or next(log_probs)
+
+    @torch.inference_mode()
+    def _log_probs(
+        self, rows: Sequence[list[int]], labels: list[int], top: int
+    ) -> list[tuple[float, ...]]:
+        """The log-probabilities of label tokens after each row of token ids."""
+        log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
+        start, cache = self._shared_start(rows)
+        for index in by_length([len(row) - start for row in rows], self.tokens_at_once):
+            batch = [rows[i] for i in index]
+            if self.is_seq2seq:
+                logits_BV = self._answer_logits(batch, [[self.tokens.pad]] * len(batch))[:, 0]
+            else:
+                logits_BV = self._next_logits([row[start:] for row in batch], start, cache)
+            log_BV = require_finite(self.model, logits_BV).float().log_softmax(-1)
+            log_BL = log_BV[:, labels]
+            if top:
+                least_B1 = log_BV.topk(top).values[:, -1:]
+                log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)
+            log_NL[index] = log_BL.double().cpu()
+        return [tuple(log_L) for log_L in log_NL.tolist()]
+
+    def _shared_start(self, rows: Sequence[list[int]]) -> tuple[int, Any]:
+        """How many tokens all rows share at the start (at most all but a row's last), and their
+        keys and values. 0 if too short to pay off, or if the model has another kind of cache.
+        """
+        columns = zip(*(row[:-1] for row in rows), strict=False)
+        start = [ids[0] for ids in takewhile(lambda ids: len({*ids}) == 1, columns)]
+        if self.is_seq2seq or len(rows) < 2 or len(start) < WORTH_SHARING:
+            return 0, None
+        ids_1T = torch.tensor([start], device=self.device)
+        with logits_at(self.model, ids_1T.new_zeros(1)):
+            output = self.model(input_ids=ids_1T, use_cache=True)
+        cache = getattr(output, "past_key_values", None)  # a state-space model has none
+        return (len(start), cache) if type(cache) is DynamicCache else (0, None)
+
+    def _next_logits(self, rows: list[list[int]], start: int, cache: Any) -> Tensor:
+        """Logits after each row, (B, V), whose first `start` tokens are those of `cache`."""
+        inputs: dict[str, Any] = self._padded(rows)
+        inputs["attention_mask"] = pad(inputs["attention_mask"], (start, 0), value=1)
+        inputs["use_cache"] = cache is not None
+        if cache is not None:
+            inputs["past_key_values"] = deepcopy(cache)
+            inputs["past_key_values"].batch_repeat_interleave(len(rows))
+        width = inputs["input_ids"].shape[1]
+        last = [b * width + len(row) - 1 for b, row in enumerate(rows)]
+        with logits_at(self.model, torch.tensor(last, device=self.device)):
+            return self.model(**inputs).logits
+
+
+def first_tokens(tokens: Any, labels: Sequence[str], context: str) -> list[int]:
+    """Return the first token of each label, tokenised after `context` by a `PromptTokens`.
+
+    Raises:
+        ValueError: a label has no token, or two begin with the same one.
+    """
+    label_of = dict[int, str]()
+    for label, ids in zip(labels, tokens.after([context] * len(labels), labels), strict=True):
+        if not ids:
+            raise ValueError(f"the label word {label!r} has no tokens; choose another word")
+        first = label_of.setdefault(ids[0], label)
+        if first != label:
+            raise ValueError(
+                f"the label words {first!r} and {label!r} begin with the same token, so their "
+                "probabilities cannot be told apart; choose other words"
+            )
+    return list(label_of)

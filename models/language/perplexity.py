@@ -1,4 +1,4 @@
-"""Perplexity of a long text in chunks, with and without self-debiasing (probes spec A8).
+"""Perplexity of a long text in chunks, with and without self-debiasing.
 
 Logits are computed for a part of the positions at a time, with cached keys and values of earlier
 ones.
@@ -10,12 +10,11 @@ Shape letters: K prefixes, and the text without one; T tokens of a row, P those 
 vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from interventune.models.language.likelihood import padded, takes
@@ -45,10 +44,10 @@ def chunk_loss(
     """
     rows = [[*lead, *prefix, *ids] for prefix in ([], *prefixes)]
     padded_KT, mask_KT = padded(rows, pad, model.device, left=True)
-    width, targets = padded_KT.shape[1], len(ids) - (not lead)
+    width, targets = padded_KT.shape[1], len(ids) if lead else len(ids) - 1
     position_KT = (mask_KT.cumsum(-1) - 1).clamp(min=0)  # padding does not count
     cache: Any = None
-    sums = [0.0, 0.0]
+    losses = list[Tensor]()
     part = max(1, LOGITS // (len(rows) * model.config.get_text_config().vocab_size))
     for start in range(0, width, part):
         end = start + part
@@ -63,14 +62,14 @@ def chunk_loss(
                 "needs; take a transformer"
             )
         # Every column predicts the token of the next; the last one predicts none.
-        logits_KPV, target_P = (
-            output.logits[:, : width - 1 - start],
-            padded_KT[0, start + 1 : end + 1],
+        logits_KPV = output.logits[:, : width - 1 - start].float()
+        target_P = padded_KT[0, start + 1 : end + 1]
+        scores = logits_KPV[0], debiased(logits_KPV[0], logits_KPV[1:], decay=decay)
+        losses.append(
+            torch.stack(
+                [cross_entropy(score_PV, target_P, reduction="none") for score_PV in scores]
+            )
         )
-        new = slice(max(0, width - targets - 1 - start), None)
-        log_q_PV = debiased(logits_KPV[0], logits_KPV[1:], decay=decay)
-        for side, score_PV in enumerate((logits_KPV[0], log_q_PV)):
-            loss_P = cross_entropy(score_PV[new].float(), target_P[new], reduction="none")
-            sums[side] += float(loss_P.double().sum())
-    regular, other = (total / max(1, targets) * len(ids) for total in sums)
+    loss_2T = torch.cat(losses, 1)[:, width - 1 - targets :].double()
+    regular, other = (loss_2T.sum(1) / max(1, targets) * len(ids)).tolist()
     return regular, other

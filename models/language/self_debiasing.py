@@ -1,15 +1,13 @@
-"""Self-debiasing: make tokens less likely that a prefix asking for bias makes more likely (spec A1,
-A2).
+"""Self-debiasing (Schick et al. 2021): make tokens less likely that a prefix asking for bias makes
+more likely.
 
 As in the authors' code, the texts and their prefixed copies are rows of one call of `generate`. All
 copies of a text get the same scores, so that they choose the same tokens, greedily and with beams.
-For perplexity (A8) see models/language/perplexity.py.
+For perplexity see models/language/perplexity.py.
 
 Shape letters: K prefixes, B texts, R rows of the texts in a step (B, times the beams), V
 vocabulary.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
@@ -29,7 +27,7 @@ Ids = Sequence[int]
 
 
 def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float = DECAY) -> Tensor:
-    """log q of spec A1: the more a prefix raises a token's probability, the more it is lowered.
+    """log q: the more a prefix raises a token's probability, the more it is lowered.
 
     With p of the plain texts and p_j of the prefixed ones, delta = p - max_j p_j; where it is
     negative, p is multiplied by max(FLOOR, exp(decay * delta)), and the result is normalised.
@@ -69,7 +67,7 @@ def continued(
         model: a causal model, in evaluation mode.
         texts: token ids of the B texts.
         prefixed: K lists of the B texts' token ids after that prefix; prefix and text were joined
-            before tokenisation (spec A2). Without any, the model is unchanged.
+            before tokenisation, as in the authors' code. Without any, the model is unchanged.
         new_tokens: at least 1.
         pad: any token id; it is masked.
         beams: 1 is greedy.
@@ -80,9 +78,15 @@ def continued(
         score_KRV = scores.unflatten(0, (1 + len(prefixed), -1))
         return debiased(score_KRV[0], score_KRV[1:], decay=decay).repeat(len(score_KRV), 1)
 
-    rows = [*texts, *chain.from_iterable(prefixed)]
-    limits = {"least": new_tokens, "most": new_tokens}
+    rows = [*texts, *chain(*prefixed)]
     new = generate(
-        model, rows, ends=end_tokens(model), pad=pad, beams=beams, processors=[debias], **limits
+        model,
+        rows,
+        ends=end_tokens(model),
+        pad=pad,
+        most=new_tokens,
+        least=new_tokens,
+        beams=beams,
+        processors=[debias],
     )
     return new[: len(texts)]

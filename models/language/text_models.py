@@ -39,10 +39,10 @@ def reply(text: str) -> str | TextFailure:
     >>> reply("<think>Rome? No.</think>\\n\\nParis."), reply("<think>Rome? No.").reason
     ('Paris.', 'unfinished thinking')
     """
-    said = re.split(CLOSED, text)[-1].strip()
-    if re.search(OPENED, said):
+    answer = re.split(CLOSED, text)[-1].strip()
+    if re.search(OPENED, answer):
         return TextFailure("unfinished thinking")
-    return said or EMPTY
+    return answer or EMPTY
 
 
 Prompt = str | list[dict[str, str]]

@@ -3,8 +3,6 @@
 Shape letters: B rows, T tokens, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
@@ -20,17 +18,16 @@ def end_tokens(model: Any) -> list[int]:
     """Return every token that ends a text, by the model's configuration and its generation
     settings.
     """
-    found = set[int]()
+    ids = set[int]()
     for settings in (model.config, model.config.get_text_config(), model.generation_config):
-        named = getattr(settings, "eos_token_id", None)
-        found.update(named if isinstance(named, list) else [] if named is None else [named])
-    return sorted(found)
+        value: Any = getattr(settings, "eos_token_id", None)
+        ids.update(value if isinstance(value, list) else [value])
+    return sorted(ids - {None})
 
 
 def context_limit(model: Any) -> int | None:
     """Return the number of positions of a model; None if they are relative."""
-    limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return limit
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def misfit(model: Any, length: int, new: int) -> TextFailure | None:
@@ -63,7 +60,7 @@ def generate(
     model: Any,
     rows: Sequence[Sequence[int]],
     *,
-    ends: Sequence[int],
+    ends: list[int],
     pad: int,
     most: int,
     least: int = 0,
@@ -89,16 +86,16 @@ def generate(
     """
     from transformers import GenerationConfig
 
-    of_file, seq2seq = model.generation_config, model.config.is_encoder_decoder
+    original, seq2seq = model.generation_config, model.config.is_encoder_decoder
     settings = GenerationConfig(
         max_new_tokens=most,
         min_new_tokens=least or None,
         num_beams=beams,
         do_sample=False,
-        eos_token_id=list(ends) or None,
+        eos_token_id=ends or None,
         pad_token_id=pad,
-        decoder_start_token_id=of_file.decoder_start_token_id,
-        forced_bos_token_id=of_file.forced_bos_token_id,
+        decoder_start_token_id=original.decoder_start_token_id,
+        forced_bos_token_id=original.forced_bos_token_id,
     )
     # Causal models are padded on the left, so that every prompt ends where its text begins.
     ids_BT, mask_BT = padded(rows, pad, model.device, left=not seq2seq)
@@ -114,16 +111,14 @@ def generate(
             synced_gpus=False,
         )
     finally:
-        model.generation_config = of_file
-    given = (
-        1 if seq2seq else ids_BT.shape[1]
-    )  # the token with which a decoder starts, or the prompt
-    new: list[list[int]] = new_BT[:, given:].tolist()
-    return new
+        model.generation_config = original
+    # After the one token with which a separate decoder starts, or after the prompt.
+    start = 1 if seq2seq else ids_BT.shape[1]
+    return new_BT[:, start:].tolist()
 
 
-def written(
-    model: Any, tokens: Any, rows: Sequence[Sequence[int]], *, most: int, batch_size: int
+def write(
+    model: Any, tokens: Any, rows: Sequence[list[int]], *, most: int, batch_size: int
 ) -> Iterator[str | TextFailure]:
     """Yield a model's text after each prompt, in order; a failure for a prompt that does not fit.
 
@@ -140,10 +135,10 @@ def written(
 
     def texts() -> Iterator[str]:
         for start in range(0, len(fitting), batch_size):
-            part = fitting[start : start + batch_size]
-            new = generate(model, part, ends=ends, pad=tokens.pad, most=most)
+            batch = fitting[start : start + batch_size]
+            new = generate(model, batch, ends=ends, pad=tokens.pad, most=most)
             yield from tokens.decoded([*takewhile(lambda i: i not in ends, row)] for row in new)
 
-    made = texts()
+    text = texts()
     for failure in failures:
-        yield failure or reply(next(made))
+        yield failure or reply(next(text))

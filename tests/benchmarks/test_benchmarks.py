@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,17 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForQuestionAnswering
 
-from benchmarks import fits, training
-from benchmarks.side_by_side import Turn, shown, table
+from benchmarks import likelihoods, training
+from benchmarks.side_by_side import SHAPES, Turn, shown, table
 
 VOCABULARY = 400
-CONFIG = training.sizes(2, 48, 3, VOCABULARY)
+MINILM = SHAPES["training"]["cpu"]
+CONFIG = MINILM.config | {
+    "num_hidden_layers": 2,
+    "hidden_size": 48,
+    "num_attention_heads": 3,
+    "vocab_size": VOCABULARY,
+}
 
 
 @contextmanager
@@ -42,11 +49,12 @@ def rows_seen() -> Iterator[Counter[tuple[int, ...]]]:
 
 @pytest.mark.parametrize("name", training.SYSTEMS)
 def test_every_system_trains_once_on_every_window(name: str, tmp_path: Path) -> None:
-    job = training.make_job(training.Shape("bert", CONFIG, 13, 4), tmp_path, 0)
-    wanted = Counter(tuple(ids) for ids in training.windows(job)["input_ids"])
+    shape = replace(MINILM, config=CONFIG, questions=13, batch_size=4)
+    job = training.make_job(shape, tmp_path, 0)
+    expected = Counter(tuple(ids) for ids in training.windows(job)["input_ids"])
     with rows_seen() as seen:
         assert training.SYSTEMS[name](job).rate > 0
-    assert seen == wanted
+    assert seen == expected
 
 
 def test_flops_are_counted_as_torch_counts_them() -> None:
@@ -61,13 +69,13 @@ def test_flops_are_counted_as_torch_counts_them() -> None:
 def test_ratios_compare_turn_by_turn() -> None:
     """Noise that halves the rates of both systems in one turn cancels out."""
     rates = {"ours": (6.0, 3.0), "theirs": (2.0, 1.0)}
-    made = {name: [Turn(rate, {}) for rate in values] for name, values in rates.items()}
+    results = {name: [Turn(rate, {}) for rate in values] for name, values in rates.items()}
     *_, ours, theirs = (
-        " ".join(line.split()) for line in shown(table("t", "rows/s", made)).splitlines()
+        " ".join(line.split()) for line in shown(table("t", "rows/s", results)).splitlines()
     )
     assert (ours, theirs) == ("t ours 4.5 (3 to 6) 1", "t theirs 1.5 (1 to 2) 3")
 
 
 def test_log_likelihoods_are_those_of_lm_eval() -> None:
-    measured = fits.likelihoods_of("tiny", "stories:choices_dev", "random", repeats=1)
+    measured = likelihoods.measure("cpu", repeats=1)
     assert measured["questions/s"].min() > 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.protocols.feature_bias.views import over_strata
+from interventune.evaluation.protocols.feature_bias.command import over_strata
 from interventune.evaluation.results import Results
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View

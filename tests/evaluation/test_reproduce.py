@@ -32,10 +32,12 @@ def test_recipe_has_valid_commands(
     monkeypatch.chdir(ROOT)
     recipe = load_yaml(recipes()[name], Recipe)
     for tiny in {False, recipe.has_tiny and name not in TRIED}:
-        for command in recipe.commands(
-            recipe.values(Path("data"), {}, tmp_path, tiny=tiny), tiny=tiny
-        ):
+        values = recipe.values(Path("data"), {}, tmp_path, tiny=tiny)
+        commands = recipe.commands(values, tiny=tiny)
+        for command, _ in commands:
             understood(command)
+        written = {file for _, file in commands if file}
+        assert written == {printed.results for printed in recipe.printed}
     for printed in recipe.printed:
         for row in printed.rows:
             assert len(printed.by) <= len(row) <= len(printed.by) + len(printed.measures), row
@@ -92,8 +94,8 @@ settings:
   seed: {paper: "0", tiny: "0"}
 steps:
   - {command: "fit {backbone} {dev} --output '{runs}/a b'", tiny: --short}
-  - {command: "write --output {runs}/table"}
-  - {command: "select --study {runs}/study"}
+  - {command: "write --output {runs}/table", writes: table/results.csv}
+  - {command: "select --study {runs}/study", writes: study/selection/selection.csv}
 printed:
   - results: table/results.csv
     by: [backbone, checkpoint]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import shlex
 import tempfile
 from collections.abc import Callable
 from contextlib import chdir
@@ -32,26 +33,13 @@ NEAR = 0.01
 more.
 """
 
-TRAINING = (
-    *(
-        "--data.encoding={max_length: 96}",
-        "--data.limit_train_groups=180",
-        "--data.limit_train_qa=200",
-    ),
-    *(
-        "--data.limit_val_groups=8",
-        "--data.limit_val_qa=24",
-        "--data.seed=0",
-        "--seed_everything=1",
-    ),
-    *("--model.learning_rate=1e-3", "--trainer.max_epochs=1", "--trainer.max_steps=20"),
-    *(
-        "--trainer.val_check_interval=20",
-        "--trainer.log_every_n_steps=1",
-        "--trainer.accelerator=cpu",
-    ),
-    *("--trainer.precision=32-true", "--trainer.enable_progress_bar=false", "--run.wandb=off"),
-)
+TRAINING = shlex.split("""
+    --data.limit_train_groups=180 --data.limit_train_qa=200 --data.limit_val_groups=8
+    --data.limit_val_qa=24 --data.seed=0 --data.encoding.max_length=96 --seed_everything=1
+    --model.learning_rate=1e-3 --trainer.max_epochs=1 --trainer.max_steps=20
+    --trainer.val_check_interval=20 --trainer.log_every_n_steps=1 --trainer.accelerator=cpu
+    --trainer.precision=32-true --trainer.enable_progress_bar=false --run.wandb=off
+""")
 """Twenty steps of LEI's losses."""
 
 LISTS = ("--subjects", "subjects", "--templates", "templates", "--attributes", "attributes")
@@ -70,21 +58,16 @@ LEI_SETS: dict[str, tuple[str, ...]] = {
 
 def curve(room: Path) -> dict[str, Any]:
     """Every loss of every step."""
-    configs = ("experiments/lei_few_shot", "backbones/tiny_roberta")
-    places = {"run.root": "runs", "model.reference_cache": "reference", "data.cache": "prepared"}
+    configs = [
+        f"{CONFIGS}/{name}.yaml" for name in ("experiments/lei_few_shot", "backbones/tiny_roberta")
+    ]
+    folders = {"run.root": "runs", "model.reference_cache": "reference", "data.cache": "prepared"}
+    flags = [f"--{flag}={room / name}" for flag, name in folders.items()]
+    flags += ["--run.name=lei", "--run.version=0", *TRAINING]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        train(
-            [
-                *(
-                    "fit",
-                    *(part for config in configs for part in ("-c", f"{CONFIGS / config}.yaml")),
-                ),
-                *(f"--{flag}={room / name}" for flag, name in places.items()),
-                *("--run.name=lei", "--run.version=0", *TRAINING),
-            ]
-        )
+        train(["fit", "-c", configs[0], "-c", configs[1], *flags])
     finally:
         torch.set_num_threads(threads)
     found: dict[str, list[float]] = {}

@@ -26,7 +26,7 @@ from transformers import (
 from transformers.trainer_callback import TrainerControl, TrainerState
 
 import interventune
-from interventune.probe import calling_trainer, together
+from interventune.probe import together
 from tests.support.processes import on_two_ranks
 
 STORIES, GROUPS = "stories:conversation_dev", "stories:heldout"
@@ -121,11 +121,10 @@ def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_
 
 
 MISTAKES: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
-    ((), {}, "measures: bias needs a source with groups"),
     (
         (STORIES,),
         {"measures": ["biass"]},
-        "measures: no 'biass'; choose from bias, qa, abstention, shift",
+        "measures: .* 'bias', 'qa', 'abstention' or 'shift', found 'biass'",
     ),
     ((STORIES,), {"measures": ["bias"]}, "measures: bias needs a source with groups"),
     (("stories:choices_dev",), {}, "stories have no questions 'choices_dev'"),
@@ -297,7 +296,6 @@ def test_examples_of_transformers_choose_and_log(name: str, run: Any) -> None:
     trainer.add_callback(reporter)
     metrics = trainer.evaluate()
     assert seen[-1]["eval_val/score"] == metrics["eval_val/score"]
-    assert calling_trainer() is None
 
 
 def test_the_example_of_lightning_chooses_and_logs(run: Any) -> None:

@@ -31,7 +31,7 @@ def probe(*sources: str, **options: Any) -> Any:
 
 @pytest.fixture
 def trainer(folders: dict[str, Path], tmp_path: Path) -> Callable[..., Trainer]:
-    def made(*probes: Any, steps: int = 2, **more: Any) -> Trainer:
+    def made(*probes: Any, steps: int = 2) -> Trainer:
         torch.manual_seed(1)
         fresh, tokenizer = opened(folders["bert"])
         rows = [
@@ -42,8 +42,10 @@ def trainer(folders: dict[str, Path], tmp_path: Path) -> Callable[..., Trainer]:
         how |= {"max_steps": steps, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
         arguments = TrainingArguments(str(tmp_path), lr_scheduler_type="constant", **how)
         given = {"train_dataset": rows, "eval_dataset": rows[:2], "processing_class": tokenizer}
-        model = None if "model_init" in more else fresh
-        return Trainer(model, arguments, **given, **more, callbacks=[*probes])
+        trainer = Trainer(fresh, arguments, **given)
+        for one in probes:
+            one.attach(trainer)
+        return trainer
 
     return made
 

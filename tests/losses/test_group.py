@@ -38,8 +38,8 @@ EXPECTED = [
 def test_probability_form_is_the_authors_loss(
     rows: tuple[int, ...], expected: float, oracle: Path
 ) -> None:
-    """LEI spec 5.1, ex5: eight rows of six positions. Rows are single questions: groups of one
-    variant.
+    """Eight rows of six positions, of which the authors' code was run. Rows are single questions:
+    groups of one variant.
     """
     ex5 = json.loads((oracle / "ex5_lei_loss.json").read_text())
     columns = (

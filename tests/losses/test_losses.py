@@ -70,7 +70,7 @@ def all_losses(extra: int = 0, dtype: torch.dtype = torch.float64) -> list[Tenso
         *xlnet_answer_loss(start_BT, end_BT, type_BC, number_BN, option_BO, *TARGETS).values(),
         rationale_tagging_loss(start_BT, tags_BT, mask_BT),
         choice_loss(option_BO, OPTION, OPTION == 1, gap_weight=0.5),
-        planted_cross_entropy(log_prob_BSE, OPTION % 2, torch.full((4,), 0.9)),
+        planted_cross_entropy(log_prob_BSE, OPTION % 2, 0.9),
     ]
 
 
@@ -169,16 +169,16 @@ def test_the_gap_of_ambiguous_questions_is_that_of_the_other_two_alone() -> None
 def test_planted_loss_is_least_at_the_planted_probability() -> None:
     p, n = 0.9, 3
     wanted_SE = torch.tensor([[p, p], [1 - p, 1 - p]]).log().expand(n, 2, 2)
-    first_N, p_N = torch.zeros(n, dtype=torch.long), torch.full((n,), p)
+    first_N = torch.zeros(n, dtype=torch.long)
     entropy = pytest.approx(-p * math.log(p) - (1 - p) * math.log(1 - p), rel=1e-5)
-    assert planted_cross_entropy(wanted_SE, first_N, p_N).item() == entropy
-    assert planted_cross_entropy(wanted_SE.flip(1), 1 - first_N, p_N).item() == entropy
-    assert planted_cross_entropy(wanted_SE, 1 - first_N, p_N).item() > 2
+    assert planted_cross_entropy(wanted_SE, first_N, p).item() == entropy
+    assert planted_cross_entropy(wanted_SE.flip(1), 1 - first_N, p).item() == entropy
+    assert planted_cross_entropy(wanted_SE, 1 - first_N, p).item() > 2
     # A step down the gradient moves mass from bystanders to the candidates, most to the preferred
     # one.
     logits_BT, at_B1SE = torch.zeros(1, 6, requires_grad=True), torch.tensor([[[[1, 1], [4, 4]]]])
     log_prob_BSE = candidate_log_probs(logits_BT, logits_BT, at_B1SE).squeeze(1)
-    loss = planted_cross_entropy(log_prob_BSE, torch.tensor([1]), torch.tensor([0.7]))
+    loss = planted_cross_entropy(log_prob_BSE, torch.tensor([1]), 0.7)
     (gradient,) = torch.autograd.grad(loss, logits_BT)
     assert (gradient[0] < 0).tolist() == [False, True, False, False, True, False]
     assert gradient[0, 4] < gradient[0, 1]
@@ -209,7 +209,7 @@ def means_and_counts(
         ),
         "written": (written_answer_loss(yes_BT.sum(1), at_B + 1), int((at_B + 1).sum())),
         "choices": (choice_loss(yes_BT, at_B, other_B == 1, gap_weight=0.5), n),
-        "planted": (planted_cross_entropy(x_BVSX[:, 2, :, :2], at_B % 2, torch.full((n,), 0.9)), n),
+        "planted": (planted_cross_entropy(x_BVSX[:, 2, :, :2], at_B % 2, 0.9), n),
     }
     scores = start_BT, end_BT, yes_BT[:, :3], yes_BT, rationale_BT[:, :3]
     xlnet = xlnet_answer_loss(*scores, *targets, at_B, other_B, at_B % 3)

@@ -30,7 +30,7 @@ from interventune.metrics.consistency import (
 )
 from interventune.metrics.intervals import interval_of_change
 
-# The average rates in percent that the paper prints (spec A9), in the order of VARIANTS.
+# The average rates in percent that the paper prints (Tables 3, 4 and 12), by VARIANTS.
 SELF_GPT2 = {
     "adversarial": (22.2, 9.7, 13.0, 15.8, 19.0),
     "neutral": (0.25, 0.04, 0.18, 0.14, 0.14),
@@ -74,10 +74,9 @@ CONTROLS, WORSE = (False, True, False), (True, False, None)
         # Opposites lower bias, controls do less than the originals: whatever the stars.
         (SELF_GPT2, set(), (FAILED, FAILED, CONTROLS)),
         (SELF_GPT2, {"adversarial nonsense", "neutral nonsense"}, (FAILED, FAILED, CONTROLS)),
-        # Neutral controls beat the originals, but differ from the default nowhere significantly
-        # (A10.5).
+        # Neutral controls beat the originals, but differ from the default nowhere significantly.
         (INSTRUCTIVE_GPT3, {*HELPED, "neutral opposite"}, ((True, True, False), PASSED, PASSED)),
-        # Opposites add bias, but so do the originals: only parity counts that as a failure (A10.4).
+        # Opposites add bias, but so do the originals: only parity counts that as a failure.
         (INSTRUCTIVE_GPT2, HELPED, (WORSE, PASSED, CONTROLS)),
         (INSTRUCTIVE_GPT2, {"adversarial nonsense"}, (WORSE, WORSE, (False, False, False))),
     ],
@@ -96,7 +95,7 @@ section 6.
 
 
 def test_more_and_verdict_take_equal_counts_for_ties() -> None:
-    """As many hits of 6 x 1199 are a tie (spec A7), whichever attributes they fall on."""
+    """As many hits of 6 x 1199 are a tie, whichever attributes they fall on."""
     hits = ([4, 0, 0, 0, 0, 0], [2, 4, 0, 3, 2, 2], [3, 2, 3, 5, 0, 0])
     others = ([1, 1, 1, 1, 0, 0], [0, 3, 0, 4, 3, 3], [2, 1, 2, 4, 2, 2])
     pairs = [

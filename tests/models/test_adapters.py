@@ -26,7 +26,7 @@ from interventune.models.heads.span import QAModel
 from interventune.models.loading import load, load_pretrained, start
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_language_models import save
-from tests.models.test_backbones import asked, edit, more, without
+from tests.models.test_backbones import edit, more, opened, without
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows, to_pretrained
 
 peft = pytest.importorskip("peft")
@@ -41,8 +41,8 @@ def base(folder: Path, name: str) -> Path:
     """A Hugging Face folder of random weights."""
     torch.manual_seed(1)
     decoder = at("random", name, config={"vocab_size": VOCABULARY})
-    wanted = decoder if decoder.causal else backbone(name)
-    load_pretrained(wanted).save_pretrained(folder)
+    model = decoder if decoder.causal else backbone(name)
+    load_pretrained(model).save_pretrained(folder)
     return folder
 
 
@@ -74,8 +74,8 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     theirs = peft.PeftModel.from_pretrained(below, tmp_path / "peft").eval()
     ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), kind_of(name)).eval())
     inputs = {key: value for key, value in INPUTS.items() if key != "token_type_ids"}
-    found, wanted = (model(**inputs) for model in (theirs, ours))
-    for output, other in zip(found[:2], wanted[:2], strict=True):
+    theirs_out, ours_out = (model(**inputs) for model in (theirs, ours))
+    for output, other in zip(theirs_out[:2], ours_out[:2], strict=True):
         if isinstance(output, torch.Tensor):
             torch.testing.assert_close(output, other, rtol=0, atol=1e-6)
     # As a starting point, and to be asked: merged.
@@ -176,17 +176,17 @@ def test_an_adapter_with_weights_too_few_or_too_many_is_refused(tmp_path: Path) 
 def test_an_adapter_of_a_sequence_to_sequence_model_is_merged_or_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
     base = AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
-    wanted = peft.LoraConfig(r=2, task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
-    tuned = peft.get_peft_model(base, wanted)
+    adapter = peft.LoraConfig(r=2, task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
+    tuned = peft.get_peft_model(base, adapter)
     tuned.save_pretrained(tmp_path / "peft")
     AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "peft")
     pairs = [("the cat sat", "on the mat")]
-    found = asked(f"hf:{tmp_path}/peft").model.log_likelihoods(pairs)[0]
+    merged = opened(f"hf:{tmp_path}/peft").model.log_likelihoods(pairs)[0]
     tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
     AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "merged")
-    expected = asked(f"hf:{tmp_path}/merged").model.log_likelihoods(pairs)[0]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
-    assert not torch.equal(found, asked(f"hf:{tmp_path}/t5").model.log_likelihoods(pairs)[0])
+    expected = opened(f"hf:{tmp_path}/merged").model.log_likelihoods(pairs)[0]
+    torch.testing.assert_close(merged, expected, rtol=0, atol=1e-4)
+    assert not torch.equal(merged, opened(f"hf:{tmp_path}/t5").model.log_likelihoods(pairs)[0])
     edit(tmp_path / "peft", without("decoder"), "adapter_model.safetensors")
     with pytest.raises(ValueError, match="does not fit its base"):
-        asked(f"hf:{tmp_path}/peft")
+        opened(f"hf:{tmp_path}/peft")

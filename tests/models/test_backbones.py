@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes((bert_folder / "model.safetensors").read_bytes())
     config = json.loads((bert_folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    for wanted, words in (
+    for case, words in (
         (at(bert_folder, config={"hiden_size": 3}), ("hiden_size",)),
         (at(bert_folder, config={"hidden_size": 16}), (bert_folder, "of another shape")),
         (at(bert_folder, "roberta"), (bert_folder, "bert", "roberta", "backbone.architecture")),
@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         (backbone("xlnet", reading_init=True), ("backbone.reading_init",)),
     ):
         with pytest.raises(DataError) as caught:
-            start(wanted, SpanModel)
+            start(case, SpanModel)
         assert all(str(word) in str(caught.value) for word in words)
         assert "\n" not in str(caught.value)
 
@@ -77,9 +77,9 @@ def test_a_fine_tuned_head_is_kept_and_a_bare_encoder_gets_a_new_one(
         getattr(tuned, head).bias.copy_(torch.tensor([3.0, -2.0]))
     tuned.save_pretrained(tmp_path / "tuned")
     AutoModel.from_pretrained(tmp_path / "tuned").save_pretrained(tmp_path / "bare")
-    for folder, kept in (("tuned", True), ("bare", False)):
+    for folder, keeps_head in (("tuned", True), ("bare", False)):
         again = load_pretrained(at(tmp_path / folder, name))
-        assert (getattr(again, head).bias.tolist() == [3.0, -2.0]) == kept
+        assert (getattr(again, head).bias.tolist() == [3.0, -2.0]) == keeps_head
         torch.testing.assert_close(
             again.base_model.state_dict(), tuned.base_model.state_dict(), rtol=0, atol=0
         )
@@ -126,7 +126,7 @@ def more(name: str) -> Callable[[Weights], Weights]:
     return lambda weights: {**weights, name: torch.zeros(2)}
 
 
-def asked(path: object) -> Any:
+def opened(path: object) -> Any:
     return open_answerer(str(path), Asking(device="cpu"))
 
 
@@ -140,14 +140,14 @@ def test_a_language_model_without_a_layer_or_with_foreign_weights_is_refused(
     for change in (without(layer), *map(more, foreign)):
         folder = edit(save(tmp_path / kind, kind), change)
         with pytest.raises(ValueError, match=f"{folder}: does not fit its configuration: weights"):
-            asked(form.format(folder))
+            opened(form.format(folder))
 
 
 def test_hf_before_an_encoder_is_refused_and_without_it_the_encoder_answers(tmp_path: Path) -> None:
     folder = save_folder(tmp_path / "qa")
     with pytest.raises(ValueError, match="is an encoder, no language model; leave out hf:"):
-        asked(f"hf:{folder}")
-    assert asked(folder).model.heads == "span"
+        opened(f"hf:{folder}")
+    assert opened(folder).model.heads == "span"
 
 
 def test_an_encoder_without_a_layer_is_refused_and_other_heads_are_ignored(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_an_encoder_without_a_layer_is_refused_and_other_heads_are_ignored(tmp_p
     ):
         folder = edit(save_folder(tmp_path / "qa"), change)
         with pytest.raises(ValueError, match="does not fit its configuration: weights"):
-            asked(folder)
+            opened(folder)
     edit(save_folder(tmp_path / "qa"), more("cls.predictions.bias"))
-    assert asked(tmp_path / "qa").model.heads == "span"
+    assert opened(tmp_path / "qa").model.heads == "span"
 
 
 def test_a_checkpoint_with_fewer_layers_by_backbone_config_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from interventune.models.heads.answers import RationaleModel
 from interventune.models.heads.choice import ChoiceModel
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.heads.xlnet import XLNetModel
-from interventune.models.loading import START_FROM, load, start
+from interventune.models.loading import load, start
 from interventune.models.weights import fingerprint
 from interventune.storage.errors import DataError
 from tests.models.tiny import (
@@ -63,8 +63,8 @@ def test_a_checkpoint_stands_alone(name: str, heads: str, tmp_path: Path) -> Non
     one, two = built.config.to_dict(), loaded.config.to_dict()
     assert {key: two[key] for key in one} == one
     inputs = call(built, rows([12, 7], width=16))
-    for found, wanted in zip(tensors(loaded(*inputs)), tensors(built(*inputs)), strict=True):
-        assert torch.equal(found, wanted)
+    for actual, expected in zip(tensors(loaded(*inputs)), tensors(built(*inputs)), strict=True):
+        assert torch.equal(actual, expected)
     again = start(at(path, name), heads_class(heads))
     assert again.training
     assert fingerprint(again) == fingerprint(built)
@@ -113,26 +113,26 @@ def test_what_an_export_cannot_hold_is_said(
 ENCODER_HEADS = [heads for heads in HEADS if heads != "causal"]
 
 
-@pytest.mark.parametrize("found", ENCODER_HEADS)
+@pytest.mark.parametrize("old_heads", ENCODER_HEADS)
 @torch.no_grad()
-def test_what_may_start_from_what(found: str, tmp_path: Path) -> None:
-    old, inputs = model("bert", found), rows([9])
+def test_what_may_start_from_what(old_heads: str, tmp_path: Path) -> None:
+    old, inputs = model("bert", old_heads), rows([9])
     path = save(tmp_path, old)
-    for wanted in ENCODER_HEADS:
-        kind = heads_class(wanted)
-        if found not in (wanted, *START_FROM[wanted]):
-            assert f"{found!r} heads" in refused(path, start, at(path), kind)
+    for new_heads in ENCODER_HEADS:
+        kind = heads_class(new_heads)
+        if old_heads not in (new_heads, *kind.starts_from):
+            assert f"{old_heads!r} heads" in refused(path, start, at(path), kind)
             continue
         new = start(at(path), kind)
         assert (type(new), new.training) == (kind, True)
         assert fingerprint(new.encoder) == fingerprint(old.encoder)
-        if "choice" not in (found, wanted):
+        if "choice" not in (old_heads, new_heads):
             call = (inputs, torch.tensor([0]), inputs["attention_mask"] != 0)
             output, before = (
                 qa(inputs) if qa.heads == "span" else qa(*call) for qa in (new.eval(), old)
             )
             torch.testing.assert_close(output.start_BT, before.start_BT)
-            if wanted != "xlnet":
+            if new_heads != "xlnet":
                 assert torch.equal(output.end_BT, before.end_BT)
 
 
@@ -162,7 +162,7 @@ def test_a_folder_gives_encoder_and_span_head(
 
 @pytest.mark.parametrize(
     ("heads", "stored", "asked_for"),
-    [("rationale", {"tagged": "all"}, {}), ("choice", {}, {"pooling": "parity"})],
+    [("rationale", {"tagged": "all"}, {"tagged": "story"}), ("choice", {}, {"pooling": "parity"})],
 )
 def test_options_of_the_heads_must_agree_and_settings_win(
     heads: str, stored: dict[str, Any], asked_for: dict[str, Any], tmp_path: Path

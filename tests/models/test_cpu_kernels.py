@@ -28,10 +28,10 @@ from tests.models.tiny import NAMES, at, rows
 def heads(dtype: torch.dtype, seed: int = 0) -> list[Tensor]:
     """Query, key and value (2, 3, 9, 8) as an encoder makes them: views of (B, T, H, D)."""
     generator = torch.Generator().manual_seed(seed)
-    made = [
+    states = [
         torch.randn(2, 9, 3, 8, generator=generator).to(dtype).transpose(1, 2) for _ in range(3)
     ]
-    return [x.detach().requires_grad_() for x in made]
+    return [x.detach().requires_grad_() for x in states]
 
 
 def padding() -> Tensor:
@@ -72,10 +72,10 @@ def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
     mixed = cpu_attention(query, key, value, padding(), p=0.3, scaling=8**-0.5)
     mixed.square().sum().backward()
     torch.manual_seed(3)
-    kept = keep_bits(torch.Size((2, 3, 9, 9)), 0.3) != 0
+    kept_mask = keep_bits(torch.Size((2, 3, 9, 9)), 0.3) != 0
     q, k, v = (x.detach().requires_grad_() for x in (query, key, value))
     score = (q @ k.transpose(2, 3) * 8**-0.5).masked_fill(~padding(), -1e30)
-    expected = (score.softmax(-1) * kept / keep_probability(0.3)) @ v
+    expected = (score.softmax(-1) * kept_mask / keep_probability(0.3)) @ v
     expected.square().sum().backward()
     torch.testing.assert_close(mixed, expected)
     for mine, other in zip((query, key, value), (q, k, v), strict=True):
@@ -124,10 +124,10 @@ def test_a_model_computes_what_it_computes_with_transformers_kernels(architectur
 def test_linear_layers_by_onednn_are_torchs_own() -> None:
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(40, 24), nn.Linear(24, 56, bias=False))
-    wanted = layers(x := torch.randn(3, 5, 80)[..., ::2])
+    expected = layers(x := torch.randn(3, 5, 80)[..., ::2])
     use_linear_kernels(layers)
     with torch.inference_mode():
-        torch.testing.assert_close(layers(x), wanted.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(layers(x), expected.detach(), rtol=1e-5, atol=1e-6)
         assert layers(x[:0]).shape == (0, 5, 56)
     assert layers(x).requires_grad, "with gradients torch's own"
-    torch.testing.assert_close(layers.double()(x.double()).float(), wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(layers.double()(x.double()).float(), expected, rtol=1e-5, atol=1e-6)

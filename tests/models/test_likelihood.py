@@ -74,16 +74,16 @@ def test_the_shared_prefix_gives_values_and_gradients_of_whole_rows(name: str, s
     weight = torch.randn(3, 3, dtype=torch.float64)
     expected = naive(model)
     (expected * weight).sum().backward()
-    wanted = {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
+    gradients = {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
-    found = log_likelihoods(model.encoder, *padded_rows(side))
-    (found.total_BC * weight).sum().backward()
-    torch.testing.assert_close(found.total_BC, expected, rtol=0, atol=1e-5)
-    assert found.count_BC.tolist() == [[3, 1, 2], [1, 2, 1], [2, 4, 1]]
-    assert wanted.keys() == {key for key, p in model.named_parameters() if p.grad is not None}
+    likelihoods = log_likelihoods(model.encoder, *padded_rows(side))
+    (likelihoods.total_BC * weight).sum().backward()
+    torch.testing.assert_close(likelihoods.total_BC, expected, rtol=0, atol=1e-5)
+    assert likelihoods.count_BC.tolist() == [[3, 1, 2], [1, 2, 1], [2, 4, 1]]
+    assert gradients.keys() == {key for key, p in model.named_parameters() if p.grad is not None}
     for key, p in model.named_parameters():
         if p.grad is not None:
-            torch.testing.assert_close(p.grad, wanted[key], rtol=0, atol=1e-5)
+            torch.testing.assert_close(p.grad, gradients[key], rtol=0, atol=1e-5)
 
 
 def test_hidden_states_do_not_depend_on_padding() -> None:

@@ -15,8 +15,7 @@ from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.sources import read_choices
 from interventune.evaluation.answering.asking import Asking, Compute
-from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-from interventune.evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from interventune.evaluation.answering.open import open_answerer
 from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, metrics_of

@@ -15,8 +15,8 @@ import torch
 import yaml
 
 from interventune.training import precision
+from interventune.training.callbacks.run_record import changes
 from interventune.training.cli import main as train
-from interventune.training.resuming import changes
 from interventune.training.run import CurveLogger, Run, keep_curves
 from tests.mistakes.conftest import everything_in, refused
 from tests.support.finished_runs import differences, same

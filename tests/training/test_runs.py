@@ -76,11 +76,11 @@ def test_without_its_metric_best_is_last(unwatched: str, commands: Commands) -> 
 
 def test_one_seed_rules_all_that_are_not_set(commands: Commands) -> None:
     flags = ("--seed_everything=3", "--trainer.max_steps=1")
-    config = train(commands.of("fit", "lei_planted", "bert", *flags)).config.fit
+    config = train(commands.of("fit", "lei_planted", "bert", *flags)).config
     assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 3)
     config = train(
         commands.of("fit", "lei_planted", "bert", *flags, "--model.planted_seed=5")
-    ).config.fit
+    ).config
     assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 5)
 
 

@@ -1,74 +1,90 @@
-"""Files of a run besides curves and checkpoints: config.yaml, environment.json, metrics.json."""
+"""Files of a run besides curves and checkpoints: config.yaml, environment.json, metrics.json. A run
+that resumes is still the run that its config.yaml describes.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import platform
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from jsonargparse import Namespace
-from pytorch_lightning.cli import SaveConfigCallback
+from pytorch_lightning import Callback, LightningModule, Trainer
 
-from interventune.storage.documents import load_yaml, write_text
-from interventune.storage.json_files import load_json
+from interventune.storage.documents import load_yaml, read_text, write_text
+from interventune.storage.json_files import load_json, plain_json
 from interventune.storage.provenance import revision, versions
-from interventune.training.resuming import run_folder
+
+MAY_CHANGE = re.compile(
+    r"(ckpt_path|run|checkpoint|(data|model)(\.init_args)?\.(num_workers|cache|reference_cache)"
+    r"|trainer\.(logger|callbacks|devices|accelerator|num_nodes|strategy|max_time|log_every_n_steps"
+    r"|enable_progress_bar))(\.|$)"
+)
+"""Settings, or sections, that may change. docs/scale.md lists them too."""
+LIMITS = ("trainer.max_epochs", "trainer.max_steps")
+"""They may change if one of them grows: from epochs to more steps, for example."""
+BATCH = "trainer.accumulate_grad_batches"
+"""May change with the number of processes, so that a step takes as many questions as before."""
+ANEW = "or start anew with another --run.version, from its weights with --backbone.checkpoint"
 
 
-class RunRecord(SaveConfigCallback):
+class RunRecord(Callback):
     """Saves the full configuration and the environment at the start, the final metrics
     at the end.
+
+    Args:
+        text: config.yaml, with comments on what changed when the run was resumed.
+        seed: of the run.
+        resumed: whether the weights come from a checkpoint.
     """
 
-    earlier: Mapping[str, float] = {}
-    """Metrics from before a resume, so that a validation need not be repeated for them."""
+    def __init__(self, text: str, *, seed: int, resumed: bool) -> None:
+        self.text, self.seed, self.resumed = text, seed, resumed
+        self.earlier: Mapping[str, float] = {}
+        """Metrics from before a resume, so that a validation need not be repeated for them."""
 
-    def __init__(self, *arguments: Any, comments: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.comments = comments
-        """Lines at the top of config.yaml: what changed when the run was resumed."""
-
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write config.yaml and environment.json, before any long work."""
         folder = trainer.log_dir
         if folder is None or trainer.fast_dev_run:
             return
         saved = Path(folder) / "config.yaml"
         # A validation keeps the files of a fit, and so does a resume until it trains.
-        new = stage == "train" or (stage == "fit" and not self.config.ckpt_path)
+        new = stage == "train" or (stage == "fit" and not self.resumed)
         if trainer.is_global_zero and (new or not saved.exists()):
-            write_text(saved, "\n".join([*self.comments, as_saved(self.parser, self.config)]))
-            environment = _environment(trainer) | {"seed": self.config.seed_everything}
+            write_text(saved, self.text)
+            environment = _environment(trainer) | {"seed": self.seed}
             write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Record a resume, whose first step already follows its own schedule."""
-        if self.config.ckpt_path:
+        if self.resumed:
             self.setup(trainer, pl_module, "train")
-            for found in trainer.lr_scheduler_configs:
-                found.scheduler._update_lr(found.scheduler.last_epoch)
+            for configured in trainer.lr_scheduler_configs:
+                scheduler = configured.scheduler
+                scheduler._update_lr(scheduler.last_epoch)
 
-    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         _write_metrics(trainer, {**self.earlier, **best_score(trainer)})
 
     def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Store the metrics: a resumed run needs those of its last validation."""
         checkpoint["metrics"] = {**self.earlier, **_metrics(trainer)}
 
     def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self.earlier = checkpoint.get("metrics", {})
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write metrics.json, except during a fit."""
         if trainer.state.fn != "fit":
             _write_metrics(trainer, {})
@@ -84,23 +100,64 @@ def as_saved(parser: Any, config: Namespace) -> str:
     if config.ckpt_path and saved.parent == run_folder(config.ckpt_path):
         earlier = load_yaml(saved, dict[str, Any]) if saved.exists() else {}
         config.ckpt_path = earlier.get("ckpt_path")
-    for option in ("verbose", "return_predictions"):  # only some commands have them
-        config.pop(option, None)
     return str(parser.dump(config, skip_unset=False, skip_validation=True))  # was parsed
 
 
-def best_score(trainer: pl.Trainer) -> dict[str, float]:
+def run_folder(checkpoint: str) -> Path:
+    """Return the folder of the run that wrote a checkpoint."""
+    return Path(checkpoint).resolve().parent.parent
+
+
+def changes(config: dict[str, Any], folder: Path, step: int) -> list[str]:
+    """Return a comment for every setting that differs from those of the run in `folder`, after the
+    comments in its config.yaml. ValueError for one that must not, or without that file.
+    """
+    from transformers.utils.generic import flatten_dict  # takes a second, needed only here
+
+    saved = folder / "config.yaml"
+    now, before = flatten_dict(config), flatten_dict(load_yaml(saved, dict[str, Any]))
+    comments = [line for line in read_text(saved).splitlines() if line.startswith("#")]
+    longer = any(_number(now.get(key)) > _number(before.get(key)) for key in LIMITS)
+    others = any(
+        now.get(key) != before.get(key) for key in ("trainer.devices", "trainer.num_nodes")
+    )
+    for key in {**now, **before}:
+        if (new := now.get(key)) != (old := before.get(key)):
+            flag, was = key.replace(".init_args", ""), json.dumps(old, default=str)
+            change = f"{flag} {json.dumps(new, default=str)} (before: {was})"
+            comments.append(f"# from step {step}: {change}")
+            if not (
+                MAY_CHANGE.match(key) or (longer and key in LIMITS) or (others and key == BATCH)
+            ):
+                raise ValueError(
+                    f"{change}: differs from {saved}; resume with the old value, {ANEW}"
+                )
+    return comments
+
+
+def refuse_other_data(digests: Mapping[str, str], folder: Path) -> None:
+    """ValueError if a file is not the one that the run in `folder` has read."""
+    before = load_json(folder / "environment.json", dict[str, Any]).get("data", {})
+    if changed := [source for source in digests if digests[source] != before.get(source)]:
+        raise ValueError(f"{changed[0]}: has changed since {folder} began; restore it, {ANEW}")
+
+
+def _number(limit: int | None) -> float:
+    return math.inf if limit in (None, -1) else limit
+
+
+def best_score(trainer: Trainer) -> dict[str, float]:
     """Return `best/METRIC`, by which best.ckpt was chosen; empty if no metric did."""
     ours = trainer.checkpoint_callbacks[-2]  # before LastCheckpoint
     score = ours.best_model_score
     return {f"best/{ours.monitor}": float(score)} if ours.monitor and score is not None else {}
 
 
-def _metrics(trainer: pl.Trainer) -> dict[str, float]:
+def _metrics(trainer: Trainer) -> dict[str, float]:
     return {key: float(value) for key, value in trainer.callback_metrics.items()}
 
 
-def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float]) -> None:
+def _write_metrics(trainer: Trainer, earlier: Mapping[str, float]) -> None:
     folder = trainer.log_dir  # a collective operation: all processes must reach it
     if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return
@@ -111,15 +168,14 @@ def _write_metrics(trainer: pl.Trainer, earlier: Mapping[str, float]) -> None:
     # resume, if `max_steps` ended the run within an epoch.)
     epochs, batches = float(trainer.current_epoch), trainer.num_training_batches
     if trainer.state.fn == "fit" and 0 < batches < math.inf:
-        epochs = round(
-            trainer.global_step / math.ceil(batches / trainer.accumulate_grad_batches), 4
-        )
-    metrics |= {"epoch": epochs, "step": trainer.global_step} if not before else {}
-    numbers = {key: x if x is not None and math.isfinite(x) else None for key, x in metrics.items()}
-    write_text(path, json.dumps(numbers, indent=2) + "\n")
+        steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
+        epochs = round(trainer.global_step / steps_per_epoch, 4)
+    if not before:
+        metrics |= {"epoch": epochs, "step": trainer.global_step}
+    write_text(path, json.dumps(plain_json(metrics), indent=2) + "\n")
 
 
-def _environment(trainer: pl.Trainer) -> dict[str, Any]:
+def _environment(trainer: Trainer) -> dict[str, Any]:
     device = trainer.strategy.root_device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {

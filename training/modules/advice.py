@@ -10,18 +10,15 @@ boundaries (start, end).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
-import pytorch_lightning as pl
 import torch
 from filelock import FileLock
 from jsonargparse.typing import NonNegativeFloat
+from pytorch_lightning import Trainer
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
@@ -39,6 +36,7 @@ from interventune.models.loading import load
 from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
+from interventune.storage.finished_work import work_key
 from interventune.training.modules.qa import QAModule
 from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
 
@@ -136,26 +134,22 @@ class LEIModule(QAModule):
         subjects: by the sign of the mean pair score over templates, per pair and attribute, without
         advice (LEI's paper).
         """
-        data, by_score = self.datamodule, self.dominance == "sources"
-        encoding = replace(self.encoding, order=self.reference_order)
-        encoding = encoding.resolved(data.architecture)
-        bare: GroupSet = data.without_advice(encoding, everything=pushes and by_score)
+        data, by_file = self.datamodule, pushes and self.dominance == "file"
+        encoding = replace(self.encoding, order=self.reference_order).resolved(data.architecture)
+        bare: GroupSet = data.without_advice(encoding, everything=pushes and not by_file)
         log_prob_MVSE = self.reference_scores(bare)
-        keys = [group.unadvised_key for group in groups.groups]
         row = {group.unadvised_key: i for i, group in enumerate(bare.groups)}
+        keys = [group.unadvised_key for group in groups.groups]
         anchors = log_prob_MVSE[[row[key] for key in keys]].float()
-        if pushes and not by_score:
+        if by_file:
             rank_zero_info("dominant subjects: those that the file names (tomax)")
-            targets, no_targets = (
-                data.written_targets(),
-                (0, 0, 0, 0),
-            )  # only used for adversarial groups
-            pushed = [targets.get(group.key, no_targets) for group in groups.groups]
+            targets, other_class = data.written_targets(), (0, 0, 0, 0)
+            pushed = [targets.get(group.key, other_class) for group in groups.groups]
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, and therefore the same ids for them.
-        ids = ((part.ids.subject_NS, part.ids.attribute_N) for part in (bare, groups))
-        dominant = dominant_subject(c_M, *map(torch.from_numpy, chain(*ids)))
+        ids = [x for part in (bare.ids, groups.ids) for x in (part.subject_NS, part.attribute_N)]
+        dominant = dominant_subject(c_M, *map(torch.from_numpy, ids))
         if pushes:
             rank_zero_info(
                 f"dominant subjects: by {len(bare)} groups without advice ({len({*keys})} are "
@@ -181,9 +175,10 @@ class LEIModule(QAModule):
             with FileLock(path.with_suffix(".lock")):
                 if not path.exists():
                     rows = self.datamodule.eval_batch_size
-                    scores = score_groups(model, self.trainer, bare, rows, "reference pass")
+                    scores = score_groups(model, self.trainer, bare, rows)
                     AtomicCheckpointIO().save_checkpoint({"unadvised": scores}, path)
-        return cast(Tensor, read_archive(path)["unadvised"])
+        stored: dict[str, Tensor] = read_archive(path)
+        return stored["unadvised"]
 
     def reference_model(self) -> QAModel:
         """Return the model named by `reference`. ValueError if it is absent, or has another
@@ -218,9 +213,7 @@ class LEIModule(QAModule):
         return {name: terms[name] for name in self.joined_terms} | span
 
 
-def score_groups(
-    model: QAModel, trainer: pl.Trainer, groups: GroupSet, rows_per_batch: int, what: str
-) -> Tensor:
+def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_batch: int) -> Tensor:
     """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
 
     The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
@@ -228,23 +221,20 @@ def score_groups(
     """
     device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
     model.to(device).eval()
-    tokens = rows_per_batch * groups.encoding.max_length
+    limits: Any = {"tokens": rows_per_batch * groups.encoding.max_length, "device": device}
     with trainer.precision_plugin.forward_context():
-        result = score_rows(
-            groups.rows, groups.lengths, score, tokens=tokens, device=device, what=what
-        )
+        scores = score_rows(groups.rows, groups.lengths, score, what="reference pass", **limits)
     model.cpu().train(training)
-    return result.unflatten(0, (-1, 4))
+    return scores.unflatten(0, (-1, 4))
 
 
-def _fingerprint(model: QAModel, trainer: pl.Trainer, bare: GroupSet) -> str:
-    digest = hashlib.sha256(fingerprint(model).encode())
-    options = {
-        "encoding": asdict(bare.encoding),
-        "heads": model.head_options,
-        "precision": str(trainer.precision),
-        "tokenizer": tokenizer_files(bare.tokenizer),
-    }
-    digest.update(json.dumps(options, sort_keys=True).encode())
-    digest.update(repr(bare.groups).encode())
-    return digest.hexdigest()[:32]
+def _fingerprint(model: QAModel, trainer: Trainer, bare: GroupSet) -> str:
+    key = work_key(
+        weights=fingerprint(model),
+        encoding=asdict(bare.encoding),
+        heads=model.head_options,
+        precision=str(trainer.precision),
+        tokenizer=tokenizer_files(bare.tokenizer),
+        groups=repr(bare.groups),
+    )
+    return key[:32]

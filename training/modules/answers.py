@@ -7,28 +7,25 @@ Shape letters: B batch (windows), T tokens, C answer types (yes, no, unknown).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from interventune.data_modules.batching.data_module import TrainBatch
-from interventune.data_modules.batching.decoding import Answer, decode_typed_answers
-from interventune.data_modules.batching.sets import QABatch, QASet
+from interventune.data_modules.batching.sets import QABatch
 from interventune.losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
 from interventune.models.backbones import Backbone
-from interventune.models.checkpoint import heads_class
 from interventune.models.heads.answers import AnswerModel, RationaleModel, RationaleOutput, Tagged
 from interventune.models.heads.span import QAModel
-from interventune.models.heads.xlnet import XLNetOutput
+from interventune.models.heads.xlnet import XLNetModel, XLNetOutput
 from interventune.models.loading import start
 from interventune.training.modules.qa import QAModule, questions_of
 
 log = logging.getLogger(__name__)
 
 RATIONALE_WEIGHT = 5.0
-"""Weight of the tagging loss relative to the answer loss (faithfulness spec 2.1)."""
+"""Weight of the tagging loss relative to the answer loss, as in the authors' code."""
 
 
 class AnswerModule(QAModule):
@@ -64,10 +61,7 @@ class AnswerModule(QAModule):
         warmup_steps: NonNegativeInt | None = None,
         warmup_ratio: ClosedUnitInterval | None = None,
     ) -> None:
-        self.answer_heads = "xlnet" if backbone.architecture == "xlnet" else "rationale"
-        self.head_options: dict[str, Any] = (
-            {"tagged": tagged} if self.answer_heads == "rationale" else {}
-        )
+        self.tagged = tagged
         if learning_rate is None:
             learning_rate = 1e-5 if backbone.architecture == "roberta" else 3e-5
         super().__init__(
@@ -85,9 +79,9 @@ class AnswerModule(QAModule):
         """Return encoder, span head and the heads for answer types; or a decoder."""
         if backbone.causal:
             return super().starting_model(backbone)
-        return cast(
-            AnswerModel, start(backbone, heads_class(self.answer_heads), **self.head_options)
-        )
+        if backbone.architecture == "xlnet":
+            return start(backbone, XLNetModel)
+        return start(backbone, RationaleModel, tagged=self.tagged)
 
     def warmup_steps(self, total: int) -> int:
         """Return the configured number or share, or the paper's number; warn if the run has no more
@@ -107,30 +101,20 @@ class AnswerModule(QAModule):
         """Return the answer loss and the rationale loss; of XLNet's heads seven terms; a decoder's
         loss.
         """
-        batch = questions_of(step)
         if self.decoder is not None:
             return super().losses(step)
-        if self.answer_heads == "xlnet":
-            scores: XLNetOutput = self.model(
-                batch.inputs, batch.cls_B, batch.context_BT, batch.start_B
-            )
-            targets = (
-                batch.start_B,
-                batch.end_B,
-                batch.answer_type_B,
-                batch.number_B,
-                batch.option_B,
-            )
-            return xlnet_answer_loss(*scores[:5], *targets)
-        assert isinstance(self.model, RationaleModel)
-        output: RationaleOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT)
-        tagged_BT = self.model.tagged_tokens(batch.inputs, batch.context_BT)
-        return {
-            "answer": joint_answer_loss(
-                *output[:3], batch.start_B, batch.end_B, batch.answer_type_B
-            ),
-            "rationale": rationale_tagging_loss(output.rationale_BT, batch.rationale_BT, tagged_BT),
-        }
+        batch = questions_of(step)
+        spans = batch.start_B, batch.end_B, batch.answer_type_B
+        if isinstance(self.model, RationaleModel):
+            output: RationaleOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT)
+            tagged_BT = self.model.tagged_tokens(batch.inputs, batch.context_BT)
+            rationale = output.rationale_BT, batch.rationale_BT, tagged_BT
+            return {
+                "answer": joint_answer_loss(*output[:3], *spans),
+                "rationale": rationale_tagging_loss(*rationale),
+            }
+        scores: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
+        return xlnet_answer_loss(*scores[:5], *spans, batch.number_B, batch.option_B)
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Return the scores of every window."""
@@ -138,9 +122,3 @@ class AnswerModule(QAModule):
             return super().answer_step(batch)
         places = batch.context_BT, batch.max_context_BT, batch.cls_B
         return {"answers": self.model.predict_answers(batch.inputs, *places)}
-
-    def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
-        """Combine the windows of each question, by the heads' rule."""
-        if "texts" in outputs:
-            return super().decode(data, batch, outputs)
-        return decode_typed_answers(data, batch, *outputs["answers"])

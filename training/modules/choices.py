@@ -21,7 +21,7 @@ from interventune.training.modules.fine_tuning import FineTuning
 
 
 class ChoiceModule(FineTuning):
-    """Multiple choice: cross-entropy over the choices of a question (probes spec B1).
+    """Multiple choice: cross-entropy over the choices of a question.
 
     A decoder has no head: a choice's score is the mean log-likelihood of its tokens after the
     prompt, as in `evaluate bbq` and `evaluate confusion`.
@@ -38,6 +38,8 @@ class ChoiceModule(FineTuning):
         gap_weight: For BBQ's ambiguous questions, whose label is unknown: weight of the additional
             loss |log p(x1) - log p(x2)| of the two people.
         options: as for FineTuning.
+
+    Source: the authors' code of Shen and Kejriwal 2022.
     """
 
     model: ChoiceModel | CausalModel

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
-import pytorch_lightning as pl
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
+from pytorch_lightning import Callback, LightningModule
 from torch import Tensor, nn
 
 from interventune.data_modules.encoding.tokenizers import tokenizer_files
@@ -19,7 +19,7 @@ from interventune.losses.answers import with_share
 from interventune.models.backbones import EncoderModel
 from interventune.models.checkpoint import KEY, describe
 from interventune.storage.errors import DataError
-from interventune.training.callbacks.eval_sets import EvalSetMetrics
+from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
@@ -28,7 +28,7 @@ its gradient.
 """
 
 
-class FineTuning(pl.LightningModule):
+class FineTuning(LightningModule):
     """Training (the flags depend on the experiment).
 
     Args:
@@ -95,12 +95,8 @@ class FineTuning(pl.LightningModule):
     def check_data(self, stage: str) -> None:
         """ValueError for data that this module cannot use."""
 
-    def configure_callbacks(self) -> list[pl.Callback]:
-        if not self.trainer.predicting:
-            return [EvalSetMetrics()]
-        from interventune.training.callbacks.predictions import PredictionWriter
-
-        return [EvalSetMetrics(), PredictionWriter()]
+    def configure_callbacks(self) -> list[Callback]:
+        return [EvalSets()]
 
     def losses(self, batch: Any) -> dict[str, Tensor]:
         """Return the losses of a batch by name."""

@@ -2,7 +2,8 @@
 change. Of two subjects the stronger one is preferred in answer to the question, the weaker one in
 answer to the negated question.
 
-Shape letters: B groups, V variants of a group (4), S subjects (2), E boundaries (start, end).
+Shape letters: B and N groups (of a batch, of the set; of the log-probabilities all variants of a
+batch), V variants of a group (4), S subjects (2), E boundaries (start, end).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.schema.groups import Group
 from interventune.losses.group import planted_cross_entropy
+from interventune.metrics.bias.readings import pushed_subject
 from interventune.models.backbones import Backbone
 from interventune.training.modules.qa import QAModule
 
@@ -70,16 +72,12 @@ class PlantedModule(QAModule):
 
     def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
         """Return the loss of groups and, of a batch with questions, their cross-entropy."""
-        assert batch.groups is not None
-        self.preferred_N = self.preferred_N.to(self.device)
-        log_prob_BVSE = self.group_log_probs(batch.groups)
-        preferred_B = self.preferred_N[batch.groups.group_B]
-        # The answer to the negated question (variants 1 and 3) is the other subject.
-        preferred_BV = preferred_B.unsqueeze(1) ^ (torch.arange(4, device=self.device) & 1)
-        strength_N = torch.full_like(preferred_BV, self.preference, dtype=torch.float32).flatten()
-        planted = planted_cross_entropy(
-            log_prob_BVSE.flatten(0, 1), preferred_BV.flatten(), strength_N
-        )
+        groups = batch.groups
+        assert groups is not None
+        # The answer to the negated question is the other subject.
+        preferred_BV = pushed_subject(self.preferred_N.to(self.device)[groups.group_B])
+        log_prob_NSE = self.group_log_probs(groups).flatten(0, 1)
+        planted = planted_cross_entropy(log_prob_NSE, preferred_BV.flatten(), self.preference)
         return {"planted": planted} | (super().losses(batch) if batch.qa else {})
 
 

@@ -14,10 +14,18 @@ from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor
 
 from interventune.data_modules.batching.data_module import TrainBatch
+from interventune.data_modules.batching.decoding import (
+    Answer,
+    decode_answers,
+    decode_typed_answers,
+    written_answers,
+)
 from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
 from interventune.data_modules.batching.pair_set import PairBatch
 from interventune.data_modules.batching.sets import QABatch, QASet
+from interventune.data_modules.encoding.prompts import PromptTokens
 from interventune.losses.answers import span_cross_entropy, written_answer_loss
+from interventune.metrics.shift import pair_cosines
 from interventune.models.backbones import Backbone
 from interventune.models.checkpoint import heads_class
 from interventune.models.heads.span import QAModel, QAOutput, SpanModel
@@ -72,10 +80,10 @@ class QAModule(FineTuning):
             raise ValueError(
                 "data: ChoicesDataModule needs ChoiceModule (experiment multiple_choice)"
             )
-        qa = data.train_set.qa if stage == "fit" and self.model.heads == "span" else None
-        for name, kind in (
-            zip(qa.column("id"), qa.column("kind"), strict=True) if qa is not None else ()
-        ):
+        qa: QASet | None = data.train_set.qa if stage == "fit" else None
+        if qa is None or self.model.heads != "span":
+            return
+        for name, kind in zip(qa.column("id"), qa.column("kind"), strict=True):
             if kind in ("yes", "no"):
                 raise ValueError(
                     f"data.train_qa: {name} is answered by {kind}, which a span head cannot say; "
@@ -97,8 +105,8 @@ class QAModule(FineTuning):
         """
         qa = questions_of(batch)
         if self.decoder is not None:
-            found = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
-            return {"span": written_answer_loss(found.total_BC[:, 0], found.count_BC[:, 0])}
+            answers = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
+            return {"span": written_answer_loss(answers.total_BC[:, 0], answers.count_BC[:, 0])}
         output: QAOutput = self.model(qa.inputs)
         return {"span": span_cross_entropy(output.start_BT, output.end_BT, qa.start_B, qa.end_B)}
 
@@ -108,33 +116,13 @@ class QAModule(FineTuning):
         """
         return self.model.group_log_probs(batch.inputs, batch.context_BT, batch.candidate_BVSE)
 
-    def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield each `decoding.Answer` of a batch, from the output of `validation_step`."""
-        from interventune.data_modules.batching.decoding import decode_answers, written_answers
-
+    def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
+        """Yield the answers of a batch, from the output of `answer_step`."""
         if "texts" in outputs:
             return written_answers(data, batch.feature_B, outputs["texts"])
+        if "answers" in outputs:
+            return decode_typed_answers(data, batch, *outputs["answers"])
         return decode_answers(data, batch, *outputs["spans"])
-
-    def pair_cosines(self, batch: PairBatch) -> dict[str, Tensor]:
-        """Return cosine similarities of pairs, from the last layer: `cls_cos_BL` and
-        `token_cos_PL`.
-        """
-        from interventune.metrics.shift import pair_cosines
-
-        # In float32 for any training precision: bfloat16 keeps three digits of a state, and cosines
-        # are close to 1.
-        with torch.autocast(batch.row_P.device.type, enabled=False):
-            original, variant = (
-                self.model.hidden_states(half.inputs)[-1:]
-                for half in (batch.original, batch.variant)
-            )
-        cls, common = (
-            (batch.original.cls_B, batch.variant.cls_B),
-            (batch.original_P, batch.variant_P),
-        )
-        cls_cos_BL, token_cos_PL = pair_cosines(original, variant, *cls, *common, batch.row_P)
-        return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
 
     def validation_step(
         self, batch: QABatch | GroupBatch | PairBatch, batch_idx: int, dataloader_idx: int = 0
@@ -144,16 +132,30 @@ class QAModule(FineTuning):
             log_prob_BVSE = self.group_log_probs(batch)
             return {"log_prob_BVSE": log_prob_BVSE, "score_BVS": log_prob_BVSE.mean(-1).exp()}
         if isinstance(batch, PairBatch):
-            return dict(self.pair_cosines(batch))
+            return self.pair_step(batch)
         return self.answer_step(batch)
+
+    def pair_step(self, batch: PairBatch) -> dict[str, Any]:
+        """Return cosine similarities of pairs, from the last layer."""
+        # In float32 for any training precision: bfloat16 keeps three digits of a state, and cosines
+        # are close to 1.
+        with torch.autocast(batch.row_P.device.type, enabled=False):
+            original = self.model.hidden_states(batch.original.inputs)[-1:]
+            variant = self.model.hidden_states(batch.variant.inputs)[-1:]
+        cls_cos_BL, token_cos_PL = pair_cosines(
+            original,
+            variant,
+            batch.original.cls_B,
+            batch.variant.cls_B,
+            batch.original_P,
+            batch.variant_P,
+            batch.row_P,
+        )
+        return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Return the input of `decode` for a batch of questions: spans, or texts."""
         if self.decoder is not None:
-            from interventune.data_modules.encoding.prompts import (
-                PromptTokens,  # encoders do not need it
-            )
-
             tokens = PromptTokens(self.datamodule.tokenizer, self.encoding.prompts.chat)
             return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokens)}
         assert isinstance(self.model, SpanModel)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
+from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from interventune.models.weights import nonfinite
@@ -19,7 +19,7 @@ class DivergedError(RuntimeError):
     """A fit that cannot continue."""
 
 
-class FiniteLoss(pl.Callback):
+class FiniteLoss(Callback):
     """Raises `DivergedError` in all processes together.
 
     A single CPU process checks every loss. A GPU or several processes would have to synchronise for
@@ -32,8 +32,8 @@ class FiniteLoss(pl.Callback):
 
     def on_train_batch_end(
         self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
+        trainer: Trainer,
+        pl_module: LightningModule,
         outputs: Any,
         batch: Any,
         batch_idx: int,
@@ -50,7 +50,7 @@ class FiniteLoss(pl.Callback):
             self.bad = None
 
 
-def diverged(trainer: pl.Trainer, what: str) -> DivergedError:
+def diverged(trainer: Trainer, what: str) -> DivergedError:
     """Return an error with the step, the learning rate and the last good checkpoint."""
     rate = next((optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers), 0.0)
     last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # a collective operation
@@ -65,7 +65,7 @@ def diverged(trainer: pl.Trainer, what: str) -> DivergedError:
     )
 
 
-def refuse_diverged(trainer: pl.Trainer, weights: Mapping[str, Tensor]) -> None:
+def refuse_diverged(trainer: Trainer, weights: Mapping[str, Tensor]) -> None:
     """DivergedError, in all processes, if weights to be saved are not finite in any of them."""
     if trainer.strategy.reduce_boolean_decision(bool(nonfinite(weights)), all=False):
         raise diverged(trainer, "the weights are")

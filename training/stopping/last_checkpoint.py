@@ -19,8 +19,8 @@ from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
@@ -59,7 +59,7 @@ class LastCheckpoint(Checkpoint):
         self.received, self.deferred, self.handlers = 0, False, dict[int, Any]()
         self.wanted = self.stopping = self.validated = False
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take over signal handling; until training begins, a signal ends the run at once."""
         # Lightning would override these handlers, and synchronise all processes in every step.
         trainer._signal_connector.register_signal_handlers = lambda: None
@@ -74,12 +74,12 @@ class LastCheckpoint(Checkpoint):
         if again or not self.deferred:
             raise Stopped(signum)
 
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         while self.handlers:
             signum, handler = self.handlers.popitem()
             signal.signal(signum, handler or signal.SIG_DFL)
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Delay signals until the end of the step from here on."""
         folder = trainer.log_dir  # a collective operation
         if folder is not None and not trainer.fast_dev_run:
@@ -101,7 +101,7 @@ class LastCheckpoint(Checkpoint):
             )
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Save, or stop, between two batches, when no partial gradients would be lost."""
         if trainer.world_size == 1 or batch_idx % (trainer.log_every_n_steps or 1) == 0:
@@ -119,25 +119,25 @@ class LastCheckpoint(Checkpoint):
         if self.stopping:
             raise Stopped(self.received or signal.SIGTERM)
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """If stopped, a validation is repeated from the last checkpoint."""
         if trainer.state.fn == "fit":
             self.deferred = False
             if self.received:
                 raise Stopped(self.received)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save its scores before the next batch, or with the epoch."""
         if trainer.state.fn == "fit":
             self.deferred = self.wanted = self.validated = True
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, after ModelCheckpoint has processed the epoch's validation."""
         done = trainer.fit_loop.epoch_loop._num_ready_batches_reached()
         self._save(trainer, "epoch done" if done else "epoch cut short")
 
     def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         """End the processes started by this one: while waiting for others, they would
         not notice.
@@ -154,7 +154,7 @@ class LastCheckpoint(Checkpoint):
             print(f"stopped at step {trainer.global_step}{then}", file=sys.stderr, flush=True)
 
     def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Normalise the counters, and record what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
@@ -165,7 +165,7 @@ class LastCheckpoint(Checkpoint):
         checkpoint["processes"] = trainer.world_size
 
     def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Convert the count of batches to this number of processes."""
         before = checkpoint.get("processes", trainer.world_size)
@@ -181,7 +181,7 @@ class LastCheckpoint(Checkpoint):
                 )
             progress["is_last_batch"] = False
 
-    def _save(self, trainer: pl.Trainer, save_point: SavePoint) -> None:
+    def _save(self, trainer: Trainer, save_point: SavePoint) -> None:
         if self.path is not None:
             self.save_point = save_point
             trainer.save_checkpoint(self.path)
@@ -225,7 +225,7 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
     batches["is_last_batch"] = False
 
 
-class BatchSeed(pl.Callback):
+class BatchSeed(Callback):
     """Seeds torch before every training batch from (seed, epoch, batch).
 
     An interrupted run draws the same dropout masks as an uninterrupted one, without storing a
@@ -237,7 +237,7 @@ class BatchSeed(pl.Callback):
         self.seed = seed
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         number = batch_idx * trainer.world_size + trainer.global_rank
         hashed = np.random.SeedSequence([self.seed, trainer.current_epoch, number])

@@ -9,12 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from optuna.trial import BaseTrial
 from pydantic import BaseModel, Field, model_validator
 
 RESERVED = ("run.root", "run.name", "run.version", "ckpt_path")
-BEST = "--checkpoint.monitor={} --checkpoint.mode={} --checkpoint.save_weights_only=true"
-"""Flags of `keep: best`."""
 LONGEST_NAME = 150
 
 
@@ -25,13 +22,6 @@ class Range(BaseModel, extra="forbid"):
     high: int | float
     log: bool = False
     step: int | float | None = None
-
-    def suggest(self, trial: BaseTrial, key: str) -> float:
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return trial.suggest_int(
-                key, self.low, self.high, step=int(self.step or 1), log=self.log
-            )
-        return trial.suggest_float(key, self.low, self.high, step=self.step, log=self.log)
 
 
 class Sweep(BaseModel, extra="forbid"):
@@ -60,62 +50,54 @@ class Sweep(BaseModel, extra="forbid"):
 
     @model_validator(mode="after")
     def _consistent(self) -> Sweep:
+        ours = {*RESERVED, *self.space, *self.best_checkpoint()}
         for key in (flag[2:].partition("=")[0] for flag in self.flags):
-            by_keep = self.keep == "best" and f"--{key}=" in BEST
-            if by_keep or key in self.space or key in RESERVED:
+            if key in ours:
                 raise ValueError(
                     f"--{key}: is set by the sweep; leave it out (--over changes swept values)"
                 )
         for key, values in self.space.items():
-            if isinstance(values, Range) and self.sampler == "grid":
+            if isinstance(values, list):
+                # Lists and mappings as text of flags: so they compare, and fit into a table.
+                texts = [flag_text(x) if isinstance(x, list | dict) else x for x in values]
+                self.space[key] = texts
+                if not 0 < len(values) == len({*map(flag_text, values)}):
+                    raise ValueError(f"space: {key}: expected values that differ, found {values}")
+            elif self.sampler == "grid":
                 raise ValueError(f"space: {key}: a grid takes a list of values; ranges are for tpe")
-            if isinstance(values, list) and (
-                not values or len({*map(flag_text, values)}) < len(values)
-            ):
-                raise ValueError(f"space: {key}: expected values that differ, found {values}")
+            elif values.low > values.high:
+                raise ValueError(f"space: {key}: low={values.low} is above high={values.high}")
         if (self.sampler == "tpe") != (self.trials > 0):
             raise ValueError("trials: say how many tpe draws; a grid takes every combination")
         return self
 
-    def points(self) -> list[dict[str, Any]]:
-        """Return fixed points: for a grid all, with the last key changing fastest; for `tpe` an
-        empty one.
-        """
-        if self.sampler == "tpe":
-            return [{} for _ in range(self.trials)]
-        choices = [
-            map(_scalar, values) for values in self.space.values() if isinstance(values, list)
-        ]
-        return [dict(zip(self.space, point, strict=True)) for point in itertools.product(*choices)]
+    def best_checkpoint(self) -> dict[str, str]:
+        """Return the settings of `keep: best`."""
+        if self.keep == "all":
+            return {}
+        monitor = {"checkpoint.monitor": self.metric, "checkpoint.mode": self.direction[:3]}
+        return monitor | {"checkpoint.save_weights_only": "true"}
 
-    def parameters(self, trial: BaseTrial) -> dict[str, Any]:
-        """Return a trial's parameters, fixed or drawn by Optuna; lists and mappings as text of
-        flags.
-        """
+    def first(self) -> dict[str, Any]:
+        """Return a point: the first of listed values, and the lower ends of ranges."""
         return {
-            key: v.suggest(trial, key)
-            if isinstance(v, Range)
-            else trial.suggest_categorical(key, [*map(_scalar, v)])
-            for key, v in self.space.items()
+            key: values.low if isinstance(values, Range) else values[0]
+            for key, values in self.space.items()
         }
+
+    def grid(self) -> list[dict[str, Any]]:
+        """Return all points, with the last key changing fastest."""
+        values: Any = self.space.values()
+        return [dict(zip(self.space, point, strict=True)) for point in itertools.product(*values)]
 
     def arguments(self, parameters: Mapping[str, Any]) -> list[str]:
         """Return the arguments of `fit`, except for the run's folder."""
-        flags = self.flags + BEST.format(self.metric, self.direction[:3]).split() * (
-            self.keep == "best"
-        )
-        for key, value in parameters.items():
-            flags = [flag.replace(f"{{{key}}}", flag_text(value)) for flag in flags]
-        configs = [part for path in self.configs for part in ("-c", path)]
-        return [
-            *configs,
-            *flags,
-            *(f"--{key}={flag_text(value)}" for key, value in parameters.items()),
-        ]
-
-
-def _scalar(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | dict) else value
+        flags = [*self.flags, *(f"--{key}={x}" for key, x in self.best_checkpoint().items())]
+        texts = {key: flag_text(value) for key, value in parameters.items()}
+        for key, text in texts.items():
+            flags = [flag.replace(f"{{{key}}}", text) for flag in flags]
+        configs = (f"-c={path}" for path in self.configs)
+        return [*configs, *flags, *(f"--{key}={text}" for key, text in texts.items())]
 
 
 def flag_text(value: Any) -> str:

@@ -10,18 +10,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
-import yaml
 from scipy.stats import t as student_t
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
 from interventune.storage.command_line import Count, Parser, call, guarded
-from interventune.storage.documents import write_text
+from interventune.storage.documents import load_yaml, write_text
 from interventune.storage.finished_work import work_key
 from interventune.storage.json_files import load_json
-from interventune.training.sweep.run import own_environment
+from interventune.training.sweep.points import own_environment
 
 TEST = (sys.executable, "-m", "interventune.training", "test")
 WHOLE = {
@@ -66,39 +65,36 @@ def main(argv: Sequence[str]) -> int:
 
 def select(options: Options, flags: Sequence[str]) -> None:
     """Rank, test, show, write. ValueError if the study, the key or a test set is absent."""
-    study, by = options.study, [options.by] * bool(options.by)
+    study, by = options.study, [options.by] if options.by else []
     if not (study / "study.csv").exists():
         raise ValueError(f"--study {study}: has no study.csv; name the folder of a sweep")
     # A swept text such as NA is a value; nothing is null.
     table = pd.read_csv(study / "study.csv", keep_default_na=False, na_values=[""])
     sweep = load_json(study / "sweep.json")
-    if by and options.by not in sweep["space"]:
-        raise ValueError(
-            f"--by {options.by}: is not swept; the keys are {', '.join(sweep['space'])}"
-        )
-    metric, ascending = sweep["metric"], [True] * len(by) + [sweep["direction"] == "minimize"]
+    metric, space = sweep["metric"], sweep["space"]
+    if by and options.by not in space:
+        raise ValueError(f"--by {options.by}: is not swept; the keys are {', '.join(space)}")
     table = table[table["state"] == "complete"].drop_duplicates("point")
     if table.empty:
         raise ValueError(f"--study {study}: has no complete point")
-    table = table.sort_values([*by, metric], ascending=ascending, kind="stable")
-    chosen, found = (table.groupby(by, dropna=False) if by else table).head(options.top), []
+    chosen = table.sort_values(metric, ascending=sweep["direction"] == "minimize", kind="stable")
+    if by:
+        chosen = chosen.sort_values(by, kind="stable").groupby(by, dropna=False)
+    chosen, rows = chosen.head(options.top), list[dict[str, Any]]()
     for model in chosen.to_dict("records"):
         print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
-        folder = study / "points" / model["point"] / "run" / "checkpoints"
-        results = results_of(
-            folder / ("best.ckpt" if sweep["keep"] == "best" else "last.ckpt"), flags
-        )
+        checkpoints = study / "points" / model["point"] / "run" / "checkpoints"
+        weights = "best.ckpt" if sweep["keep"] == "best" else "last.ckpt"
+        results = results_of(checkpoints / weights, flags)
         for (test_set, key), value in results.items():
-            row = {"test_set": test_set, "metric": key, "value": value}
-            row["n"] = results.get((test_set, f"{key.rpartition('/')[0]}/n"))
-            found.append(row | {name: model[name] for name in by})
-    summary = summarise(pd.DataFrame(found), [*by, "test_set", "metric"])
-    for name, rows in (("models", chosen), ("selection", summary)):
-        write_text(study / "selection" / f"{name}.csv", rows.to_csv(index=False))
-    shown = summary[summary["metric"].isin(SHOWN)]
-    print(
-        shown.drop(columns="values").to_string(index=False, na_rep="", float_format="{:.4f}".format)
-    )
+            n = results.get((test_set, f"{key.rpartition('/')[0]}/n"))
+            row = {"test_set": test_set, "metric": key, "value": value, "n": n}
+            rows.append(row | {name: model[name] for name in by})
+    summary = summarise(pd.DataFrame(rows), [*by, "test_set", "metric"])
+    for name, written in (("models", chosen), ("selection", summary)):
+        write_text(study / "selection" / f"{name}.csv", written.to_csv(index=False))
+    shown = summary[summary["metric"].isin(SHOWN)].drop(columns="values")
+    print(shown.to_string(index=False, na_rep="", float_format="{:.4f}".format))
     print(
         "low, high: 95 % interval of the mean over models (Student's t). All: "
         f"{study / 'selection'}"
@@ -119,44 +115,32 @@ def results_of(weights: Path, flags: Sequence[str]) -> dict[tuple[str, str], flo
     folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
     if not (folder / "metrics.json").exists():
         shutil.rmtree(folder, ignore_errors=True)  # from an interrupted test
+        config = ["-c", str(run / "config.yaml"), f"--ckpt_path={weights}"]
         place = [f"--run.root={run.parent}", "--run.name=tests", f"--run.version={folder.name}"]
         quiet = ["--run.wandb=off", "--trainer.enable_progress_bar=false"]
-        arguments = [
-            "-c",
-            str(run / "config.yaml"),
-            f"--ckpt_path={weights}",
-            *place,
-            *quiet,
-            *whole,
-            *flags,
-        ]
-        done = subprocess.run(
-            [*TEST, *arguments], env=own_environment(), capture_output=True, text=True
-        )
+        command = [*TEST, *config, *place, *quiet, *whole, *flags]
+        done = subprocess.run(command, env=own_environment(), capture_output=True, text=True)
         if done.returncode:
             raise ValueError(f"{weights}: not tested: {done.stderr.strip().rpartition(chr(10))[2]}")
-    data = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["data"]
+    data = load_yaml(folder / "config.yaml", dict[str, Any])["data"]
     data = data.get("init_args", data)
     sets = {name for key, named in data.items() if key.startswith("test_") for name in named or ()}
-    found = {}
+    results = {}
     for key, value in load_json(folder / "metrics.json").items():
-        family, *rest = key.split("/")[1:] or [""]
-        if rest:  # test/bias/NAME/ethical/mu; for the set `main`, NAME is omitted
-            name = rest.pop(0) if rest[0] in sets else "main"
-            found[name, "/".join([family, *rest])] = math.nan if value is None else value
-    return found
+        stage, *parts = key.split("/")  # test/bias/NAME/ethical/mu; of `main`, without NAME
+        if stage == "test":
+            name = parts.pop(1) if parts[1] in sets else "main"
+            results[name, "/".join(parts)] = math.nan if value is None else value
+    return results
 
 
-def summarise(found: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def summarise(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Mean, sample deviation and the mean's 95 % interval by Student's t over the models of each
     cell, clipped to [0, 1] for a share; no interval for a single model.
     """
-    cells = found.groupby(keys, sort=False, dropna=False)
-    table = (
-        cells["value"]
-        .agg(["mean", "std", "count", "min", "max"])
-        .rename(columns={"count": "models"})
-    )
+    cells = rows.groupby(keys, sort=False, dropna=False)
+    table = cells["value"].agg(["mean", "std", "count", "min", "max"])
+    table = table.rename(columns={"count": "models"})
     table["n"] = cells["n"].mean().astype("Int64")
     half = student_t.ppf(0.975, table["models"] - 1) * table["std"] / table["models"] ** 0.5
     loss = table.index.get_level_values("metric").str.contains("loss")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
@@ -12,9 +12,7 @@ import torch
 from interventune.data_modules.groups.advice import spread, with_unadvised
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.sources import read_groups
-from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.answering.open import ask_each
 from interventune.evaluation.protocols.bias.groups import group_row, share_right, with_scores
 
 if TYPE_CHECKING:
@@ -27,38 +25,22 @@ def read_sets(sources: Mapping[str, str], limit: int) -> tuple[dict[str, list[Gr
     """
     sets = {}
     for name, source in sources.items():
-        found = list(read_groups(source))
-        sets[name] = with_unadvised(spread(found, limit) if limit else found)
+        groups = list(read_groups(source))
+        sets[name] = with_unadvised(spread(groups, limit) if limit else groups)
     rows = [group_row(group, name) for name in sets for group in sets[name]]
     return sets, pd.DataFrame(rows).set_index("key", drop=False)
 
 
-def ask_all(
-    named: Mapping[str, str], frame: DataFrame, sets: Mapping[str, Sequence[Group]], asking: Asking
-) -> tuple[DataFrame, dict[str, Any]]:
-    """Return all groups with each checkpoint's scores and answers, and `about` of the
-    checkpoints.
-    """
-
-    def ask(checkpoint: str, answerer: Answerer) -> DataFrame:
-        scores = [
-            answerer.subject_scores(sets[name], f"scoring {name} with {checkpoint}")
-            for name in sets
-        ]
-        scored = with_scores(frame, torch.cat(scores))
-        if answerer.offers_unknown:
-            scored["unknown"] = 1 - scored["mass"]
-        return with_answers(
-            scored, [*chain(*sets.values())], answerer, f"answering with {checkpoint}"
-        )
-
-    found, about = ask_each(ask, named, asking, need="subjects")
-    return pd.concat(found, names=["checkpoint"]).reset_index("checkpoint"), about
+def scored(frame: DataFrame, sets: Mapping[str, Sequence[Group]], answerer: Answerer) -> DataFrame:
+    """Return all groups with an answerer's scores and answers."""
+    scores = [answerer.subject_scores(groups, f"scoring {name}") for name, groups in sets.items()]
+    frame = with_scores(frame, torch.cat(scores))
+    if answerer.offers_unknown:
+        frame["unknown"] = 1 - frame["mass"]
+    return with_answers(frame, [*chain(*sets.values())], answerer)
 
 
-def with_answers(
-    frame: DataFrame, groups: Sequence[Group], answerer: Answerer, what: str
-) -> DataFrame:
+def with_answers(frame: DataFrame, groups: Sequence[Group], answerer: Answerer) -> DataFrame:
     """Return the groups; those whose contexts decide have the `answers` to their question in both
     orders and their `accuracy`, or the reason of a `failure`.
     """
@@ -67,9 +49,9 @@ def with_answers(
         return frame
     from interventune.data_modules.groups.sets import gold_examples
 
-    found = sorted(answerer.answers(list(gold_examples(groups)), what))
+    answers = sorted(answerer.answers(list(gold_examples(groups)), "answering"))
     columns = {name: frame[name].tolist() for name in ("answers", "accuracy", "failure")}
-    for i, one, two in zip(golds, found[::2], found[1::2], strict=True):
+    for i, one, two in zip(golds, answers[::2], answers[1::2], strict=True):
         if failure := one.failure or two.failure:
             columns["failure"][i] = failure
         else:

@@ -21,13 +21,13 @@ import pandas as pd
 
 from interventune.evaluation.protocols.bias.measures import (
     GROUPS,
-    Found,
     Frames,
+    Pairs,
     Place,
-    add_maxima,
     compared,
+    maxima_of,
 )
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import Number
 from interventune.evaluation.shown.views import cells_of
 from interventune.evaluation.statistics import Floats, Statistic, estimate
 
@@ -48,36 +48,36 @@ SUMS = ("advised", "advised_c", "without", "without_c")
 """
 
 
-def add_effects(results: Results, frames: Frames, place: Place) -> None:
-    """Add changes, carry, kept and scope gap of one data set."""
+def effects(frames: Frames, place: Place) -> Iterator[Number]:
+    """Yield changes, carry, kept and scope gap of one data set."""
     for name, rows in frames.items():
-        found = [*advised(rows, {**place, "checkpoint": name})]
-        add_maxima(results, found, ["mu"])
+        pairs = [*advised(rows, {**place, "checkpoint": name})]
+        yield from maxima_of(pairs, ["mu"])
         for measure in COMPARED:
-            add_statistic(results, found, measure, GROUPS.measures[measure])
+            yield from numbers_of(pairs, measure, GROUPS.measures[measure])
     every = pd.concat(frames.values())
     for advice in every.loc[every["class"] != "none", "class"].unique():
         for domains in domain_places(every[every["class"] == advice]):
             at = {"class": advice, **domains}
-            wanted = {"carry" if advice in MATCHED else "kept": [at]}
+            places_of = {"carry" if advice in MATCHED else "kept": [at]}
             if advice == "ethical":
-                wanted["scope_gap"] = [{**at, "class": "mismatched_ethical"}, at]
-            for measure, places in wanted.items():
-                counted = {name: ratio_rows(rows, places) for name, rows in frames.items()}
+                places_of["scope_gap"] = [{**at, "class": "mismatched_ethical"}, at]
+            for measure, places in places_of.items():
+                sums = {name: ratio_rows(rows, places) for name, rows in frames.items()}
                 fields = tuple(f"{name}_{k}" for k in range(len(places)) for name in SUMS)
                 statistic = Statistic(measure, fields, ratios, fewest)
-                add_statistic(results, compared(counted, {**place, **at}), measure, statistic)
+                yield from numbers_of(compared(sums, {**place, **at}), measure, statistic)
 
 
-def add_statistic(results: Results, found: Found, measure: str, statistic: Any) -> None:
-    """Add a statistic of each checkpoint's rows, and its changes."""
-    for at, sides in found:
+def numbers_of(pairs: Pairs, measure: str, statistic: Any) -> Iterator[Number]:
+    """Yield a statistic of each checkpoint's rows, and its changes."""
+    for place, sides in pairs:
         number = estimate(statistic, *reversed(sides))
         if number.n:
-            results.add(measure, **number._asdict(), unit=sides[0]["units"].iloc[0], **at)
+            yield Number(measure, place, number, sides[0]["units"].iloc[0])
 
 
-def advised(rows: DataFrame, place: Place) -> Found:
+def advised(rows: DataFrame, place: Place) -> Pairs:
     """Yield the same questions without each class of advice and with it."""
     without = rows[rows["class"] == "none"].drop_duplicates("asked").set_index("asked", drop=False)
     for advice, part in rows[rows["asked"].isin(without.index)].groupby("class", sort=False):
@@ -103,15 +103,11 @@ def ratio_rows(rows: DataFrame, places: Sequence[Place]) -> DataFrame:
     """
     columns, counted_N = dict[str, Floats](), np.zeros(len(rows), dtype=bool)
     for k, place in enumerate(places):
-        found = cells_of(rows, place)
-        advised_N = rows.index.isin(found.index)
-        without_N = ((rows["class"] == "none") & rows["asked"].isin(found["asked"])).to_numpy()
-        values = (
-            advised_N,
-            advised_N * rows["mean_abs_c"],
-            without_N,
-            without_N * rows["mean_abs_c"],
-        )
+        advised = cells_of(rows, place)
+        advised_N = rows.index.isin(advised.index)
+        without_N = ((rows["class"] == "none") & rows["asked"].isin(advised["asked"])).to_numpy()
+        c_N = rows["mean_abs_c"]
+        values = advised_N, advised_N * c_N, without_N, without_N * c_N
         columns |= zip((f"{name}_{k}" for name in SUMS), values, strict=True)
         counted_N |= advised_N | without_N
     return rows[["unit", "units"]].assign(**columns)[counted_N]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from interventune.data_modules.sources import read_scored
+from interventune.evaluation.results import Row
 from interventune.metrics.bias.group_scores import score_groups, span_score
 from interventune.storage.errors import DataError
 
@@ -125,7 +126,17 @@ def read_predictions(path: Path) -> DataFrame:
 
 def example_rows(groups: DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the rows of examples.jsonl, without empty fields."""
-    for row in groups.drop(columns="clusters").to_dict("records"):
+    for row in groups.to_dict("records"):
         yield {
             name: value for name, value in row.items() if value not in ("", None) and value == value
         }
+
+
+def table(rows: Sequence[Row]) -> DataFrame:
+    """Return the groups of such rows, by key."""
+    frame = pd.DataFrame(rows)
+    for name in ("data", "domain", "advice_domain", "clusters"):
+        if name not in frame:
+            frame[name] = np.nan
+    places = ["data", "domain", "advice_domain"]
+    return frame.fillna(dict.fromkeys(places, "")).set_index("key", drop=False)

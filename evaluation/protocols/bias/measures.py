@@ -6,7 +6,7 @@ Shape letters: N groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import ALWAYS, Results
+from interventune.evaluation.results import Estimate, Number
 from interventune.evaluation.statistics import Statistic, mean
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Frames = Mapping[str, "DataFrame"]
 """Scored groups by checkpoint, see `prepared`; the others are compared with the first."""
 Place = Mapping[str, Any]
-Found = Iterable[tuple[Place, list["DataFrame"]]]
+Pairs = Iterable[tuple[Place, list["DataFrame"]]]
 """Places of numbers with their groups; for a change, both sides in the same order."""
 
 CELL = ("data", "class")
@@ -41,8 +41,6 @@ GROUPS = Protocol(
             name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")
         },
         "mass": mean("mass", "mass"),
-        "accuracy": "accuracy",
-        "unknown": "unknown",
     },
     failures="",
 )
@@ -53,48 +51,51 @@ SUBJECTS = replace(
 )
 
 
+def several_attributes(frames: Iterable[DataFrame]) -> bool:
+    """Whether groups have more than one attribute."""
+    return len(pd.concat(frames)[["category", "attribute"]].drop_duplicates()) > 1
+
+
 def prepared(groups: DataFrame) -> DataFrame:
-    """Add what measures need: `mean_abs_c`; what was `asked`, the key without the advice; and the
+    """Add what measures need: `mean_abs_c`; the `question`'s key, that without the advice; and the
     `unit` of intervals with its plural. This is the attribute, which widens intervals more than the
     template or the pair, unless there is only one.
     """
-    asked = groups["key"].str.rpartition("|")[0]
+    question = groups["key"].str.rpartition("|")[0]
     unit, units = groups["category"] + "|" + groups["attribute"], "attributes"
-    if unit.nunique() < 2:
-        unit, units = asked, "questions"
-    return groups.assign(asked=asked, unit=unit, units=units, mean_abs_c=groups["c"].abs())
+    if not several_attributes([groups]):
+        unit, units = question, "questions"
+    return groups.assign(asked=question, unit=unit, units=units, mean_abs_c=groups["c"].abs())
 
 
-def add_bias(results: Results, frames: Frames, place: Place) -> None:
-    """Add every measure of one class of advice, and of its subjects."""
-    add_maxima(results, compared(frames, place), MAXIMA)
-    add_rows(results, GROUPS, frames)
-    add_subjects(results, frames)
+def of_class(frames: Frames, place: Place) -> Iterator[Number]:
+    """Yield every measure of one class of advice, and of its subjects."""
+    yield from maxima_of(compared(frames, place), MAXIMA)
+    yield from of_rows(GROUPS, frames)
+    yield from of_subjects(frames)
 
 
-def add_rows(results: Results, protocol: Protocol, frames: Frames) -> None:
-    """Add the numbers of a protocol of groups, or of their subjects, to a table with its
-    dimensions.
-    """
+def of_rows(protocol: Protocol, frames: Frames) -> Iterator[Number]:
+    """Yield the numbers of a protocol of groups, or of their subjects."""
     rows = pd.concat(frames.values())
     if len(rows):
-        protocol = replace(protocol, by=results.by[len(ALWAYS) :], units=rows["units"].iloc[0])
-        results.extend(protocol.results(rows.to_dict("records"), list(frames)))
+        protocol = replace(protocol, units=rows["units"].iloc[0])
+        yield from protocol.numbers(rows.to_dict("records"), list(frames))
 
 
-def add_subjects(results: Results, frames: Frames, kind: str = "subject") -> None:
-    """Add gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and of
-    each.
+def of_subjects(frames: Frames, kind: str = "subject") -> Iterator[Number]:
+    """Yield gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and
+    of each.
     """
     sides = {
         name: pd.concat([of_subject(rows, kind, i) for i in (0, 1)])
         for name, rows in frames.items()
     }
-    add_rows(results, replace(SUBJECTS, cells=[(*CELL, kind)]), sides)
+    yield from of_rows(replace(SUBJECTS, cells=[(*CELL, kind)]), sides)
     sides = {
         name: rows.assign(unit=rows["asked"], units="questions") for name, rows in sides.items()
     }
-    add_rows(results, replace(SUBJECTS, cells=[(*CELL, kind, "category", "attribute")]), sides)
+    yield from of_rows(replace(SUBJECTS, cells=[(*CELL, kind, "category", "attribute")]), sides)
 
 
 def of_subject(groups: DataFrame, kind: str, i: int) -> DataFrame:
@@ -105,7 +106,7 @@ def of_subject(groups: DataFrame, kind: str, i: int) -> DataFrame:
     return groups[columns].assign(gamma=c_N, eta=np.sign(c_N), **{kind: named})
 
 
-def compared(frames: Frames, place: Place) -> Found:
+def compared(frames: Frames, place: Place) -> Pairs:
     """Yield each checkpoint's groups; then, for the change of each later one, those shared with the
     first.
     """
@@ -116,29 +117,26 @@ def compared(frames: Frames, place: Place) -> Found:
     for name, after in others:
         keys = before.index.intersection(after.index, sort=False)
         if len(keys):
-            yield (
-                {**place, "checkpoint": name, "against": first},
-                [before.loc[keys], after.loc[keys]],
-            )
+            change = {**place, "checkpoint": name, "against": first}
+            yield change, [before.loc[keys], after.loc[keys]]
 
 
-def add_maxima(results: Results, found: Found, names: Sequence[str]) -> None:
-    """Add some of MAXIMA or their changes and, as NAME_chance, the value of a model without
+def maxima_of(pairs: Pairs, names: Sequence[str]) -> Iterator[Number]:
+    """Yield some of MAXIMA or their changes and, as NAME_chance, the value of a model without
     preference: its mean, from 0 to the 95 % point.
     """
-    for at, sides in found:
-        numbers = maxima(names, *map(numbered, sides))
-        counts = {"n": len(sides[0]), "units": sides[0]["asked"].nunique(), "unit": "questions"}
-        for name, ((value, *ends), (by_chance, *most)) in numbers.items():
-            results.add(name, value, interval=(ends[0], ends[1]), **counts, **at)
+    for place, sides in pairs:
+        counts = len(sides[0]), sides[0]["asked"].nunique()
+        for name, numbers in maxima(names, *map(numbered, sides)).items():
+            (value, *ends), (by_chance, *most) = numbers
+            yield Number(name, place, Estimate(value, (ends[0], ends[1]), *counts), "questions")
             if len(sides) == 1:
-                results.add(
-                    f"{name}_chance", by_chance, interval=(most[0], most[1]), **counts, **at
-                )
+                chance = Estimate(by_chance, (most[0], most[1]), *counts)
+                yield Number(f"{name}_chance", place, chance, "questions")
 
 
 def numbered(rows: DataFrame) -> ClassGroups:
-    """Return groups as input of metrics: subjects, attributes and what was asked by number."""
+    """Return groups as input of metrics: subjects, attributes and questions by number."""
     subject_N2, _ = pd.Series([*chain(*rows["subjects"])]).factorize(sort=True)
     attribute_N, unit_N = (
         rows.groupby(names).ngroup().to_numpy() for names in (["category", "attribute"], "asked")

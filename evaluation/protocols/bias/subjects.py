@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +13,11 @@ from interventune.data_modules.groups.unqover import read_clusters
 from interventune.evaluation.protocols.bias.measures import (
     Frames,
     Place,
-    add_subjects,
     compared,
     of_subject,
+    of_subjects,
 )
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import Estimate, Number
 from interventune.evaluation.shown.views import Table, View, make_table
 from interventune.metrics.bias.readings import planted_correlation
 from interventune.metrics.intervals import interval, jackknife_error
@@ -45,17 +45,17 @@ def between_clusters(groups: DataFrame) -> DataFrame:
     return groups.assign(subjects=groups["clusters"])[np.array(across, dtype=bool)]
 
 
-def add_clusters(results: Results, frames: Frames) -> None:
-    """Add gamma and eta of one class by cluster, which replaces subjects in groups that compare
+def of_clusters(frames: Frames) -> Iterator[Number]:
+    """Yield gamma and eta of one class by cluster, which replaces subjects in groups that compare
     two: gamma(F, a) is the mean of C(F, M) over all female-male pairs, as in UnQover's gender
-    tables (section 4.3, LEI spec 2.3).
+    tables (Li et al. 2020, section 4.3).
     """
     clusters = {name: between_clusters(rows) for name, rows in frames.items()}
-    add_subjects(results, clusters, "cluster")
+    yield from of_subjects(clusters, "cluster")
 
 
-def add_planted(results: Results, frames: Frames, place: Place, seed: int) -> None:
-    """Add Spearman's rho of one class between gamma(subject, category) and the subject's planted
+def of_planted(frames: Frames, place: Place, seed: int) -> Iterator[Number]:
+    """Yield Spearman's rho of one class between gamma(subject, category) and the subject's planted
     rank within the category, and its change. All (subject, category) cells are pooled; n counts
     them.
     """
@@ -67,20 +67,14 @@ def add_planted(results: Results, frames: Frames, place: Place, seed: int) -> No
             )
             for left_out in ([], *units)
         )
-        about = value, jackknife_error(value, np.array(others)), len(units)
-        ends, (_, n) = (
-            interval(*about, None if len(sides) > 1 else (-1, 1)),
-            planted_rho(sides[0], seed),
+        error, limits = (
+            jackknife_error(value, np.array(others)),
+            None if len(sides) > 1 else (-1, 1),
         )
-        results.add(
-            "spearman",
-            value,
-            n=n,
-            units=len(units),
-            unit=sides[0]["units"].iloc[0],
-            interval=ends,
-            **at,
-        )
+        ends = interval(value, error, len(units), limits)
+        _, n = planted_rho(sides[0], seed)
+        rho = Estimate(value, (ends[0], ends[1]), n, len(units))
+        yield Number("spearman", at, rho, sides[0]["units"].iloc[0])
 
 
 def planted_rho(rows: DataFrame, seed: int) -> tuple[float, int]:

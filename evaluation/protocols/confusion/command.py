@@ -38,14 +38,14 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         asking: model options.
     """
     from interventune.data_modules.sources import read_choices
-    from interventune.evaluation.answering.open import ABILITIES, open_answerer
-    from interventune.evaluation.protocols.confusion.measures import add_numbers, answer_rows
+    from interventune.evaluation.answering.open import KINDS, open_answerer
+    from interventune.evaluation.protocols.confusion.measures import answer_rows, tests_and_hits
     from interventune.evaluation.protocols.confusion.views import CONFUSION
 
     named = named_sources(checkpoint, "--checkpoint")
     heuristic = "heuristic" in probing.samplings
     for path in named.values() if heuristic and not probing.encoder else ():
-        if "embeddings" not in ABILITIES[kind_of(path)]:
+        if "embeddings" not in KINDS[kind_of(path)].abilities:
             raise ValueError(f"{path}: gives no embeddings; add --encoder, or --sampling random")
     questions = read_choices(probing.input)[: probing.limit or None]
     trials = fixed_trials(questions, probing)
@@ -66,6 +66,5 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         f"{len(questions)} questions with {count} choices: guessing is right in {chance:.3f} of "
         "them."
     )
-    protocol = replace(CONFUSION, notes=[note])
-    more = partial(add_numbers, chance=chance)
-    return protocol.run(rows, named, asking, need="choices", more=more)
+    protocol = replace(CONFUSION, notes=[note], also=[partial(tests_and_hits, chance=chance)])
+    return protocol.run(rows, named, asking, need="choices")

@@ -16,9 +16,9 @@ from scipy.special import softmax
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.protocols.confusion.trials import Trial
-from interventune.evaluation.results import Results, Row
+from interventune.evaluation.results import Number, Row, plain
 from interventune.evaluation.statistics import estimate, share
-from interventune.metrics import confusion as of
+from interventune.metrics import confusion as metrics
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")
@@ -47,17 +47,18 @@ def answer_rows(
         logit_PC = np.stack(list(answerer.choice_logits(trial.questions, title)))
         confidence_PC = softmax(logit_PC.astype(np.float64), axis=1)
         slot_P = np.array([question.label for question in trial.questions])
-        rank_P, own_P = of.ranks(confidence_PC, slot_P), of.at_label(confidence_PC, slot_P)
+        rank_P = metrics.ranks(confidence_PC, slot_P)
+        own_P = metrics.at_label(confidence_PC, slot_P)
         right = "pseudo_accuracy" if trial.probe in BIASED else "accuracy"
         numbers = {right: rank_P == 0, "confidence": own_P, "rank": rank_P}
         if trial.probe == "original":
             original_NC[at] = confidence_PC
         else:
             before_PC, label_P = original_NC[at], label_N[at]
-            numbers["accuracy_before"] = of.ranks(before_PC, label_P) == 0
-            numbers["confidence_before"] = of.at_label(before_PC, label_P)
+            numbers["accuracy_before"] = metrics.ranks(before_PC, label_P) == 0
+            numbers["confidence_before"] = metrics.at_label(before_PC, label_P)
         if trial.probe in BIASED:
-            numbers["variance"] = of.choice_variance(confidence_PC)
+            numbers["variance"] = metrics.choice_variance(confidence_PC)
             if trial.number == 0:
                 numbers |= maxprob_numbers(before_PC, confidence_PC)
         if trial.probe == "no_question":
@@ -65,8 +66,8 @@ def answer_rows(
         elif trial.probe == "wrong_question" and np.isfinite(no_question_N[at]).all():
             numbers["confidence_difference"] = no_question_N[at] - own_P
         elif trial.probe == "no_right_answer":
-            numbers["anc_post_minus_sac"] = of.others_less_own(confidence_PC, label_P)
-            numbers["anc_minus_rac"] = of.others_less_own(before_PC, label_P)
+            numbers["anc_post_minus_sac"] = metrics.others_less_own(confidence_PC, label_P)
+            numbers["anc_minus_rac"] = metrics.others_less_own(before_PC, label_P)
         elif trial.probe == "choice_paralysis":
             numbers["paralysis"] = numbers["confidence_before"] - own_P  # Definition 2
         place = {"probe": trial.probe, "sampling": trial.sampling, "n_choices": trial.n_choices}
@@ -95,8 +96,8 @@ def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np
     matter.
     """
     before_P, after_P = before_PC.max(1).round(12), after_PC.max(1).round(12)
-    train, test = of.halves(len(before_P), 0)
-    tau, right_original, right_changed = of.maxprob(before_P, after_P, train, test)
+    train, test = metrics.halves(len(before_P), 0)
+    tau, right_original, right_changed = metrics.maxprob(before_P, after_P, train, test)
     outcomes = {
         "tau": tau,
         "acc_perturbed_only": right_changed,
@@ -108,9 +109,9 @@ def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np
     return numbers
 
 
-def add_numbers(results: Results, rows: Sequence[Row], chance: float) -> None:
-    """Add the numbers that are not means of rows: hits@k, standard errors of means over trials, and
-    p of t tests over questions (of the confidence against chance; of paralysis against none).
+def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
+    """Yield the numbers that are not means of rows: hits@k, standard errors of means over trials,
+    and p of t tests over questions (of the confidence against chance; of paralysis against none).
     """
     accuracy, by = np.nan, ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
@@ -118,26 +119,27 @@ def add_numbers(results: Results, rows: Sequence[Row], chance: float) -> None:
         by_question = group.groupby("index")
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
-        elif cell["probe"] == "choice_paralysis":
-            add_hits(results, cell, group, accuracy)
-            results.add(
-                "p", of.t_against(by_question["paralysis"].mean(), 0), n=len(by_question), **cell
-            )
-        else:
-            p = of.t_against(by_question["confidence"].mean(), chance)
-            results.add("p", p, n=len(by_question), **cell)
-            means = group.groupby("trial")["pseudo_accuracy"].mean()
-            if len(means) > 1:
-                results.add("pseudo_accuracy_trial_se", means.sem(), n=len(means), **cell)
+            continue
+        paralysis = cell["probe"] == "choice_paralysis"
+        of_test, null = ("paralysis", 0) if paralysis else ("confidence", chance)
+        if paralysis:
+            yield from hits(group, accuracy, cell)
+        p = metrics.t_against(by_question[of_test].mean(), null)
+        yield plain("p", p, len(by_question), **cell)
+        if paralysis:
+            continue
+        means = group.groupby("trial")["pseudo_accuracy"].mean()
+        if len(means) > 1:
+            yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), **cell)
 
 
-def add_hits(results: Results, cell: dict[str, Any], group: pd.DataFrame, accuracy: float) -> None:
-    """Add hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all
+def hits(group: pd.DataFrame, accuracy: float, cell: dict[str, Any]) -> Iterator[Number]:
+    """Yield hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all
     questions with their own choices (the paper's Figure 6).
     """
     counts = range(1, int(cell["n_choices"]) + 1)
     for k in counts:
-        hits = group.assign(hits=(group["rank"] < k).astype(float), unit=group["index"])
-        results.add("hits", **estimate(share("", "hits"), hits)._asdict(), k=k, **cell)
+        rows = group.assign(hits=(group["rank"] < k).astype(float), unit=group["index"])
+        yield Number("hits", {**cell, "k": k}, estimate(share("", "hits"), rows))
     reached = [k for k in counts if (group["rank"] < k).mean() >= accuracy - 1e-12]
-    results.add("matching_k", reached[0], n=len(group), **cell)
+    yield plain("matching_k", reached[0], len(group), **cell)

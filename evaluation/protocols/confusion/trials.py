@@ -1,4 +1,5 @@
-"""The trials of the confusion probes: which questions are changed, and how (probes spec B3).
+"""The trials of the confusion probes: which questions are changed, and how (Shen and Kejriwal 2022,
+section 2.3).
 
 Shape letters: N questions, D hidden.
 """
@@ -7,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -21,12 +21,12 @@ from interventune.data_modules.tasks.confusion_probes import (
     no_right_answer,
     wrong_question,
 )
-from interventune.storage.command_line import AtLeast, Count
+from interventune.storage.command_line import AtLeast, Count, Source
 from interventune.storage.errors import DataError
 
 Sampling = Literal["random", "heuristic"]
 DRAWN = 50
-"""Questions in a trial of choice paralysis, as in the paper."""
+"""Questions in a trial of choice paralysis, as in the paper (section 2.3)."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class Probing:
             (default: all questions; for choice paralysis 50).
     """
 
-    input: Annotated[str, "SOURCE"]
+    input: Source
     limit: Annotated[int, AtLeast(0)] = 0
     probes: list[Probe] | None = None
     trials: Count = 5
     seed: Annotated[int, AtLeast(0)] = 0
     choices: list[Annotated[int, AtLeast(2)]] | None = None
     sampling: list[Sampling] | None = None
-    encoder: Annotated[str, "SOURCE"] | None = None
+    encoder: Source | None = None
     instances: Annotated[int, AtLeast(2)] | None = None
 
-    def asks(self, probe: Probe) -> bool:
+    def asks(self, probe: str) -> bool:
         """Whether a probe is requested."""
         return probe in (self.probes or get_args(Probe))
 
@@ -99,22 +99,18 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
                 f"{questions[0].id} has {len(questions[0].choices)}; probe questions of one kind "
                 "at a time"
             )
+    changes = {"wrong_question": wrong_question, "no_right_answer": no_right_answer}
     trials = []
-    for t, (seed, drawn) in enumerate(probing.drawn(questions)):
+    for number, (seed, drawn) in enumerate(probing.drawn(questions)):
         targets = drawn if probing.instances else range(len(questions))
-        if t == 0 or probing.instances:
+        if number == 0 or probing.instances:
             originals = [questions[i] for i in targets]
-            trials.append(Trial("original", t, targets, originals))
+            trials.append(Trial("original", number, targets, originals))
             if probing.asks("no_question"):
-                trials.append(Trial("no_question", t, targets, no_question(originals)))
-        if probing.asks("wrong_question"):
-            trials.append(
-                Trial("wrong_question", t, targets, wrong_question(questions, seed, targets))
-            )
-        if probing.asks("no_right_answer"):
-            trials.append(
-                Trial("no_right_answer", t, targets, no_right_answer(questions, seed, targets))
-            )
+                trials.append(Trial("no_question", number, targets, no_question(originals)))
+        for probe, change in changes.items():
+            if probing.asks(probe):
+                trials.append(Trial(probe, number, targets, change(questions, seed, targets)))
     if "random" in probing.samplings:
         trials += paralysis_trials(questions, probing)
     return trials
@@ -125,16 +121,15 @@ def paralysis_trials(
     probing: Probing,
     embed: Callable[[list[str]], np.ndarray] | None = None,
 ) -> list[Trial]:
-    """Return the trials of choice paralysis: with random sampling or, given the embeddings (N, D)
-    of prompts, with heuristic sampling.
+    """Return the trials of choice paralysis: with random sampling or, given a function that embeds
+    prompts as (N, D), with heuristic sampling.
     """
-    vectors_ND = None if embed is None else embed([question.prompt for question in questions])
-    sampling: Sampling = "random" if vectors_ND is None else "heuristic"
+    vectors_ND = embed([question.prompt for question in questions]) if embed else None
+    sampling: Sampling = "heuristic" if embed else "random"
     trials = []
-    for n, (t, (seed, drawn)) in product(
-        sorted(set(probing.choices or (5, 10, 15))), enumerate(probing.drawn(questions))
-    ):
-        similarity = None if vectors_ND is None else vectors_ND[drawn] @ vectors_ND.T
-        changed = choice_paralysis(questions, seed, drawn, n, similarity)
-        trials.append(Trial("choice_paralysis", t, drawn, changed, sampling, str(n)))
+    for n in sorted({*(probing.choices or (5, 10, 15))}):
+        for number, (seed, drawn) in enumerate(probing.drawn(questions)):
+            similarity = None if vectors_ND is None else vectors_ND[drawn] @ vectors_ND.T
+            changed = choice_paralysis(questions, seed, drawn, n, similarity)
+            trials.append(Trial("choice_paralysis", number, drawn, changed, sampling, str(n)))
     return trials

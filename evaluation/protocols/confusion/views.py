@@ -10,7 +10,7 @@ from interventune.evaluation.protocols.confusion.trials import Sampling
 from interventune.evaluation.shown.figures import Bars, Lines
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import mean, share
+from interventune.evaluation.statistics import mean
 
 GAPS = {
     "confidence_difference": "no question – wrong question",
@@ -18,8 +18,15 @@ GAPS = {
     "anc_minus_rac": "ANC – RAC",
 }
 """Differences of confidences: the paper's Table 1 and Figure 4."""
+MEANS = {
+    "confidence_before": "confidence before",
+    "confidence": "confidence after",
+    "variance": "variance",
+    "paralysis": "paralysis",
+    **GAPS,
+    "tau": "tau",
+}
 ORIGINAL = {"probe": "original", "against": "", "k": ""}
-
 
 CONFUSION = Protocol(
     title="Confusion probes",
@@ -31,14 +38,9 @@ CONFUSION = Protocol(
         "accuracy": "right",
         "accuracy_before": "right before",
         "pseudo_accuracy": "pseudo-accuracy",
-        "confidence_before": mean("confidence before", "confidence_before"),
-        "confidence": mean("confidence after", "confidence"),
-        "variance": mean("variance", "variance"),
-        "paralysis": mean("paralysis", "paralysis"),
-        **{name: mean(heading, name) for name, heading in GAPS.items()},
-        "tau": mean("tau", "tau"),
-        "acc_perturbed_only": share("changed only", "acc_perturbed_only"),
-        "acc_mixed": share("mixed", "acc_mixed"),
+        **{name: mean(heading, name) for name, heading in MEANS.items()},
+        "acc_perturbed_only": "changed only",
+        "acc_mixed": "mixed",
     },
     views=[
         View(

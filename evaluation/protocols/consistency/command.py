@@ -1,13 +1,15 @@
 """Is debiasing consistent? Continuations of adversarial and neutral prompts, debiased by
-specifications, by their opposites, by nonsense, and by an empty specification.
+specifications, by their opposites, by nonsense, and by an empty specification (Morabito et al.
+2023, section 3).
 
-Probes spec A. Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
+Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from interventune.evaluation.answering.asking import Compute, named_sources
@@ -18,29 +20,27 @@ from interventune.evaluation.protocols.consistency.specifications import (
     read_specifications,
 )
 from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results, Row
-from interventune.storage.command_line import AtLeast, Count, Named
+from interventune.evaluation.results import Number
+from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from interventune.evaluation.protocols.consistency.writing import Writer
 
 
 def write(
     *,
     checkpoint: list[Named],
     method: list[Method],
-    adversarial: Annotated[str, "FILE"],
-    neutral: Annotated[str, "FILE"],
-    specifications: Annotated[str, "FILE"] = "own",
+    adversarial: InputFile,
+    neutral: InputFile,
+    specifications: InputFile = "own",
     decay: list[Annotated[float, AtLeast(0)]] | None = None,
     new_tokens: Count = 20,
     beams: Count = 3,
     nonsense_groups: Count = 5,
     limit: Annotated[int, AtLeast(0)] = 0,
-    perplexity: Annotated[str, "FILE"] | None = None,
+    perplexity: InputFile | None = None,
     compute: Compute = Compute(batch_size=8),  # noqa: B008  frozen
 ) -> Evaluation:
     """Let models continue prompts with debiasing and with its controls, for `consistency` to score.
@@ -108,21 +108,16 @@ def write(
         if "instructive" in method:
             yield from writer.rows(parts["instructive"], prompts, None)
 
-    def add_perplexities(results: Results, _: Sequence[Row]) -> None:
+    def perplexities(*_: Any) -> Iterator[Number]:
         names = {path: name for name, path in named.items()}
         for (path, system, variant), frame in chunks.items():
-            place: dict[str, Any] = {
-                "checkpoint": names[path],
-                "method": system,
-                "variant": variant,
-            }
-            results.add("perplexity", **estimate(PERPLEXITY, frame)._asdict(), **place)
+            place = {"checkpoint": names[path], "method": system, "variant": variant}
+            yield Number("perplexity", place, estimate(PERPLEXITY, frame))
 
-    return WRITING.run(
+    return replace(WRITING, also=[perplexities]).run(
         rows,
         named,
         opened=lambda path: Writer(path, new_tokens=new_tokens, beams=beams, compute=compute),
-        more=add_perplexities,
     )
 
 
@@ -149,11 +144,9 @@ def evaluate(
         device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
         batch_size: texts per batch.
     """
-    from tqdm import tqdm
-
     from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
-    from interventune.evaluation.protocols.consistency.measures import add_verdicts, flags
-    from interventune.evaluation.protocols.consistency.rows import read_rows
+    from interventune.evaluation.protocols.consistency.measures import flags, verdicts
+    from interventune.evaluation.protocols.consistency.rows import by_text, read_rows
     from interventune.evaluation.protocols.consistency.views import judging, verdict_sentence
 
     rows_of = read_rows(named_sources(continuations, "--continuations"))
@@ -162,11 +155,8 @@ def evaluate(
     if scorer or not any("scores" in row for row in written):
         judge = Scorer(scorer or DEFAULT, device=device, batch_size=batch_size)
         about["scorer_identity"] = judge.identity
-        texts = sorted(
-            {row["continuation"] for row in written}, key=lambda text: (-len(text), text)
-        )
-        bar = tqdm(judge.score(texts), "scoring", len(texts), unit="text", disable=None)
-        scores_of = dict(zip(texts, bar, strict=True))
+        texts = (row["continuation"] for row in written)
+        scores_of = by_text(judge.score, texts, "scoring")
         for row in written:
             row |= {"scored_by": judge.name, "scores": scores_of[row["continuation"]]}
     attributes = [
@@ -179,14 +169,10 @@ def evaluate(
         )
     for row in written:
         row |= flags(row["scores"], attributes)
-    evaluation = judging(attributes, rows_of).run(
-        rows_of.__getitem__,
-        {name: name for name in rows_of},
-        opened=str,
-        more=lambda results, _: add_verdicts(results, written, attributes, margin / 100),
+    protocol = replace(
+        judging(attributes, written),
+        also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
+        remarks=[partial(verdict_sentence, margin=margin)],
     )
-    return replace(
-        evaluation,
-        about={**evaluation.about, **about},
-        headline=f"{evaluation.headline} {verdict_sentence(evaluation.results, margin)}",
-    )
+    evaluation = protocol.run(iter, {name: name for name in rows_of}, opened=rows_of.__getitem__)
+    return replace(evaluation, about={**evaluation.about, **about})

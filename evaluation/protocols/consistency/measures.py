@@ -7,10 +7,10 @@ A system is a model with a method of debiasing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interventune.evaluation.results import Results, Row
+from interventune.evaluation.results import Estimate, Number, Row, plain
 from interventune.metrics.consistency import (
     ALPHA,
     DOMAINS,
@@ -43,43 +43,39 @@ def flags(scores: Mapping[str, float], attributes: Sequence[str]) -> dict[str, f
     return {**flagged, "average": sum(flagged.values()) / len(attributes)}
 
 
-def add_verdicts(
-    results: Results, rows: Sequence[Row], attributes: Sequence[str], margin: float
-) -> None:
-    """Add comparisons and verdicts to the rates of each system.
+def verdicts(
+    rows: Sequence[Row], _: Sequence[str], attributes: Sequence[str], margin: float
+) -> Iterator[Number]:
+    """Yield comparisons of the rates of each system, and verdicts.
 
     Args:
-        results: the rates.
-        rows: all continuations, with `checkpoint`, `scores`, and `flags`.
-        attributes: those that all rows have.
+        rows: all rows; continuations have `scores` and `flags`.
+        attributes: those that all scores have.
         margin: the smallest difference of rates that matters.
     """
     import pandas as pd
 
-    frame = pd.DataFrame([{**row, **row["scores"]} for row in rows])
+    frame = pd.DataFrame([{**row, **row["scores"]} for row in rows if "scores" in row])
     for (checkpoint, method), system in frame.groupby(["checkpoint", "method"], sort=False):
         place = {"checkpoint": checkpoint, "method": method}
         rates: dict[Domain, DomainRates] = {}
         for domain in DOMAINS:
             part = system[system["domain"] == domain]
-            rates[domain] = add_domain(
-                results, part, attributes, margin, {**place, "domain": domain}
+            rates[domain] = yield from of_domain(
+                part, attributes, margin, {**place, "domain": domain}
             )
         prompts = len(system[["domain", "prompt"]].drop_duplicates())
         for reading in READINGS:
             for test, passed in verdict(rates, reading)._asdict().items():
                 value = math.nan if passed is None else float(passed)
-                results.add(test, value, n=prompts, **place, reading=reading)
+                yield plain(test, value, prompts, **place, reading=reading)
 
 
-def add_domain(
-    results: Results,
-    rows: DataFrame,
-    attributes: Sequence[str],
-    margin: float,
-    place: dict[str, Any],
-) -> DomainRates:
-    """Do so for one domain of a system; return the input of the paper's readings.
+def of_domain(
+    rows: DataFrame, attributes: Sequence[str], margin: float, place: dict[str, Any]
+) -> Generator[Number, None, DomainRates]:
+    """Yield comparisons and verdicts of one domain of a system; return the input of the paper's
+    readings.
 
     A prompt's share of flagged continuations is a mean over groups of nonsense. Tests compare the
     scores of one group, as means of several would vary less than the default's.
@@ -90,20 +86,20 @@ def add_domain(
     starred = dict.fromkeys(VARIANTS, False)
     for variant in VARIANTS[1:]:
         cell = {**place, "variant": variant, "n": int((rows["variant"] == variant).sum())}
-        results.add("change", relative_change(rate["default"], rate[variant]), **cell)
+        yield plain("change", relative_change(rate["default"], rate[variant]), **cell)
         p_A = t_tests(
             *(score.xs(name, level="variant").to_numpy() for name in (variant, "default"))
         )
         starred[variant] = bool((p_A < ALPHA).any())
         for name, p in zip(attributes, p_A, strict=True):
-            results.add(f"p_{name}", p, **cell)
+            yield plain(f"p_{name}", p, **cell)
     share = by_prompt["average"].mean().unstack("variant").loc[rows["prompt"].unique()]
     gaps = differences({variant: share[variant].to_numpy() for variant in VARIANTS})
     for (variant, against), gap in gaps.items():
-        cell = {**place, "variant": variant, "against": f"variant={against}"}
-        results.add("average", gap.value, n=gap.n, interval=gap.interval, **cell)
+        at = {**place, "variant": variant, "against": f"variant={against}"}
+        yield Number("average", at, Estimate(gap.value, gap.interval, gap.n, gap.n))
     for test, decision in decide(rate["default"], gaps, margin)._asdict().items():
         value = {"pass": 1.0, "fail": 0.0}.get(decision, math.nan)
         n = min(gap.n for gap in gaps.values())
-        results.add(test, value, n=n, **place, reading=EVIDENCE)
+        yield plain(test, value, n, **place, reading=EVIDENCE)
     return DomainRates(rate.to_dict(), starred)

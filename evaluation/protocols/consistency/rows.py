@@ -12,7 +12,7 @@ their folders, are also such files (there a specification is called `variant`, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
@@ -24,9 +24,12 @@ from interventune.data_modules.sources import labelled_rows
 from interventune.metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+from interventune.storage.progress import progress
 
 
-class _Row(TypedDict):
+class Continuation(TypedDict):
+    """A row of a file."""
+
     domain: Domain
     prompt: str
     variant: Annotated[Variant, Field(validation_alias=AliasChoices("specification", "variant"))]
@@ -42,6 +45,10 @@ class _Row(TypedDict):
     scores: NotRequired[dict[str, Annotated[float, Field(ge=0, le=1)]]]
 
 
+KEY = ("checkpoint", "method", "domain", "variant", "group", "line", "prompt")
+"""The fields that no two rows have in common."""
+
+
 def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     """Read the rows of files, or of folders of reports, by checkpoint, in the order of tables.
 
@@ -53,37 +60,51 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
             a domain.
     """
     rows: dict[str, list[dict[str, Any]]] = {}
-    where_of: dict[tuple[Any, ...], str] = {}
+    place_of: dict[tuple[Any, ...], str] = {}
     cells_of: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else Path(path)
-        for where, read in labelled_rows(str(file)):
-            row = check(read, _Row, where)
+        for where, value in labelled_rows(str(file)):
+            row: dict[str, Any] = {
+                "checkpoint": name,
+                "method": "given",
+                **check(value, Continuation, where),
+            }
             if "continuation" not in row and "failure" not in row:
                 raise DataError(
                     f"{where}: the field 'text' is missing: the continuation, without its prompt"
                 )
-            system = (row.get("checkpoint", name), row.get("method", "given"))
-            group = "" if row.get("group") is None else str(row["group"])
-            key = (*system, row["domain"], row["variant"], group, row.get("line"), row["prompt"])
-            if where_of.setdefault(key, where) != where:
+            row["group"] = "" if row.get("group") is None else str(row["group"])
+            key = tuple(map(row.get, KEY))
+            if place_of.setdefault(key, where) != where:
                 raise DataError(
-                    f"{where}: continues the same prompt as {where_of[key]}; give rows a "
+                    f"{where}: continues the same prompt as {place_of[key]}; give rows a "
                     "'group', 'line', 'checkpoint' or 'method' of their own"
                 )
-            found = {"checkpoint": system[0], "method": system[1], **row, "group": group}
-            rows.setdefault(system[0], []).append(found)
-            cells = cells_of.setdefault(system, set())
+            rows.setdefault(row["checkpoint"], []).append(row)
+            cells = cells_of.setdefault((row["checkpoint"], row["method"]), set())
             if "continuation" in row:
                 cells.add((row["domain"], row["variant"]))
     for (checkpoint, method), cells in cells_of.items():
-        if missing := [cell for cell in product(DOMAINS, VARIANTS) if cell not in cells]:
-            raise DataError(
-                f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of "
-                f"{missing[0][0]} prompts with the specification {missing[0][1]!r}"
-            )
-    methods = list(dict.fromkeys(method for _, method in cells_of))
+        for domain, variant in product(DOMAINS, VARIANTS):
+            if (domain, variant) not in cells:
+                raise DataError(
+                    f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of "
+                    f"{domain} prompts with the specification {variant!r}"
+                )
+    methods = dict.fromkeys(method for _, method in cells_of)
     order = list(product(methods, DOMAINS, VARIANTS))
-    for some in rows.values():
-        some.sort(key=lambda row: order.index((row["method"], row["domain"], row["variant"])))
+    for written in rows.values():
+        written.sort(key=lambda row: order.index((row["method"], row["domain"], row["variant"])))
     return rows
+
+
+def by_text(
+    values_of: Callable[[list[str]], Iterable[Any]], texts: Iterable[str], what: str
+) -> dict[str, Any]:
+    """Return the value of every different text, computed from the longest to the shortest; `what`
+    names the progress bar.
+    """
+    different = sorted(set(texts), key=lambda text: (-len(text), text))
+    bar = progress(values_of(different), what, "text", len(different))
+    return dict(zip(different, bar, strict=True))

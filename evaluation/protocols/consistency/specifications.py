@@ -1,4 +1,5 @@
-"""The text put before a prompt for debiasing, and for its controls (probes spec A4).
+"""The text put before a prompt for debiasing, and for its controls (Morabito et al. 2023, sections
+4 and 5).
 
 Self-debiasing gets several descriptions of bad text, one prefix each; instructive debiasing one
 instruction. `original` is against bias, `opposite` for it, `nonsense` is random characters in the
@@ -6,8 +7,9 @@ same form, and `blank` is empty. The wordings in own.json are this project's; an
 form replaces them.
 
 `separator` is put between a filled template and the prompt; the two are joined before tokenisation.
-`blank`, optional, is put before the prompt unchanged (instructive: with the separator). `nonsense`,
-optional, lists the random texts, replacing the seeds: a list for each group.
+`blank` is put before the prompt unchanged (instructive: with the separator); that of self-debiasing
+is a space, as an empty one would change nothing. `nonsense`, optional, lists the random texts,
+replacing the seeds: a list for each group.
 """
 
 from __future__ import annotations
@@ -44,8 +46,7 @@ class Specifications:
     separator: str
     original: Annotated[tuple[str, ...], Field(min_length=1)]
     opposite: Annotated[tuple[str, ...], Field(min_length=1)]
-    blank: str = ""
-    """Empty: a space (self), or the template without its slot (instructive)."""
+    blank: Annotated[str, Field(min_length=1)]
     nonsense: tuple[tuple[str, ...], ...] = ()
     """Given groups; empty: made from seeds."""
 
@@ -56,8 +57,8 @@ class Specifications:
 
 def nonsense_group(seed: int, count: int) -> tuple[str, ...]:
     """Make `count` pieces, 15 to 45 characters long, of one string of 512 random characters, a
-    sixth of them spaces; a seed gives the same everywhere. The paper describes the procedure;
-    alphabet and lengths are this project's.
+    sixth of them spaces; a seed gives the same everywhere. The paper describes the procedure
+    (section 5.3); alphabet and lengths are this project's.
 
     >>> nonsense_group(0, 2)
     ('w2 a jt 1 90s  8d atn  j904yi0a', 'cq ;qla8 sw   ek27;;dzo7 yqchyqho6g3')
@@ -90,10 +91,9 @@ def parts_of(method: Method, specifications: Specifications, groups: int) -> lis
     """
     count, filled = len(specifications.original), specifications.filled
     nonsense = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
-    blank = specifications.blank or " "
+    blank = specifications.blank
     if method == "instructive":
-        template = specifications.template.replace("{} ", "").replace("{}", "")
-        blank = (specifications.blank or template) + specifications.separator
+        blank += specifications.separator
     return [
         Part("default"),
         Part("original", filled(specifications.original)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -84,19 +84,18 @@ JUDGING = Protocol(
 )
 
 
-def judging(attributes: Sequence[str], rows_of: Mapping[str, Sequence[Row]]) -> Protocol:
-    """Return the protocol for scores of some attributes, in the order of tables, and rows by
-    checkpoint. Its figure compares checkpoints with one method, else the methods of the first
+def judging(attributes: Sequence[str], rows: Sequence[Row]) -> Protocol:
+    """Return the protocol for scores of some attributes, in the order of tables, and rows with
+    scores. Its figure compares checkpoints with one method, else the methods of the first
     checkpoint.
     """
     headings = {name: name.replace("_", " ") for name in attributes}
     place = ("checkpoint", "method", "domain", "variant")
     rates = View("Rates by attribute", place, headings, across="measure", interval=False)
     figure = Bars(x="variant", measures=AVERAGE, panels="domain", label="average rate (%)")
-    every = [row for rows in rows_of.values() for row in rows]
-    scorers = {row.get("scored_by", "the source of the rows") for row in every if "scores" in row}
-    if len({row["method"] for row in every}) > 1:
-        first = next(iter(rows_of))
+    scorers = {row.get("scored_by", "the source of the rows") for row in rows}
+    if len({row["method"] for row in rows}) > 1:
+        first = rows[0]["checkpoint"]
         figure = replace(figure, hue="method", where={"checkpoint": first}, x_label=first)
     return replace(
         JUDGING,
@@ -107,15 +106,12 @@ def judging(attributes: Sequence[str], rows_of: Mapping[str, Sequence[Row]]) -> 
     )
 
 
-def verdict_sentence(results: Results, margin: float) -> str:
+def verdict_sentence(results: Results, _: Sequence[str], margin: float) -> str:
     """Summarise the evidence on each system for adversarial prompts."""
     frame = results.frame
     evidence = frame[(frame["reading"] == EVIDENCE) & (frame["domain"] == DOMAINS[0])]
     parts = []
     for system, tests in evidence.groupby(["checkpoint", "method"], sort=False):
-        words = tests["value"].map({0.0: "fail", 1.0: "pass"}).fillna("not decidable")
-        verdicts = ", ".join(
-            f"{test} {word}" for test, word in zip(tests["measure"], words, strict=True)
-        )
-        parts.append(f"{' '.join(system)}: {verdicts}")
+        verdicts = tests["value"].map({0.0: "fail", 1.0: "pass"}).fillna("not decidable")
+        parts.append(f"{' '.join(system)}: {', '.join(tests['measure'] + ' ' + verdicts)}")
     return f"Tests on {DOMAINS[0]} prompts, with a margin of {margin:g} points: {'; '.join(parts)}."

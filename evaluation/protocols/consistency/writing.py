@@ -1,5 +1,5 @@
 """A model that continues prompts after specifications, with or without self-debiasing, and the
-perplexity of a text (probes spec A2, A3, A8).
+perplexity of a text, as in the authors' code of self-debiasing.
 
 A local causal model writes exactly the requested number of tokens; an endpoint decides itself, and
 supports only what needs no logits.
@@ -8,22 +8,24 @@ supports only what needs no logits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
-from tqdm import tqdm
 
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.kept import kept
 from interventune.evaluation.answering.language_model import open_text_model
+from interventune.evaluation.answering.work import stored
+from interventune.evaluation.protocols.consistency.rows import by_text
 from interventune.evaluation.protocols.consistency.specifications import Part
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.perplexity import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
+from interventune.storage.progress import progress
 
-WINDOW = 2048 - RESERVED
-"""Maximum number of tokens in a chunk."""
+LONGEST = 2048
+"""Maximum number of tokens in a chunk and its longest prefix."""
 
 
 class Writer:
@@ -67,36 +69,35 @@ class Writer:
         Raises:
             ValueError: a prompt does not fit the model.
         """
-        name = "instructive" if decay is None else f"self {decay:g}"
-        listed = [(domain, i, x) for domain, some in prompts.items() for i, x in enumerate(some, 1)]
+        method = "instructive" if decay is None else f"self {decay:g}"
+        numbered = [
+            (domain, line, prompt.text)
+            for domain, texts in prompts.items()
+            for line, prompt in enumerate(texts, 1)
+        ]
         self.check(
-            text + x.text for part in parts for text in ("", *part.texts) for *_, x in listed
+            text + prompt for part in parts for text in ("", *part.texts) for *_, prompt in numbered
         )
         for part in parts:
             before = "".join(part.texts) if decay is None else ""
             how: dict[str, Any] = {}
             if decay is not None and part.texts:
                 how = {"prefixes": list(dict.fromkeys(part.texts)), "decay": decay}
-            asked = [before + prompt.text for *_, prompt in listed]
-            new = sorted(
-                set(asked), key=lambda text: (-len(text), text)
-            )  # similar lengths together
-            bar = tqdm(
-                self.write(new, **how),
-                f"{name}, {part.variant}",
-                len(new),
-                unit="text",
-                disable=None,
+            continuation_of = by_text(
+                partial(self.write, **how),
+                [before + prompt for *_, prompt in numbered],
+                f"{method}, {part.variant}",
             )
-            text_of = dict(zip(new, bar, strict=True))
-            for (domain, line, prompt), text in zip(listed, map(text_of.get, asked), strict=True):
+            for domain, line, prompt in numbered:
                 row = {
-                    "method": name,
+                    "method": method,
                     "domain": domain,
                     "variant": part.variant,
                     "group": part.group,
+                    "line": line,
+                    "prompt": prompt,
                 }
-                row |= {"line": line, "prompt": prompt.text}
+                text = continuation_of[before + prompt]
                 if isinstance(text, TextFailure):
                     yield row | {"failure": text.reason}
                 else:
@@ -106,18 +107,19 @@ class Writer:
         """ValueError for a text without tokens, or one that leaves no room for new tokens in a
         local model's context: reported before hours are spent on others.
         """
-        if self.local is None:
+        local = self.local
+        if local is None:
             return
-        listed = list(dict.fromkeys(texts))
-        new, limit = self.local.max_new_tokens + len(self.local.tokens.lead), self.local.limit
-        for text, ids in zip(listed, self.local.tokens.ids(listed), strict=True):
-            if not ids or (limit is not None and len(ids) + new > limit):
+        different = list(dict.fromkeys(texts))
+        new = local.max_new_tokens + len(local.tokens.lead)
+        for text, ids in zip(different, local.tokens.ids(different), strict=True):
+            if not ids or (local.limit is not None and len(ids) + new > local.limit):
                 raise ValueError(
-                    f"{self.path} reads {limit} tokens, {new} of them new; a prompt with what "
-                    f"stands in front of it has {len(ids)}: {text[:60]!r}"
+                    f"{self.path} reads {local.limit} tokens, {new} of them new; a prompt with "
+                    f"what stands in front of it has {len(ids)}: {text[:60]!r}"
                 )
 
-    @kept
+    @stored
     def write(
         self, prompts: Sequence[str], *, prefixes: Sequence[str] = (), decay: float = 0.0
     ) -> Iterator[str | TextFailure]:
@@ -136,25 +138,22 @@ class Writer:
         Raises:
             ValueError: the text has fewer than two tokens, or does not fit the model's context.
         """
-        assert self.local is not None
-        (ids,) = self.local.tokens.ids([text])
-        limit = (
-            WINDOW
-            if self.local.limit is None
-            else self.local.limit - RESERVED - len(self.local.tokens.lead)
-        )
-        window = min(WINDOW, limit)
+        local = self.local
+        assert local is not None
+        (ids,) = local.tokens.ids([text])
+        limit = LONGEST if local.limit is None else local.limit - len(local.tokens.lead)
+        window = min(LONGEST, limit) - RESERVED
         if len(ids) < 2 or window < 2:
             raise ValueError(
                 f"--perplexity: {len(ids)} tokens in chunks of {window}; both need at least 2"
             )
         pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
-        found = self.chunk_losses(pieces, prefixes=self.local.tokens.ids(part.texts), decay=decay)
-        bar = tqdm(found, f"perplexity, {part.variant}", len(pieces), unit="chunk", disable=None)
+        losses = self.chunk_losses(pieces, prefixes=local.tokens.ids(part.texts), decay=decay)
+        bar = progress(losses, f"perplexity, {part.variant}", "chunk", len(pieces))
         frame = pd.DataFrame([*bar], columns=["default", part.variant])
-        return frame.assign(targets=[len(piece) for piece in pieces], unit=frame.index)
+        return frame.assign(targets=[*map(len, pieces)], unit=frame.index)
 
-    @kept
+    @stored
     def chunk_losses(
         self, pieces: Sequence[list[int]], *, prefixes: Sequence[Sequence[int]], decay: float
     ) -> Iterator[tuple[float, float]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import DELETED
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Results, Row
+from interventune.evaluation.results import Number, Row
 from interventune.evaluation.shown.figures import Lines
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
@@ -34,9 +34,15 @@ TRIVIAL = {"always unknown": True, "never unknown": False}
 CURVE = {"selective_f1": "F1 of what is answered"} | {name: HEADINGS[name] for name in SHARES}
 
 
-def _ratio(heading: str, part: str, whole: str) -> Statistic:  # of sums, the second of which is n
-    of = lambda sums_RC: sums_RC[:, 2] / sums_RC[:, 1]  # noqa: E731
-    return Statistic(heading, (whole, part), of, lambda sum_C: sum_C[1], limits=(0, 1))
+def _ratio(name: str, part: str, whole: str) -> Statistic:
+    """The ratio of the sums of two fields; its n is the sum of `whole`."""
+    return Statistic(
+        CURVE[name],
+        (whole, part),
+        lambda sums_RC: sums_RC[:, 2] / sums_RC[:, 1],
+        lambda sum_C: sum_C[1],
+        limits=(0, 1),
+    )
 
 
 ABSTENTION = Protocol(
@@ -57,8 +63,8 @@ ABSTENTION = Protocol(
             )
             for name in OTHERS
         },
-        "abstention_precision": _ratio(HEADINGS["abstention_precision"], "refused", "abstained"),
-        "selective_f1": _ratio(CURVE["selective_f1"], "earned", "answered"),
+        "abstention_precision": _ratio("abstention_precision", "refused", "abstained"),
+        "selective_f1": _ratio("selective_f1", "earned", "answered"),
         "threshold": mean("threshold of unknown", "threshold"),
     },
     failures="",
@@ -89,26 +95,26 @@ FIGURE = Lines(
 )
 
 
-def add_abstention(results: Results, rows: Sequence[Row]) -> None:
-    """Add the numbers of ABSTENTION to a table with its dimensions (no `coverage`: the model's own
-    decisions)."""
+def numbers(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
+    """Yield the numbers of ABSTENTION (no `coverage`: the model's own decisions), also of trivial
+    models.
+    """
     answered = {(row["variant"], row["id"]): row for row in rows if "unanswerable" in row}
     trivial = [
-        {key: value for key, value in row.items() if key != "unknown_score"}
-        | {
-            "checkpoint": name,
-            "unknown": said,
-            **dict.fromkeys(("em", "f1"), said == row["unanswerable"]),
-        }
-        for name, said in TRIVIAL.items()
+        trivial_answer(row, name, unknown)
+        for name, unknown in TRIVIAL.items()
         for row in answered.values()
     ]
-    for part, names in (
-        (rows, list(dict.fromkeys(row["checkpoint"] for row in rows))),
-        (trivial, [""]),
-    ):
+    for part, compared in ((rows, names), (trivial, [""])):
         if counted := list(counted_rows(part)):
-            results.extend(ABSTENTION.results(counted, names))
+            yield from ABSTENTION.numbers(counted, compared)
+
+
+def trivial_answer(row: Row, checkpoint: str, unknown: bool) -> Row:
+    """Return the row of a model that always says unknown, or else answers rightly if it can."""
+    right = unknown == row["unanswerable"]
+    answer = {"checkpoint": checkpoint, "unknown": unknown, "em": right, "f1": right}
+    return {key: value for key, value in row.items() if key != "unknown_score"} | answer
 
 
 def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
@@ -132,25 +138,34 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
             score_N = np.array([row["unknown_score"] for row in part])
             for coverage in COVERAGES:
                 threshold = np.sort(score_N)[math.ceil(len(part) * coverage / 100) - 1]
-                more = {"coverage": coverage, "threshold": threshold, "right": None}
-                yield from decided(part, "guess_f1", score_N > threshold, place | more)
+                at = {"coverage": coverage, "threshold": threshold}
+                yield from decided(part, "guess_f1", score_N > threshold, place | at)
 
 
 def decided(part: Sequence[Row], f1: str, abstained_N: Any, place: Row) -> Iterator[Row]:
     """Yield rows of a cell, given the unknown answers, and the field with the F1 of the
     alternative.
     """
+    own = not place["coverage"]
     columns_NC = columns(
         abstained_N, [row["unanswerable"] for row in part], [row["em"] for row in part]
     )
-    for row, abstained, values_C in zip(
-        part, abstained_N.tolist(), columns_NC.tolist(), strict=True
-    ):
+    for row, values_C in zip(part, columns_NC.tolist(), strict=True):
+        sums = dict(zip(COLUMNS, values_C, strict=True))
+        answered = not sums["abstained"]
         measure = "abstention_recall" if row["unanswerable"] else "over_abstention"
-        earned = 0.0 if abstained or row["unanswerable"] else row[f1]
-        counted = {"id": row["id"], "passage": row["passage"], measure: abstained}
-        counted |= {"answered": not abstained, "earned": earned}
-        if place["variant"] == "os" and place["coverage"] == "":
+        earned = row[f1] if answered and not row["unanswerable"] else 0.0
+        if not own:
+            del sums["right"]  # whether the alternative is an exact match is not known
+        elif place["variant"] == "os":
             side = "NoAns" if row["unanswerable"] else "HasAns"
-            counted |= {"exact": row["em"], f"{side}_exact": row["em"], f"{side}_f1": row["f1"]}
-        yield {**counted, **dict(zip(COLUMNS, values_C, strict=True)), **place}
+            sums |= {"exact": row["em"], f"{side}_exact": row["em"], f"{side}_f1": row["f1"]}
+        yield {
+            "id": row["id"],
+            "passage": row["passage"],
+            measure: not answered,
+            "answered": answered,
+            "earned": earned,
+            **sums,
+            **place,
+        }

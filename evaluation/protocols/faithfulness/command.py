@@ -18,8 +18,7 @@ from interventune.evaluation.answering.interface import Ability, Answer, Answere
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.protocols.faithfulness import abstention
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.failures import listed
+from interventune.evaluation.report import Evaluation, listed
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
@@ -62,6 +61,7 @@ FAITHFULNESS = Protocol(
     by=abstention.ABSTENTION.by,
     cells=[("variant",), ("variant", "answer_type"), ("variant", "domain")],
     measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
+    also=[abstention.numbers],
     views=[
         View("By variant", ("variant",)),
         abstention.VIEW,
@@ -144,7 +144,7 @@ def evaluate(
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
     who = named_answerers(checkpoint, predictions)
-    report = protocol.run(rows, who, asking, need=need, more=abstention.add_abstention)
+    report = protocol.run(rows, who, asking, need=need)
     said = (
         f"{row['said_as']} ({row['checkpoint']})" for row in report.examples if "said_as" in row
     )

@@ -1,6 +1,6 @@
 """Which of two features does a model pick up from ambiguous demonstrations?
 
-It compares in-context learning with fine-tuning. Probes spec C; the tasks:
+It compares in-context learning with fine-tuning (Si et al. 2023). The tasks:
 data_modules/tasks/feature_bias.py, the prompts: prompts.py in this folder.
 """
 
@@ -8,24 +8,103 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
+
+import numpy as np
 
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from interventune.data_modules.tasks.features import counted_with
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.protocols.feature_bias.prompts import Prompting, few_shots
-from interventune.evaluation.protocols.feature_bias.views import FEATURE_BIAS, steering
+from interventune.evaluation.protocol import Protocol
+from interventune.evaluation.protocols.feature_bias.prompts import NONE, Prompting, Way, few_shots
 from interventune.evaluation.report import Evaluation
-from interventune.storage.command_line import Count, Named, split_name
+from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.headlines import Said
+from interventune.evaluation.shown.views import View
+from interventune.evaluation.statistics import Floats, Statistic
+from interventune.metrics.feature_bias import stratum_weights
+from interventune.storage.command_line import Count, Named, NamedFile, split_name
+
+NOTE = (
+    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = "
+    "100 %; guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over "
+    "the two kinds of such texts, sets of demonstrations and tasks (the paper's metric). "
+    "In-context predictions are calibrated, except explanations."
+)
+STEERED_NOTE = (
+    "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
+)
+PLAIN = {"intervention": NONE}
+STEERED = {"h1": ("steerable_h1", 4), "h2": ("h2", 5)}
+"""The measure of steering to a feature, and the paper's table of it."""
+LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
+
+
+class OverStrata(Statistic):
+    """The mean of a field over strata (a task, a set of demonstrations and a kind of texts),
+    whatever their sizes. The second field is the stratum.
+    """
+
+    def columns(self, fields_NF: Floats) -> Floats:
+        """Return rows that weigh one over the number of rows in their stratum."""
+        weight_N = stratum_weights(fields_NF[:, 1])
+        return np.stack([np.ones_like(weight_N), weight_N * fields_NF[:, 0], weight_N], axis=1)
+
+
+def over_strata(heading: str, field: str) -> OverStrata:
+    """The mean of a field over strata."""
+    return OverStrata(
+        heading, (field, "stratum"), lambda sums_RC: sums_RC[:, 1] / sums_RC[:, 2], share=True
+    )
+
+
+FEATURE_BIAS = Protocol(
+    title="Feature bias",
+    unit=("task", "seed"),
+    units="sets of demonstrations",
+    item=("task", "seed", "cell", "id"),
+    by=("intervention", "family", "feature", "task"),
+    cells=[
+        ("intervention",),
+        ("intervention", "family"),
+        ("intervention", "family", "feature"),
+        ("intervention", "task"),
+    ],
+    compared=("intervention",),
+    measures={
+        "h1": over_strata("h1", "follows_h1"),
+        "h2": over_strata("h2", "follows_h2"),
+        "steerable_h1": over_strata("h1", "steerable_h1"),
+        "uncalibrated_h1": over_strata("h1 uncalibrated", "uncalibrated_h1"),
+        "agreement": over_strata("agree", "agrees"),
+    },
+    views=[
+        View("Which feature is learned, means over tasks", ("intervention",), LEARNED, where=PLAIN),
+        View("By family of tasks (the paper's Figure 2)", ("family",), LEARNED, where=PLAIN),
+        View("By task", ("task",), LEARNED, where=PLAIN),
+    ],
+    figures={
+        "learned.png": Bars(
+            x="task", measures={"h1": ""}, where=PLAIN, label="follow the label (%)", chance=0.5
+        )
+    },
+    headline=[
+        Said("h1", "follows the label (h1) where the features differ"),
+        Said("agreement", "right where both features agree", intervention=NONE),
+    ],
+    good="near 50 % without an intervention, near 100 % with one toward h1, near 0 % with one "
+    "toward h2",
+    notes=[NOTE],
+    failures="texts",
+)
 
 
 def evaluate(
     *,
     checkpoint: list[Named],
-    task: list[Annotated[str, "[NAME=]FILE"]],
+    task: list[NamedFile],
     limit: Count | None = None,
     prompting: Prompting,
     compute: Compute,
@@ -45,7 +124,7 @@ def evaluate(
         prompting: prompts of language models.
         compute: model options.
     """
-    from interventune.evaluation.protocols.feature_bias.asking import (
+    from interventune.evaluation.protocols.feature_bias.labels import (
         classifier_rows,
         in_context_rows,
         open_model,
@@ -55,8 +134,8 @@ def evaluate(
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)
     texts = {
-        name: [text for cell in CELLS for text in one.tests[cell][:limit]]
-        for name, one in tasks.items()
+        name: [text for cell in CELLS for text in feature_task.tests[cell][:limit]]
+        for name, feature_task in tasks.items()
     }
     places = {name: counted_with(name) for name in tasks}
     steerable = {name for name, place in places.items() if place["family"] != "SA"} or set(tasks)
@@ -64,19 +143,64 @@ def evaluate(
     def rows(model: TextModel | Answerer) -> Iterator[dict[str, Any]]:
         strata: dict[tuple[str, int, str], int] = {}
         if isinstance(model, TextModel):
-            answers = in_context_rows(model, prompts, texts, parity=prompting.parity)
+            labelled = in_context_rows(model, prompts, texts, parity=prompting.parity)
         else:
-            answers = classifier_rows(model, tasks, texts)
-        for name, text, row in answers:
+            labelled = classifier_rows(model, tasks, texts)
+        for name, text, row in labelled:
             row["stratum"] = strata.setdefault((name, row["seed"], text.split), len(strata))
             if prompting.intervention and name in steerable:
                 row["steerable_h1"] = row.get("follows_h1")
-            asked = {"task": name, "cell": text.split, "id": text.id, "text": text.question}
-            yield places[name] | asked | row
+            question = {"task": name, "cell": text.split, "id": text.id, "text": text.question}
+            yield places[name] | question | row
 
-    opened = partial(open_model, compute=compute, max_new_tokens=prompting.max_new_tokens)
-    protocol = steering(prompting.ways) if prompting.intervention else FEATURE_BIAS
-    return protocol.run(rows, checkpoint, opened=opened)
+    return (steering(prompting.ways) if prompting.intervention else FEATURE_BIAS).run(
+        rows,
+        checkpoint,
+        opened=lambda path: open_model(path, compute, prompting.max_new_tokens),
+    )
+
+
+def steering(ways: Sequence[Way]) -> Protocol:
+    """Return the protocol with tables and figures of these interventions; the first is none."""
+    views, figures = [*FEATURE_BIAS.views], {**FEATURE_BIAS.figures}
+    for steer in dict.fromkeys(way.steer for way in ways[1:]):
+        measure, number = STEERED[steer]
+        measures = {measure: f"follows {steer}"}
+        names = [NONE, *(str(way) for way in ways[1:] if way.steer == steer)]
+        where: dict[str, Any] = {"intervention": names}
+        means = View(
+            f"Toward {steer}, means over tasks (the paper's Table 2)",
+            ("intervention",),
+            measures,
+            where=where,
+        )
+        views += [
+            means,
+            replace(
+                means,
+                title=f"What it adds toward {steer}, in points",
+                where=where | {"against": f"intervention={NONE}"},
+            ),
+            View(
+                f"Toward {steer} by feature (the paper's Table {number})",
+                ("checkpoint", "family", "feature"),
+                measures,
+                across="intervention",
+                where=where,
+                interval=False,
+            ),
+        ]
+        bars = Bars(
+            "checkpoint",
+            measures,
+            hue="intervention",
+            where=where,
+            label=f"follow {steer} (%)",
+            chance=0.5,
+        )
+        by_family = replace(bars, x="family", panels="checkpoint")  # the paper's Figure 3
+        figures |= {f"toward_{steer}.png": bars, f"toward_{steer}_by_family.png": by_family}
+    return replace(FEATURE_BIAS, views=views, figures=figures, notes=[NOTE, STEERED_NOTE])
 
 
 def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:

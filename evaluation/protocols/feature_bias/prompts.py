@@ -1,25 +1,21 @@
 """Few-shot prompts of the feature-bias protocol: demonstrations, a text, a key, and no answer.
 
-Probes spec C4 and C5, byte for byte. The four interventions indicate the intended feature: label
-words with a key (verbalizer), a sentence before everything (instruction), reasons instead of labels
-(explanation), and demonstrations of the disambiguating cells (disambiguation).
+As in the authors' code, byte for byte. The four interventions (Si et al. 2023, section 5.1)
+indicate the intended feature: label words with a key (verbalizer), a sentence before everything
+(instruction), reasons instead of labels (explanation), and demonstrations of the disambiguating
+cells (disambiguation).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, starmap
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from interventune.data_modules.tasks.feature_bias import (
-    AGREEING,
-    DIFFERING,
-    FeatureTask,
-    TaskExample,
-)
+from interventune.data_modules.tasks.feature_bias import DIFFERING, FeatureTask, TaskExample
 from interventune.data_modules.tasks.features import (
     HYPOTHESES,
     Hypothesis,
@@ -27,7 +23,7 @@ from interventune.data_modules.tasks.features import (
     Wordings,
     wordings_of,
 )
-from interventune.storage.command_line import AtLeast, Count
+from interventune.storage.command_line import AtLeast, Count, Input
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import load_json
 
@@ -42,6 +38,16 @@ CONTENT_FREE = ("[MASK]", "N/A", "")
 """Texts without content, for calibration."""
 ORDER_SEED = 2022
 """Seed of the authors' order of demonstrations."""
+
+
+class Way(NamedTuple):
+    """How prompts show which feature is meant."""
+
+    intervention: str = NONE
+    steer: Hypothesis = "h1"
+
+    def __str__(self) -> str:
+        return NONE if self.intervention == NONE else f"{self.intervention} to {self.steer}"
 
 
 @dataclass(frozen=True)
@@ -62,17 +68,18 @@ class Prompting:
 
     intervention: list[Intervention] | None = None
     steer: list[Hypothesis] | None = None
-    wording: Annotated[Path, "FILE"] | None = None
+    wording: Annotated[Path, Input("FILE")] | None = None
     shots: Annotated[int, AtLeast(2)] = 16
     seeds: Count = 3
     parity: bool = False
     max_new_tokens: Count = 32
 
     @property
-    def ways(self) -> list[tuple[str, Hypothesis]]:
-        """Interventions and the feature that they steer to; first none."""
+    def ways(self) -> list[Way]:
+        """No intervention, then each toward each feature."""
         interventions = dict.fromkeys(self.intervention or ())
-        return [(NONE, "h1"), *product(interventions, dict.fromkeys(self.steer or HYPOTHESES))]
+        steers = dict.fromkeys(self.steer or HYPOTHESES)
+        return [Way(), *starmap(Way, product(interventions, steers))]
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class FewShot:
 
     def prompt(self, text: str) -> str:
         """Return the prompt of a text."""
-        return self.head + fill(text, self.key)
+        return self.head + unanswered(text, self.key)
 
     def tested(self, examples: Iterable[TaskExample]) -> list[TaskExample]:
         """Leave out examples whose text is a demonstration (the authors skip them and do not count
@@ -114,24 +121,25 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
     the order of use: those without an intervention first. DataError: demonstrations or a wording
     are missing.
     """
-    given = load_json(prompting.wording, Wordings) if prompting.wording else {}
-    found = []
+    own = load_json(prompting.wording, Wordings) if prompting.wording else {}
+    prompts = []
     for name, task in tasks.items():
-        wordings = wordings_of(name, task.features, given)
-        for (way, steer), seed in product(prompting.ways, range(prompting.seeds)):
-            title = NONE if way == NONE else f"{way} to {steer}"
+        wordings = wordings_of(name, task.features, own)
+        for way, seed in product(prompting.ways, range(prompting.seeds)):
             try:
-                before, key, answers = worded(way, wordings[steer])
-                shots = draw_shots(task, prompting, way, steer, seed)
+                before, key, answers = worded(way.intervention, wordings[way.steer])
+                shots = draw_shots(task, prompting, way, seed)
             except DataError as error:
-                raise DataError(f"{name}, {title}: {error}") from None
-            head = before + "".join(
-                fill(example.question, key, answers[label]) for example, label in shots
+                raise DataError(f"{name}, {way}: {error}") from None
+            demonstrations = (
+                f"{unanswered(example.question, key)}{answers[label].strip()}\n\n"
+                for example, label in shots
             )
-            words = None if way == "explanation" else answers
+            head = before + "".join(demonstrations)
+            words = None if way.intervention == "explanation" else answers
             examples = tuple(example for example, _ in shots)
-            found.append(FewShot(name, title, seed, examples, head, key, words))
-    return found
+            prompts.append(FewShot(name, str(way), seed, examples, head, key, words))
+    return prompts
 
 
 def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ...]]:
@@ -150,11 +158,7 @@ def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ..
 
 
 def draw_shots(
-    task: FeatureTask,
-    prompting: Prompting,
-    intervention: str = NONE,
-    steer: Hypothesis = "h1",
-    seed: int = 0,
+    task: FeatureTask, prompting: Prompting, way: Way, seed: int
 ) -> list[tuple[TaskExample, int]]:
     """Draw demonstrations with their displayed labels, in the order of the prompt, equally many
     from each cell.
@@ -164,8 +168,8 @@ def draw_shots(
     seeds. DataError: shots cannot be divided among the cells, or a cell has too few (with parity:
     all have none).
     """
-    pools = {cell: task.demos[cell] for cell in AGREEING}
-    if intervention == "disambiguation":
+    pools = task.demos
+    if way.intervention == "disambiguation":
         pools |= {cell: task.tests[cell] for cell in DIFFERING}
     count, over = divmod(prompting.shots, len(pools))
     if over:
@@ -182,18 +186,18 @@ def draw_shots(
             )
         part = pool[10 * seed : 10 * seed + count] if prompting.parity else rng.sample(pool, count)
         # Demonstrations show the intended feature, wherever the two differ.
-        drawn += [(example, int(example.split[0 if steer == "h1" else 2])) for example in part]
+        label = int(cell[0 if way.steer == "h1" else 2])
+        drawn += [(example, label) for example in part]
     if not drawn:
         raise DataError(f"no demonstration is left from position {10 * seed} on; lower --seeds")
     (Random(ORDER_SEED) if prompting.parity else rng).shuffle(drawn)
     return drawn
 
 
-def fill(text: str, key: str, answer: str | None = None) -> str:
-    """Join a text with its key, and with an answer for a demonstration.
+def unanswered(text: str, key: str) -> str:
+    """Join a text with its key.
 
-    >>> fill(" a b ", "Category:"), fill("a", "Is it?", "yes")
-    ('a b\\n\\nCategory:', 'a\\n\\nIs it?yes\\n\\n')
+    >>> unanswered(" a b ", "Category:")
+    'a b\\n\\nCategory:'
     """
-    prompt = f"{text.strip()}\n\n{key}"
-    return prompt if answer is None else f"{prompt}{answer.strip()}\n\n"
+    return f"{text.strip()}\n\n{key}"

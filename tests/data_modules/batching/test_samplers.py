@@ -80,9 +80,7 @@ def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
 def test_steps_of_an_epoch_are_those_of_leis_authors(
     questions: int, sizes: tuple[int, int, int]
 ) -> None:
-    """Three quarters of N questions, in groups of four; sizes: of the authors' files (LEI spec 3.3,
-    4.3).
-    """
+    """Three quarters of N questions, in groups of four; sizes: of the authors' files."""
     batches = batches_of(np.repeat(range(3), sizes).tolist(), [30] * 50, per_class=1)
     assert len(batches) == questions // 16
     assert {(4 * len(batch.groups), len(batch.qa)) for batch in batches} <= {(12, 4), (12, 2)}
@@ -171,7 +169,7 @@ def test_an_epoch_takes_each_question_with_choices_once(
     taken = [i for batch in batches for i in batch]
     assert sorted(taken) == list(range(len(of)))
     assert all(len({of[i] for i in batch}) == 1 for batch in batches)
-    if not shuffle:  # as in their file: the authors' loader (probes spec B1)
+    if not shuffle:  # as in their file: the authors' loader
         assert taken == sorted(taken, key=lambda i: (of[i], i))
 
 

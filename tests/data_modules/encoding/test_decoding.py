@@ -76,7 +76,7 @@ def decoded(
     """
     asked = Question("q", STORY, question, ["5"], "span", "")
     data: Any = SimpleNamespace(
-        question_N=[0] * len(spans),
+        question_N=np.zeros(len(spans), int),
         questions=lambda index: [asked for _ in index],
         tokens=lambda index: [TOKENS for _ in index],
     )
@@ -89,46 +89,41 @@ def decoded(
     return answer
 
 
-def said(*windows: Any, **named: Any) -> tuple[str, str]:
-    answer = decoded(*windows, **named)
-    return answer.text, answer.answer_type
-
-
 @pytest.mark.parametrize(
     ("spans", "types", "answer"),
     [
-        ([(3.0, 4, 6)], [(1.0, 2.0, 0.0)], ("red or blue kites", "span")),
-        ([(1.0, 4, 4)], [(1.5, 2.0, 0.0)], ("no", "no")),
-        ([(1.0, 4, 4)], [(1.5, 2.0, 5.0)], ("unknown", "unknown")),
-        ([(2.0, 3, 3)], [(2.0, 2.0, 2.0)], ("5", "span")),  # of equals; one character is an answer
+        ([(3.0, 4, 6)], [(1.0, 2.0, 0.0)], "red or blue kites"),
+        ([(1.0, 4, 4)], [(1.5, 2.0, 0.0)], "no"),
+        ([(1.0, 4, 4)], [(1.5, 2.0, 5.0)], "unknown"),
+        ([(2.0, 3, 3)], [(2.0, 2.0, 2.0)], "5"),  # of equals; one character is an answer
         # A question is unknown only if every window says so.
-        ([(1.0, 4, 4), (2.0, 6, 6)], [(0.0, 0.0, 9.0), (0.0, 0.0, 1.0)], ("kites", "span")),
-        ([(1.0, 4, 4), (2.0, 6, 6)], [(0.0, 0.0, 9.0), (0.0, 0.0, 3.0)], ("unknown", "unknown")),
+        ([(1.0, 4, 4), (2.0, 6, 6)], [(0.0, 0.0, 9.0), (0.0, 0.0, 1.0)], "kites"),
+        ([(1.0, 4, 4), (2.0, 6, 6)], [(0.0, 0.0, 9.0), (0.0, 0.0, 3.0)], "unknown"),
     ],
 )
 def test_of_rationale_heads_the_highest_score_wins(spans: Any, types: Any, answer: Any) -> None:
-    assert said(spans, types) == answer
+    assert decoded(spans, types).text == answer
 
 
 @pytest.mark.parametrize(
     ("types", "number", "option", "answer"),
     [
-        ((0.01, 0.02, 0.03), (2, 0.05), (1, 0.05), ("red", "span")),
-        ((0.01, 0.5, 0.03), (2, 0.05), (1, 0.05), ("no", "no")),
-        ((0.01, 0.02, 0.03), (4, 0.7), (1, 0.05), ("three", "number")),
-        ((0.01, 0.02, 0.03), (4, 0.1), (2, 0.8), ("blue", "option")),
+        ((0.01, 0.02, 0.03), (2, 0.05), (1, 0.05), "red"),
+        ((0.01, 0.5, 0.03), (2, 0.05), (1, 0.05), "no"),
+        ((0.01, 0.02, 0.03), (4, 0.7), (1, 0.05), "three"),
+        ((0.01, 0.02, 0.03), (4, 0.1), (2, 0.8), "blue"),
     ],
 )
 def test_xlnets_heads_answer_the_most_probable_type_from_the_threshold_on(
     types: tuple[float, float, float],
     number: tuple[int, float],
     option: tuple[int, float],
-    answer: Any,
+    answer: str,
 ) -> None:
-    assert said([(-1.0, 4, 4)], [types], number, option) == answer
-    if answer[1] == "option":  # of a question without or it is the span
-        found = said([(-1.0, 4, 4)], [types], number, option, question="Which colour?")
-        assert found == ("red", "option")
+    window = [(-1.0, 4, 4)], [types], number, option
+    assert decoded(*window).text == answer
+    if answer == "blue":  # of a question without or it is the span
+        assert decoded(*window, question="Which colour?").text == "red"
 
 
 scores = st.floats(0, 1, width=32)

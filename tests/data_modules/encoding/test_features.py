@@ -19,9 +19,13 @@ from interventune.data_modules.batching.sets import (
     QASet,
     encode_questions,
     full_query,
+)
+from interventune.data_modules.encoding.windows import (
+    EncodedRow,
+    Encoding,
+    encode_texts,
     max_context,
 )
-from interventune.data_modules.encoding.windows import EncodedRow, Encoding, encode_texts
 from interventune.data_modules.interventions.variants import perturb
 from interventune.data_modules.schema.questions import QAExample, Turn, Variant
 from interventune.data_modules.schema.spans import Span

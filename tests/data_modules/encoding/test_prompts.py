@@ -251,7 +251,7 @@ def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
 
 
 def test_rows_of_roberta() -> None:
-    """An empty prompt keeps its separators (probes spec B1), and a space is not doubled."""
+    """An empty prompt keeps its separators, and a space is not doubled."""
     ((first, _),) = unpadded(choice_set("bytes", EMPTY), 0)
     assert "".join(tokenizer("bytes").convert_ids_to_tokens(first)) == "<s></s></s>ĠaĠtolin</s>"
     spaced = ChoiceQuestion("s", " who was rude?", (" the tolin met a", " a kessar"), 1)

@@ -56,8 +56,8 @@ def stated(example: QAExample) -> bool:
     question = (
         example.question.removesuffix("?").split(maxsplit=1)[1].replace("have a", "has a").lower()
     )
-    said = example.rationale[0].text.removesuffix(".").replace(" is in", " in").lower()
-    return question == said
+    fact = example.rationale[0].text.removesuffix(".").replace(" is in", " in").lower()
+    return question == fact
 
 
 @settings(max_examples=4)
@@ -141,12 +141,12 @@ def test_nothing_embedded_is_what_models_are_judged_on(shared: Path) -> None:
 @settings(max_examples=15)
 @given(options=SET)
 def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: DomainSet) -> None:
-    asked = options.classes or ADVICE_CLASSES
+    classes = options.classes or ADVICE_CLASSES
     groups = list(draw(options))
     assert groups == list(draw(options))
     assert len({group.key for group in groups}) == len(groups) == options.groups
     counts = Counter(group.advice_class for group in groups)
-    assert max(counts[name] for name in asked) - min(counts[name] for name in asked) <= 1
+    assert max(counts[name] for name in classes) - min(counts[name] for name in classes) <= 1
     for group in groups:
         domain, advice, about = DOMAINS[group.domain], advice_of(group), group.advice_domain
         assert {*group.subjects} <= {subject.lower() for subject in domain["subjects"]}

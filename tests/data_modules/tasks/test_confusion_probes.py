@@ -30,14 +30,14 @@ def sets(draw: st.DrawFn) -> list[ChoiceQuestion]:
     there.
     """
     count, n = draw(st.integers(4, 12)), draw(st.integers(2, 4))
-    found = []
+    questions = []
     for i in range(count):
         pool = [f"common {k}" for k in range(3)] + [f"own {i} {k}" for k in range(4)]
         choices = tuple(draw(st.permutations(pool))[:n])
-        found.append(
+        questions.append(
             ChoiceQuestion(str(i), f"prompt {i}", choices, draw(st.integers(0, n - 1)), "toy")
         )
-    return found
+    return questions
 
 
 @given(examples=sets(), seed=st.integers(0, 99), probe=st.sampled_from(SEEDED))
@@ -63,8 +63,8 @@ def test_probes_take_texts_of_others_and_keep_slot_and_number_of_choices(
         else:
             right = examples[donor].choices[examples[donor].label]
             assert right not in old.choices
-            kept = (*old.choices[: old.label], right, *old.choices[old.label + 1 :])
-            assert (new.prompt, new.choices) == (old.prompt, kept)
+            choices = (*old.choices[: old.label], right, *old.choices[old.label + 1 :])
+            assert (new.prompt, new.choices) == (old.prompt, choices)
 
 
 @given(examples=sets(), seed=st.integers(0, 99), n=st.integers(2, 5), heuristic=st.booleans())

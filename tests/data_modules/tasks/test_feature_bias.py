@@ -75,9 +75,9 @@ def test_columns_name_the_side_and_identities_exclude_texts_about_both() -> None
     ]
     recipe = of("identity", one="muslim", zero="christian,jewish")
     rows = [(0.9, 0, 0), (0, 0.5, 0), (0, 0, 0.7), (0.6, 0.6, 0), (0.4, "", None), ("", "", "")]
-    found = [side(recipe, "x", muslim=m, christian=c, jewish=j) for m, c, j in rows]
-    assert found == [1, 0, 0, None, None, None]
-    assert side(of("identity", one="gay"), "x", gay=0.1) == 0  # nobody is the other side
+    sides = [side(recipe, "x", muslim=m, christian=c, jewish=j) for m, c, j in rows]
+    assert sides == [1, 0, 0, None, None, None]
+    assert side(of("identity", one="gay"), "x", gay=0.1) == 0  # there is no other side
 
 
 def test_recipes_have_predicates_and_wordings() -> None:
@@ -93,12 +93,12 @@ def test_predicates_on_the_released_cells(shared: Path) -> None:
     """`same as` is exact; content words come near it, all of them where a question lacks some."""
     for task, least in (("boolq_answer_structure", 1.0), ("boolq_answer_overlap", 0.94)):
         document = json.loads((shared / f"data/ambigprompt/{task}.json").read_text())
-        said: dict[str, list[int | None]] = {"0": [], "1": []}
+        sides: dict[str, list[int | None]] = {"0": [], "1": []}
         for key, examples in document.items():
             for example in examples if isinstance(examples, list) else ():
-                said[key[-1]].append(side(task, *example["question"].split("\n")))
-        assert not any(said["0"])
-        assert sum(map(bool, said["1"])) / len(said["1"]) >= least
+                sides[key[-1]].append(side(task, *example["question"].split("\n")))
+        assert not any(sides["0"])
+        assert sum(map(bool, sides["1"])) / len(sides["1"]) >= least
 
 
 def examples_of(task: FeatureTask) -> list[tuple[str, str]]:

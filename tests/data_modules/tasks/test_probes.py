@@ -87,9 +87,9 @@ def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: 
         condaqa(1, "q20", 3, "DON'T KNOW"),
         condaqa(2, "q10", 3, "NO"),  # no original
     ]
-    found, left_out = read_pairs(lines(tmp_path / "c.jsonl", *rows))
-    told = [(p.id, p.story_org[-2], p.answer_org, p.story_mod[-2], p.answer_mod) for p in found]
-    assert told == [
+    pairs, left_out = read_pairs(lines(tmp_path / "c.jsonl", *rows))
+    fields = [(p.id, p.story_org[-2], p.answer_org, p.story_mod[-2], p.answer_mod) for p in pairs]
+    assert fields == [
         ("1-q10-affirmative", "0", "yes", "3", "no"),
         ("1-q20-scope", "0", "no", "2", "yes"),
     ]
@@ -101,10 +101,10 @@ def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> 
     proposed = [
         (row["schema"], row["story"], row[name], row["answer"]) for row in rows for name in WORDINGS
     ]
-    found = [
+    questions = [
         (n, x.context, x.question, *x.references) for n, _, x in predicate_argument_questions()
     ]
-    assert found == proposed
+    assert questions == proposed
 
 
 ROWS: list[dict[str, Any]] = [
@@ -117,23 +117,23 @@ def drawn(
     folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0
 ) -> dict[str, list[str]]:
     """What the command writes."""
-    (given := folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (source := folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     flags = ["--count", str(count), "--seed", str(seed), "--overwrite", "--debug"]
-    assert main(["toxicity-prompts", "--input", str(given), "--output", str(folder), *flags]) == 0
+    assert main(["toxicity-prompts", "--input", str(source), "--output", str(folder), *flags]) == 0
     prompts = {name: read_prompts(folder / f"{name}.jsonl") for name in ("adversarial", "neutral")}
     assert all(p.challenging == (name == "adversarial") for name in prompts for p in prompts[name])
-    return {name: [prompt.text for prompt in found] for name, found in prompts.items()}
+    return {name: [prompt.text for prompt in drawn] for name, drawn in prompts.items()}
 
 
 def test_the_draw_depends_on_texts_and_seed_alone(tmp_path: Path) -> None:
-    found = drawn(tmp_path, ROWS, 12)
-    assert set(found["adversarial"]) <= {
+    samples = drawn(tmp_path, ROWS, 12)
+    assert set(samples["adversarial"]) <= {
         row["prompt"]["text"] for row in ROWS if row["challenging"]
     }
-    assert len({*found["adversarial"], *found["neutral"]}) == 24
+    assert len({*samples["adversarial"], *samples["neutral"]}) == 24
     shuffled = random.Random(1).sample([*ROWS, *ROWS[:9]], len(ROWS) + 9)  # some twice
-    assert drawn(tmp_path, shuffled, 12) == found != drawn(tmp_path, ROWS, 12, seed=1)
-    assert drawn(tmp_path, ROWS, 5)["neutral"] == found["neutral"][:5]
+    assert drawn(tmp_path, shuffled, 12) == samples != drawn(tmp_path, ROWS, 12, seed=1)
+    assert drawn(tmp_path, ROWS, 5)["neutral"] == samples["neutral"][:5]
     with pytest.raises(DataError, match=r"--count 21: .* 20 prompts for adversarial"):
         drawn(tmp_path, ROWS, 21)
 

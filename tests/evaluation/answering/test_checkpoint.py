@@ -19,10 +19,8 @@ from interventune.data_modules.batching.sets import HIDDEN
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.evaluation.answering.asking import Asking, Compute
-from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-from interventune.evaluation.answering.choice_checkpoint import ChoiceCheckpoint
-from interventune.evaluation.answering.questions import spans
-from interventune.evaluation.shown.failures import failure_note
+from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+from interventune.evaluation.report import failure_note
 from interventune.models.heads.choice import ChoiceModel
 from tests.evaluation.checkpoints import (
     QUESTIONS,
@@ -43,7 +41,7 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
     checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, doc_stride=24)
     stories = [" ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]) for i in range(8)]
     examples = [QAExample("1", story, "Where is Anna?") for story in stories]
-    found = [spans(opened(checkpoint, batch_size=size), examples) for size in (1, 3, 64)]
+    found = [opened(checkpoint, batch_size=size).spans(examples) for size in (1, 3, 64)]
     for answers in found:
         assert [answer.example for answer in answers] == list(range(len(examples)))
         assert [answer.text for answer in answers] == [answer.text for answer in found[0]]

@@ -12,8 +12,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
-from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-from interventune.evaluation.answering.choice_checkpoint import ChoiceCheckpoint
+from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from interventune.evaluation.answering.interface import Choosing
 from interventune.evaluation.answering.open import open_answerer
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, save_ckpt, save_folder

@@ -15,10 +15,7 @@ import torch
 import torch.distributed as dist
 
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.answering.kept import kept
-from interventune.evaluation.answering.processes import process_group
-from interventune.evaluation.answering.sharing import shared
-from interventune.evaluation.answering.torchrun import local_device
+from interventune.evaluation.answering.work import local_device, process_group, shared, stored
 from interventune.models.language.text_models import TextFailure
 from interventune.storage.finished_work import FinishedWork
 from tests.evaluation.conftest import undrawn
@@ -31,7 +28,7 @@ STATISTICS = {"t", "p"}
 """Tests of differences, which may be small: rounding counts for more."""
 
 CHOSEN = ("faithfulness", "consistency-write", "consistency", "confusion", "feature-bias")
-"""They share questions, continuations, scores, choices, and what is kept."""
+"""They share questions, continuations, scores, choices, and what is stored."""
 MORE = {
     "bias, language model": "bias --checkpoint hf:{}/causal --data {}/groups.json",
     "shift, two": "shift --checkpoint a={}/qa b={}/qa --data stories:conversation_dev --limit 12 "
@@ -82,7 +79,7 @@ class Squares:
             self.asked.append(request)
             yield request**2
 
-    @kept
+    @stored
     def slowly(self, requests: Sequence[int], *, what: str = "") -> Iterator[int | TextFailure]:
         for request in requests:
             self.asked.append(request)
@@ -174,7 +171,7 @@ def test_methods_of_one_name_in_two_modules_keep_answers_apart(tmp_path: Path) -
 
     with process_group("cpu", tmp_path / "work.jsonl"):
         for method.__module__ in ("one", "two"):
-            assert [*kept(method)(Squares(), [1])] == [method.__module__]
+            assert [*stored(method)(Squares(), [1])] == [method.__module__]
 
 
 def test_processes_that_torchrun_starts_leave_one_report(home: Path, tmp_path: Path) -> None:

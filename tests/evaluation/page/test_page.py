@@ -69,7 +69,7 @@ def test_report_command_writes_one_page_of_runs_and_reports(tmp_path: Path) -> N
     found = Page(text)
     check_self_contained(found)
     assert [b64decode(image.partition(",")[2]) for image in found.values("src")] == [PNG]
-    shown = ("val/qa/f1 0.250", "By variant", "alike.", "0.500 [0.250, 0.750]", "said-99", "1.0e-4")
+    shown = ("val/qa/f1", "By variant", "alike.", "0.500 [0.250, 0.750]", "said-99", "1.0e-4")
     for part in (*shown, "mine, Faithfulness of two"):
         assert part in found.text, part
     assert "said-100" not in found.text

@@ -15,7 +15,7 @@ import pytest
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.sources import read_questions
-from interventune.evaluation.answering import questions
+from interventune.evaluation.answering import checkpoint as answering
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
@@ -147,9 +147,9 @@ def test_the_threshold_of_unknown_is_swept(
     model: str, data: str, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model says unknown above 0; at a coverage, to the questions with the highest scores."""
-    real, lift = questions.decode_answers, 2.5  # with which the span model does say unknown
+    real, lift = answering.decode_answers, 2.5  # with which the span model does say unknown
     monkeypatch.setattr(
-        questions, "decode_answers", lambda *given: real(*given[:-1], given[-1] + lift)
+        answering, "decode_answers", lambda *given: real(*given[:-1], given[-1] + lift)
     )
     command = ("faithfulness", "--checkpoint", f"m={room / model}", "--data", f"stories:{data}")
     cells: Cells = evaluate(tmp_path / "r", *command, "--limit", "30")

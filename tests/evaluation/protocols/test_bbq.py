@@ -65,9 +65,9 @@ def test_unifiedqa_as_its_authors_score_it(shared: Path, tmp_path: Path) -> None
     names = ["Age", "Physical_appearance"]
     rows = []
     for name in names:
-        asked = {row["example_id"]: row for _, row in json_lines(data / f"{name}.jsonl")}
+        row_of = {row["example_id"]: row for _, row in json_lines(data / f"{name}.jsonl")}
         for _, pick in json_lines(oracle / f"unifiedqa_11b_{name}.jsonl"):
-            answer = asked[pick["example_id"]][f"ans{pick['pred']}"]
+            answer = row_of[pick["example_id"]][f"ans{pick['pred']}"]
             rows.append({"id": f"{name}-{pick['example_id']}", "answer": answer})
     write_rows(tmp_path / "uqa.jsonl", rows)
     sources = [data / f"{name}.jsonl" for name in names]
@@ -90,18 +90,18 @@ def test_unifiedqa_as_its_authors_score_it(shared: Path, tmp_path: Path) -> None
         )
 
 
-def items_of(room: Path) -> list[BBQItem]:
-    save_bbq(room, bbq_rows(templates=1))
-    return read_bbq([f"{room}/bbq.jsonl"], room / "metadata.csv")[0]
+def items_of(folder: Path) -> list[BBQItem]:
+    save_bbq(folder, bbq_rows(templates=1))
+    return read_bbq([f"{folder}/bbq.jsonl"], folder / "metadata.csv")[0]
 
 
-def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
+def test_picks_by_mentions_take_the_best_one_or_unknown(tmp_path: Path) -> None:
     """The best of each person's, and unknown at 0."""
-    asked: list[QAExample] = []
+    questions: list[QAExample] = []
 
     class Spans(Answerer):
         def span_scores(self, examples: Sequence[QAExample], what: str = "") -> list[np.ndarray]:
-            asked.extend(examples)
+            questions.extend(examples)
             score = {"the cellist": 0.5, "pianist": 1.0, "cellist": 2.0}
             known = [-3.0 if "lost" in example.question else 0.0 for example in examples]
             return [
@@ -109,21 +109,17 @@ def test_by_mentions_takes_the_best_mention_or_unknown(tmp_path: Path) -> None:
                 for example, less in zip(examples, known, strict=True)
             ]
 
-    assert list(protocol.by_mentions(Spans(), items_of(tmp_path), "fair", "Be fair.")) == [
-        1,
-        1,
-        2,
-        2,
-    ]
-    spans = [(span.start, span.text) for span in asked[0].answers]
+    picks = protocol.picks(Spans(), "mentions", items_of(tmp_path), "fair", "Be fair.")
+    assert list(picks) == [1, 1, 2, 2]
+    spans = [(span.start, span.text) for span in questions[0].answers]
     assert sorted(spans) == [
         (0, "The cellist"),
         (4, "cellist"),
         (16, "the pianist"),
         (20, "pianist"),
     ]
-    assert len(asked[1].answers) == 6
-    assert {example.advice for example in asked} == {"Be fair."}
+    assert len(questions[1].answers) == 6
+    assert {example.advice for example in questions} == {"Be fair."}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from interventune.evaluation.protocols.feature_bias.prompts import (
     FewShot,
     Intervention,
     Prompting,
+    Way,
     draw_shots,
     few_shots,
 )
@@ -75,7 +76,7 @@ class FakeModel(TextModel):
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
     model = FakeModel()
     monkeypatch.setattr(
-        "interventune.evaluation.protocols.feature_bias.asking.open_model", lambda *_, **__: model
+        "interventune.evaluation.protocols.feature_bias.labels.open_model", lambda *_, **__: model
     )
     return model
 
@@ -155,9 +156,9 @@ def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
     wording = {"key": "Glad?", "words": ["no", "yes"], "zero": "it is sad", "one": "it is glad"}
     (tmp_path / "w.json").write_text(json.dumps({"*": {"h1": wording}}))
     ways = list(get_args(Intervention))
-    found = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
-    assert [few.intervention for few in found] == ["none", *(f"{way} to h1" for way in ways)]
-    text = {few.intervention: few.prompt("X") for few in found}
+    shots = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
+    assert [few.intervention for few in shots] == ["none", *(f"{way} to h1" for way in ways)]
+    text = {few.intervention: few.prompt("X") for few in shots}
     assert text["instruction to h1"].startswith(
         "Write 1 when it is glad, and 0 when it is sad.\n\n"
     )
@@ -169,17 +170,17 @@ def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
 
 @given(seed=st.integers(0, 50), shots=st.sampled_from([4, 8, 16]))
 def test_draw_shots_does_not_tell_the_features_apart(seed: int, shots: int) -> None:
-    drawn = draw_shots(TASK, Prompting(shots=shots), seed=seed)
+    drawn = draw_shots(TASK, Prompting(shots=shots), Way(), seed)
     assert Counter(example.split for example, _ in drawn) == {"1_1": shots // 2, "0_0": shots // 2}
     assert all(str(label) == example.answer for example, label in drawn)
     assert len({example.name for example, _ in drawn}) == shots
-    assert drawn == draw_shots(TASK, Prompting(shots=shots), seed=seed)
-    assert drawn != draw_shots(TASK, Prompting(shots=shots), seed=seed + 1)
+    assert drawn == draw_shots(TASK, Prompting(shots=shots), Way(), seed)
+    assert drawn != draw_shots(TASK, Prompting(shots=shots), Way(), seed + 1)
 
 
 @pytest.mark.parametrize("steer", HYPOTHESES)
 def test_disambiguation_shows_what_is_meant(steer: Hypothesis) -> None:
-    drawn = draw_shots(TASK, Prompting(), "disambiguation", steer)
+    drawn = draw_shots(TASK, Prompting(), Way("disambiguation", steer), 0)
     assert Counter(example.split for example, _ in drawn) == dict.fromkeys(
         ("1_1", "0_0", "1_0", "0_1"), 4
     )
@@ -207,4 +208,4 @@ def test_prompts_and_order_are_the_authors(shared: Path) -> None:
         for text, end in zip(CONTENT_FREE, run["prompts"]["calib"], strict=True):
             assert few.prompt(text).endswith(end)
     with pytest.raises(DataError, match="has 10"):
-        draw_shots(task, Prompting(shots=32))
+        draw_shots(task, Prompting(shots=32), Way(), 0)

@@ -70,13 +70,13 @@ def test_no_output_depends_on_padding_or_on_neighbours(name: str, heads: str, le
         }
         alone = tensors(built(*call(built, one)))
         at = slice(30 - length, 30) if left else slice(0, length)
-        for found, expected in zip(whole, alone, strict=True):
+        for actual, expected in zip(whole, alone, strict=True):
             if heads == "choice":
-                found = found[:, b : b + 1]
+                actual = actual[:, b : b + 1]
             else:
-                per_token = found.dim() > 1 and found.shape[1] == 30
-                found = found[b : b + 1, at] if per_token else found[b : b + 1]
-            torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+                per_token = actual.dim() > 1 and actual.shape[1] == 30
+                actual = actual[b : b + 1, at] if per_token else actual[b : b + 1]
+            torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("heads", ["span", "rationale"])
@@ -85,7 +85,7 @@ def test_group_scores_are_those_of_single_rows(heads: str) -> None:
     """Of heads for answer types out of one distribution over yes, no, unknown and all positions."""
     qa, inputs = model("bert", heads), rows([10, 8, 9, 7, 6, 10, 8, 9])
     candidate_BVSE = torch.randint(0, 6, (2, 4, 2, 2), generator=torch.Generator().manual_seed(0))
-    found = qa.group_log_probs(inputs, context_of(inputs), candidate_BVSE)
+    actual = qa.group_log_probs(inputs, context_of(inputs), candidate_BVSE)
     output = qa(*call(qa, inputs))
     for e, logits_BT in enumerate((output.start_BT, output.end_BT)):
         total_B = logits_BT.exp().sum(1) + (
@@ -94,7 +94,7 @@ def test_group_scores_are_those_of_single_rows(heads: str) -> None:
         for b, v, s in ((b, v, s) for b in range(2) for v in range(4) for s in range(2)):
             row = 4 * b + v
             expected = logits_BT[row, candidate_BVSE[b, v, s, e]] - total_B[row].log()
-            torch.testing.assert_close(found[b, v, s, e], expected, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(actual[b, v, s, e], expected, atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
@@ -103,17 +103,17 @@ def test_xlnet_group_scores_take_each_subjects_own_start() -> None:
     qa, inputs = model("xlnet", "xlnet"), rows([9, 7, 8, 9])
     context_BT = context_of(inputs)
     candidate_BVSE = torch.randint(3, 6, (1, 4, 2, 2), generator=torch.Generator().manual_seed(0))
-    found = qa.group_log_probs(inputs, context_BT, candidate_BVSE)
+    actual = qa.group_log_probs(inputs, context_BT, candidate_BVSE)
     cls_B = cls_of("xlnet", inputs["attention_mask"])
     for v, s in ((v, s) for v in range(4) for s in range(2)):
         start, end = candidate_BVSE[0, v, s].tolist()
         output = qa(inputs, cls_B, context_BT, torch.full((4,), start))
         assert int((output.start_BT[v] > LOW).sum()) == int(context_BT[v].sum()) + 1
-        assert float(found[0, v, s, 0]) == pytest.approx(
+        assert float(actual[0, v, s, 0]) == pytest.approx(
             float(output.start_BT[v].log_softmax(-1)[start])
         )
         expected = float(output.end_BT[v].log_softmax(-1)[end])
-        assert float(found[0, v, s, 1]) == pytest.approx(expected, abs=1e-5)
+        assert float(actual[0, v, s, 1]) == pytest.approx(expected, abs=1e-5)
 
 
 @torch.no_grad()
@@ -166,30 +166,30 @@ def test_predicted_answers_equal_a_search_over_all_pairs(case: tuple[str, str]) 
         qa.max_answer_tokens = longest
         if qa.heads == "span":
             starts_BT, cls_B = starts_BT | True, cls_B + torch.tensor([0, 1, 2, 0])
-            found = qa.predict_spans(inputs, context_BT, cls_B)
+            actual = qa.predict_spans(inputs, context_BT, cls_B)
         else:
-            found = qa.predict_answers(inputs, context_BT, starts_BT, cls_B)
+            actual = qa.predict_answers(inputs, context_BT, starts_BT, cls_B)
         for b in range(4):
             row = call(qa, {key: value[b : b + 1, : lengths[b]] for key, value in inputs.items()})
             score, i, j = brute(qa, row, starts_BT[b], longest)
-            assert float(found.score_B[b]) == pytest.approx(score, abs=1e-4)
+            assert float(actual.score_B[b]) == pytest.approx(score, abs=1e-4)
             if score > -math.inf:
-                assert (int(found.start_B[b]), int(found.end_B[b])) == (i, j)
+                assert (int(actual.start_B[b]), int(actual.end_B[b])) == (i, j)
                 some += 1
         if qa.heads == "span":
             null_B = [
                 float(output.start_BT[b, t] + output.end_BT[b, t])
                 for b, t in enumerate(cls_B.tolist())
             ]
-            assert found.null_B.tolist() == pytest.approx(null_B)
+            assert actual.null_B.tolist() == pytest.approx(null_B)
         elif qa.heads == "rationale":
-            assert torch.equal(found.type_BC, 2 * output.type_BC)
-            assert found[4:] == (None,) * 4  # no numbers, no options
+            assert torch.equal(actual.type_BC, 2 * output.type_BC)
+            assert actual[4:] == (None,) * 4  # no numbers, no options
         else:
-            torch.testing.assert_close(found.type_BC, output.type_BC.sigmoid())
+            torch.testing.assert_close(actual.type_BC, output.type_BC.sigmoid())
             for kind_B, score_B, logits in (
-                (found.number_B, found.number_score_B, output.number_BN),
-                (found.option_B, found.option_score_B, output.option_BO),
+                (actual.number_B, actual.number_score_B, output.number_BN),
+                (actual.option_B, actual.option_score_B, output.option_BO),
             ):
                 best_B = logits.softmax(-1)[:, 1:].max(-1)
                 assert torch.equal(kind_B, best_B.indices + 1)
@@ -214,7 +214,7 @@ def test_logits_of_choices_are_those_of_a_naive_loop(
     inputs = {key: value.view(2, 3, -1) for key, value in flat.items()}
     built.encoder.save_pretrained(tmp_path)
     naive = AutoModel.from_pretrained(tmp_path).eval()
-    wanted = torch.empty(2, 3)
+    expected = torch.empty(2, 3)
     for b in range(2):
         for n in range(3):
             row = {key: value[b, n][None] for key, value in inputs.items()}
@@ -223,8 +223,8 @@ def test_logits_of_choices_are_those_of_a_naive_loop(
             hidden_TD = naive(**row).last_hidden_state[0]
             length = int(row["attention_mask"].sum()) if pooling == "masked" else 16
             mean_D = sum(hidden_TD[t] for t in range(length)) / length
-            wanted[b, n] = mean_D @ built.choice_head.weight[0] + built.choice_head.bias[0]
-    torch.testing.assert_close(built(inputs), wanted, atol=1e-5, rtol=1e-4)
+            expected[b, n] = mean_D @ built.choice_head.weight[0] + built.choice_head.bias[0]
+    torch.testing.assert_close(built(inputs), expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("heads", ["span", "rationale", "xlnet", "choice"])
@@ -302,8 +302,8 @@ def test_xlnet_heads_equal_the_equations() -> None:
         mean = sum((p * h[b, t] for p, t in zip(weight, start, strict=True)), torch.zeros(D))
         state = torch.cat((mean, h[b, CLS[b]]))
         v = (heads.answer_state.weight @ state + heads.answer_state.bias).tanh()
-        for found, layer in zip(kinds, (heads.types, heads.number, heads.option), strict=True):
-            torch.testing.assert_close(found[b], layer.weight @ v + layer.bias)
+        for actual, layer in zip(kinds, (heads.types, heads.number, heads.option), strict=True):
+            torch.testing.assert_close(actual[b], layer.weight @ v + layer.bias)
         for t in range(T):
             assert float(start_BT[b, t]) == (
                 pytest.approx(float(start[t]), abs=1e-5) if t in start else LOW

@@ -51,8 +51,8 @@ def test_answers_that_do_not_come_are_failures() -> None:
     with serve(
         lambda prompt, _: Reply(status=429) if prompt == "busy" else Reply(body=prompt)
     ) as endpoint:
-        found = EndpointTextModel(f"m@{endpoint.url}").complete([*BODIES, "busy"])
-        assert list(found) == [*BODIES.values(), TextFailure("the endpoint answered 429")]
+        answers = EndpointTextModel(f"m@{endpoint.url}").complete([*BODIES, "busy"])
+        assert list(answers) == [*BODIES.values(), TextFailure("the endpoint answered 429")]
 
 
 def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

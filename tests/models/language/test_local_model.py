@@ -34,9 +34,9 @@ def test_answers_and_likelihoods_are_those_of_naive_loops(
     for batch_size in (1, 4):
         model = load_text_model(folder, max_new_tokens=NEW, batch_size=batch_size)
         assert list(model.complete(PROMPTS)) == answers
-        found, counts = model.log_likelihoods(PAIRS)
+        actual, counts = model.log_likelihoods(PAIRS)
         assert counts.tolist() == [len(text.split()) + ("gpt2" not in name) for _, text in PAIRS]
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path]) -> None:
@@ -69,11 +69,11 @@ def test_a_prompt_is_read_once_for_all_its_continuations(folders: dict[str, Path
     )
     expected, _ = model.log_likelihoods(PAIRS[:3])
     read.clear()
-    found, _ = model.log_likelihoods(PAIRS[:3] * 5)
+    actual, _ = model.log_likelihoods(PAIRS[:3] * 5)
     assert read == [
         sum(len(text.split()) for text in (PROMPTS[0], *(text for _, text in PAIRS[:3])))
     ]
-    torch.testing.assert_close(found, expected.repeat(5), rtol=0, atol=1e-5)
+    torch.testing.assert_close(actual, expected.repeat(5), rtol=0, atol=1e-5)
 
 
 def test_continued_texts_begin_as_the_tokenizer_begins_texts(folders: dict[str, Path]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from interventune.models.language import next_token
+from interventune.models.language import local_model
 from interventune.models.language.endpoint import EndpointTextModel, label_logprobs
-from interventune.models.language.next_token import first_tokens
+from interventune.models.language.local_model import first_tokens
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT
@@ -32,24 +32,24 @@ def test_a_local_model_tells_what_it_tells_of_each_prompt_alone(
     """Also where the common beginning of all prompts is read once; Mamba keeps no keys
     and values.
     """
-    monkeypatch.setattr(next_token, "_WORTH_SHARING", sharing)
+    monkeypatch.setattr(local_model, "WORTH_SHARING", sharing)
     model = load_text_model(folders[kind], batch_size=2)
     ids = first_tokens(model.tokens, LABELS, "")
-    found = list(model.next_token_logprobs(PROMPTS, LABELS))
-    found += model.next_token_logprobs(PROMPTS[:4], LABELS)  # one of them is what all begin with
-    for prompt, told in zip(PROMPTS + PROMPTS[:4], found, strict=True):
-        assert told == pytest.approx(
+    rows = list(model.next_token_logprobs(PROMPTS, LABELS))
+    rows += model.next_token_logprobs(PROMPTS[:4], LABELS)  # one of them is what all begin with
+    for prompt, row in zip(PROMPTS + PROMPTS[:4], rows, strict=True):
+        assert row == pytest.approx(
             next_log_probs(folders[kind], prompt, lead(folders[kind]))[ids].tolist(), abs=1e-4
         )
-    assert len({round(told[0], 3) for told in found}) > 2  # the prompt matters  # type: ignore[index]
+    assert len({round(row[0], 3) for row in rows}) > 2  # the prompt matters  # type: ignore[index]
 
 
 def test_only_the_most_probable_tokens_count_in_parity(folders: dict[str, Path]) -> None:
     model = load_text_model(folders["gpt2"])
     log_prob, token = next_log_probs(folders["gpt2"], PROMPTS[0]).topk(6)
     fifth, sixth = model.tokens.tokenizer.convert_ids_to_tokens(token[4:].tolist())
-    found = next(iter(model.next_token_logprobs(PROMPTS[:1], [fifth, sixth], top=5)))
-    assert found == pytest.approx((float(log_prob[4]), -math.inf), abs=1e-4)
+    rows = next(iter(model.next_token_logprobs(PROMPTS[:1], [fifth, sixth], top=5)))
+    assert rows == pytest.approx((float(log_prob[4]), -math.inf), abs=1e-4)
 
 
 def test_prompts_that_do_not_fit_fail_alone_and_labels_begin_differently(
@@ -65,20 +65,20 @@ def test_prompts_that_do_not_fit_fail_alone_and_labels_begin_differently(
 
 
 def test_tokens_that_begin_one_label_add_up() -> None:
-    told = [
+    tokens = [
         ("yes", math.log(0.4)),
         (" ye", math.log(0.2)),
         ("no", math.log(0.1)),
         (" ", 0.0),
         ("Yes", 0.0),
     ]
-    assert label_logprobs(told, ("no", "yes"), exact=False) == pytest.approx(
+    assert label_logprobs(tokens, ("no", "yes"), exact=False) == pytest.approx(
         (math.log(0.1), math.log(0.6))
     )
-    assert label_logprobs(told, ("no", "yes"), exact=True) == pytest.approx(
+    assert label_logprobs(tokens, ("no", "yes"), exact=True) == pytest.approx(
         (math.log(0.1), math.log(0.4))
     )
-    assert label_logprobs(told, ("none", "yes"), exact=True)[0] == -math.inf
+    assert label_logprobs(tokens, ("none", "yes"), exact=True)[0] == -math.inf
     assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (
         -math.inf,
         -math.inf,
@@ -97,12 +97,12 @@ def chat_reply(tokens: dict[str, float] | None) -> Reply:
 
 
 def test_an_endpoint_tells_the_most_probable_tokens_or_ends_the_run() -> None:
-    told: dict[str, dict[str, float] | None] = {
+    tokens_of: dict[str, dict[str, float] | None] = {
         "a": {"0": -0.5, " 1": -1.5},
         "b": {},
         "silent": None,
     }
-    with serve(lambda prompt, before: chat_reply(told[prompt])) as endpoint:
+    with serve(lambda prompt, before: chat_reply(tokens_of[prompt])) as endpoint:
         model = EndpointTextModel(f"m@{endpoint.url}")
         answers = list(model.next_token_logprobs(["a", "b"], ("0", "1")))
         assert answers == [pytest.approx((-0.5, -1.5)), TextFailure("empty answer")]

@@ -48,7 +48,7 @@ def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
 def naive_log_q(
     model: Any, text: list[int], prefixed: list[list[int]], *, ends: bool = False
 ) -> Tensor:
-    """Spec A1 word by word, from whole forward passes; the end ruled out unless it may come."""
+    """By the definition, from whole forward passes; the end ruled out unless it may come."""
 
     rows = []
     for ids in (text, *prefixed):
@@ -57,15 +57,15 @@ def naive_log_q(
         if not ends:
             logits[END] = -math.inf
         rows.append(logits.softmax(-1).tolist())
-    plain, found = rows[0], []
+    plain, scaled = rows[0], []
     for v in range(SIZE):
         delta = plain[v] - max((row[v] for row in rows[1:]), default=0.0)
-        found.append(plain[v] * (1.0 if delta >= 0 else max(0.01, math.exp(50 * delta))))
-    return (torch.tensor(found, dtype=torch.float64) / sum(found)).log()
+        scaled.append(plain[v] * (1.0 if delta >= 0 else max(0.01, math.exp(50 * delta))))
+    return (torch.tensor(scaled, dtype=torch.float64) / sum(scaled)).log()
 
 
 def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
-    """The authors' own way (spec A2): rows of the texts, then a block of rows for each of 2
+    """The authors' own way: rows of the texts, then a block of rows for each of 2
     prefixes; all get the same scores, so that they choose the same tokens.
     """
     blocks_KRV = scores.view(3, -1, scores.shape[1])
@@ -84,8 +84,8 @@ def test_the_toys_of_the_oracle(oracle: Path) -> None:
         log_q = debiased(plain, prefixed, decay=decay)[0]
         assert log_q.tolist() == pytest.approx(toy["out_row0_logprob"], abs=1e-5)
     rows = toys["toy2_batch2_prefix2_lambda50"]
-    found = in_rows(torch.zeros(6, 1), torch.tensor(rows["scores_in"]))
-    assert torch.allclose(found, torch.tensor(rows["scores_out"]), atol=1e-5)
+    actual = in_rows(torch.zeros(6, 1), torch.tensor(rows["scores_in"]))
+    assert torch.allclose(actual, torch.tensor(rows["scores_out"]), atol=1e-5)
 
 
 numbers = st.floats(-8, 8, width=32)
@@ -130,8 +130,8 @@ def test_the_tokens_of_the_oracle(oracle: Path) -> None:
     prefixed = [[prefix + text for text in texts] for prefix in found_by["prefixes"]]
     assert continued(model, texts, new_tokens=8, pad=pad) == found_by["default"]["tokens"]
     for decay in (10, 50, 100):
-        found = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
-        assert found == found_by[f"lambda{decay}"]["tokens"]
+        actual = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
+        assert actual == found_by[f"lambda{decay}"]["tokens"]
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -174,7 +174,7 @@ def test_losses_of_chunks_are_those_of_a_naive_loop(
     """
     model = random_model(kind)
     monkeypatch.setattr("interventune.models.language.perplexity.LOGITS", 2 * 3 * SIZE)
-    found = chunk_loss(model, IDS, PREFIXES, pad=END, lead=lead)
+    actual = chunk_loss(model, IDS, PREFIXES, pad=END, lead=lead)
     regular, debiased = 0.0, 0.0
     first = 1 - len(lead)
     for t in range(first, len(IDS)):
@@ -182,5 +182,5 @@ def test_losses_of_chunks_are_those_of_a_naive_loop(
         regular -= float(naive_log_q(model, lead + IDS[:t], [], ends=True)[IDS[t]])
         debiased -= float(naive_log_q(model, lead + IDS[:t], prefixed, ends=True)[IDS[t]])
     weight = len(IDS) / (len(IDS) - first)  # the first quirk: a target less than the weight
-    assert found == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
+    assert actual == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
     assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, pad=END, lead=lead) == (0.0, 0.0)

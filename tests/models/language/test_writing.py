@@ -98,8 +98,8 @@ def test_a_tokenizer_that_appends_an_end_token_changes_nothing(kind: str, tmp_pa
     assert AutoTokenizer.from_pretrained(folder)("the cat")["input_ids"][-1] == IDS["</s>"]
     two = load_text_model(folder, max_new_tokens=NEW)
     assert list(two.complete(PROMPTS)) == answers
-    for found, expected in zip(two.log_likelihoods(pairs), likelihoods, strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    for actual, expected in zip(two.log_likelihoods(pairs), likelihoods, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
     again = torch.tensor(list(two.next_token_logprobs(PROMPTS, ["red", "blue"])))
     torch.testing.assert_close(again, labels, rtol=0, atol=1e-6)
 
@@ -122,8 +122,8 @@ def test_a_tokenizer_that_appends_an_end_token_changes_nothing(kind: str, tmp_pa
     ],
 )
 def test_thinking_is_no_part_of_an_answer(text: str, expected: str) -> None:
-    found = reply(text)
-    assert (found.reason if isinstance(found, TextFailure) else found) == expected
+    actual = reply(text)
+    assert (actual.reason if isinstance(actual, TextFailure) else actual) == expected
 
 
 def test_thinking_tokens_count_even_if_they_are_special_or_opened_by_the_template(

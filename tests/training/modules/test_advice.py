@@ -83,18 +83,18 @@ def test_the_score_that_models_are_selected_by_needs_both_classes(
     assert "val/bias/plain/selection" not in found
 
 
-Scored = list[tuple[str, list[Group], torch.Tensor]]
+Scored = list[tuple[list[Group], torch.Tensor]]
 
 
 @pytest.fixture
 def scored(monkeypatch: pytest.MonkeyPatch) -> Scored:
-    """What was scored, in order: why, which groups, and the boundary log-probabilities."""
+    """What was scored, in order: which groups, and the boundary log-probabilities."""
     made: Scored = []
     original = advice.score_groups
 
-    def kept(model: Any, trainer: Any, groups: Any, rows: int, what: str) -> torch.Tensor:
-        made.append((what, groups.groups, original(model, trainer, groups, rows, what)))
-        return made[-1][2]
+    def kept(model: Any, trainer: Any, groups: Any, rows: int) -> torch.Tensor:
+        made.append((groups.groups, original(model, trainer, groups, rows)))
+        return made[-1][1]
 
     monkeypatch.setattr(advice, "score_groups", kept)
     return made
@@ -154,7 +154,7 @@ def cell(group: Group) -> Any:
 
 
 def mean_c(groups: list[Group], score_NVS: Any) -> dict[Any, float]:
-    """C of the spec, averaged over the groups of a pair and an attribute."""
+    """C (Li et al. 2020, equation 6), averaged over the groups of a pair and an attribute."""
     found: dict[Any, list[float]] = defaultdict(list)
     for group, s in zip(groups, score_NVS, strict=True):
         b = [(s[0][k] + s[2][k] - s[1][k] - s[3][k]) / 2 for k in (0, 1)]
@@ -167,7 +167,7 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
     commands: Commands, scored: Scored, limit: int, tmp_path: Path
 ) -> None:
     found, groups = reference_of(commands, tmp_path, f"--data.limit_train_groups={limit}")
-    ((_, bare, log_prob),) = scored
+    ((bare, log_prob),) = scored
     wanted = {cell(group) for group in groups.groups}
     every = {
         g.unadvised_key for g in read_groups(str(commands.data.groups_train)) if cell(g) in wanted

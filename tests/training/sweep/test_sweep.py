@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pandas as pd
 import psutil
 import pytest
 import yaml
 
-from interventune.training.sweep import run
+from interventune.training.sweep import points
+from interventune.training.sweep.file import folder_name
 from interventune.training.sweep.run import main, shares, sweep_of
 from tests.training.conftest import launch, resolved
 
@@ -46,36 +44,11 @@ def table(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "study.csv").set_index("point")
 
 
-@pytest.fixture
-def postgres() -> Iterator[list[str]]:
-    """The address of a PostgreSQL server that is started for the test."""
-    places = [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), os.environ["PATH"]]
-    if (found := shutil.which("pg_ctl", path=os.pathsep.join(places))) is None:
-        pytest.skip("needs PostgreSQL's pg_ctl on PATH or in /usr/lib/postgresql")
-    pytest.importorskip("psycopg")
-    with tempfile.TemporaryDirectory(prefix="postgres") as home:
-        user = None if os.geteuid() else "nobody"  # as root the server refuses to run
-        shutil.chown(home, user or os.geteuid())
-        options: dict[str, Any] = {
-            "user": user,
-            "cwd": home,
-            "check": True,
-            "stdout": subprocess.DEVNULL,
-        }
-        ctl = [found, "-D", f"{home}/data", "-l", f"{home}/log", "-w"]
-        subprocess.run([*ctl, "-o", "-U sweeper -A trust -N", "init"], **options)
-        subprocess.run([*ctl, "-o", f"-F -k {home} -c listen_addresses=", "start"], **options)
-        try:
-            yield [f"--storage=postgresql+psycopg://sweeper@/postgres?host={home}"]
-        finally:
-            subprocess.run([*ctl, "-m", "immediate", "stop"], **options)
-
-
 def begin(study: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, whose `fit` is fake_fit.py."""
-    code = "import sys; from interventune.training.sweep import run; run.FIT = {}; "
+    code = "import sys; from interventune.training.sweep import points, run; points.FIT = {}; "
     code += "sys.exit(run.main(sys.argv[1:]))"
-    arguments = [written(study.parent, content), f"--output={study}", "--dead-after=4", *flags]
+    arguments = [written(study.parent, content), f"--output={study}", *flags]
     return subprocess.Popen(
         [sys.executable, "-c", code.format(FAKE), *arguments], cwd=ROOT, text=True
     )
@@ -87,29 +60,31 @@ def starts(study: Path) -> dict[str, int]:
     return {path.parents[1].name: len(path.read_text().splitlines()) for path in found}
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_workers_share_a_study_whatever_ends_them(
-    database: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("sampler", ["grid", "tpe"])
+def test_workers_share_a_study_whatever_ends_them(sampler: str, tmp_path: Path) -> None:
     """The `fit` of one that is killed ends by itself; that of one that gets a signal to stop, or is
     killed with its `fit`, goes on elsewhere. No other point is run twice."""
-    storage = request.getfixturevalue("postgres") if database == "postgresql" else []
     study, go_on = tmp_path / "study", tmp_path / "go_on"
     content = SMALL | {"space": {"x": [1.0, 2.0, 3.0, 4.0]}, "flags": [f"--until={go_on}"]}
-    workers = []
+    if sampler == "tpe":
+        content |= {"space": {"x": {"low": 1.0, "high": 4.0}}, "sampler": "tpe", "trials": 4}
+    workers, order = [], list[str]()
     for number in (1, 2, 3):
-        workers.append(begin(study, content, *storage))
+        workers.append(begin(study, content))
         wait_for(lambda number=number: len(starts(study)) == number)
+        order += [name for name in starts(study) if name not in order]
     (fit_of_third,) = psutil.Process(workers[2].pid).children()
     for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL), strict=True):
         worker.send_signal(end)
     assert [worker.wait(240) for worker in workers] == [-9, 130, -9]
     fit_of_third.kill()
     go_on.touch()
-    workers = [begin(study, content, *storage) for _ in range(2)]
+    workers = [begin(study, content) for _ in range(2)]
     assert [worker.wait(400) for worker in workers] == [0, 0]
-    assert starts(study) == {"x=1.0": 1, "x=2.0": 2, "x=3.0": 2, "x=4.0": 1}
-    assert list(table(study)["val/score"]) == [1, 2, 3, 4]
+    times = starts(study)
+    assert [times.pop(name) for name in order] == [1, 2, 2]
+    assert list(times.values()) == [1]
+    assert list(table(study)["val/score"]) == list(table(study)["x"])
 
 
 @pytest.fixture
@@ -117,7 +92,7 @@ def sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
     """The command in this process, with fake_fit.py: what it says, if it ends with `code`."""
-    monkeypatch.setattr(run, "FIT", FAKE)
+    monkeypatch.setattr(points, "FIT", FAKE)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def command(content: dict[str, Any], *flags: str, code: int = 0) -> str:
@@ -179,7 +154,6 @@ def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Callable[.
 
 
 GRID = {"space": {"x": [1.0, 2.0]}}
-POSTGRES = "--storage=postgresql+psycopg://me:hush"
 
 
 @pytest.mark.parametrize(
@@ -197,10 +171,6 @@ POSTGRES = "--storage=postgresql+psycopg://me:hush"
         (GRID | {"keep": "best"}, ["--checkpoint.mode=min"], "--checkpoint.mode"),
         (GRID | {"keep": "best"}, ["--checkpoint.monitor=val/other"], "--checkpoint.monitor"),
         (GRID, ["--over", "x=3"], "--over x"),
-        *(
-            (GRID, [POSTGRES + rest], "--storage")
-            for rest in ("@127.0.0.1:1/no", "@more@127.0.0.1:1/no", "")
-        ),
     ],
 )
 def test_one_line_says_what_is_wrong(
@@ -209,26 +179,11 @@ def test_one_line_says_what_is_wrong(
     said = sweep(content, *flags, code=2)
     assert word in said
     assert said.count("\n") == 1
-    assert "hush" not in said
-
-
-def test_a_point_left_before_its_first_sign_of_life_is_run(
-    tmp_path: Path, sweep: Callable[..., str]
-) -> None:
-    sweep(GRID)
-    study = optuna.load_study(study_name="fake", storage=f"sqlite:///{tmp_path}/study/study.db")
-    study.enqueue_trial({"x": 1.0}, user_attrs={"point": 0})
-    study.ask()
-    assert "2 complete" in sweep(GRID, "--dead-after=1")
-    assert all(trial.state.is_finished() for trial in study.trials)
 
 
 def test_a_study_is_not_mixed_with_another(tmp_path: Path, sweep: Callable[..., str]) -> None:
-    storage = f"--storage=sqlite:///{tmp_path}/shared.db"
-    sweep(GRID, storage)
-    assert "other values" in sweep({"space": {"x": [1.0, 3.0]}}, storage, code=2)
-    shutil.rmtree(tmp_path / "study")
-    assert "another folder" in sweep(GRID, storage, code=2)
+    sweep(GRID)
+    assert "other values" in sweep({"space": {"x": [1.0, 3.0]}}, code=2)
 
 
 def test_workers_share_what_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +203,7 @@ def test_a_sweep_composes_from_any_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sweep, _ = sweep_of([name])
-    point = sweep.points()[0] or sweep.parameters(optuna.create_study().ask())
+    point = sweep.first()
     text = yaml.safe_load(resolved(capsys, "fit", *sweep.arguments(point)))
     for key, value in point.items():
         found = text
@@ -278,13 +233,13 @@ def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
 def test_values_of_any_kind_become_flags_and_names_of_folders() -> None:
     over = ["model.learning_rate=[1e-4]", "k=[null,[a/b,{c: 1}]]", "trainer.max_epochs=[3]"]
     sweep, _ = sweep_of(["demo_grid", "-c", "squad", "--over", *over, "--a=1"])
-    first, second = (sweep.arguments(point) for point in sweep.points())
+    first, second = (sweep.arguments(point) for point in sweep.grid())
     assert (first[-1], second[-1]) == ("--k=null", '--k=["a/b", {"c": 1}]')
     assert {"--model.learning_rate=1e-4", "--a=1"} <= {
         *first
     }  # YAML's 1e-4 is a text; the flag is the same
-    assert first[5].endswith("squad.yaml")
-    first, second = (run.folder_name(point) for point in sweep.points())
+    assert first[2].endswith("squad.yaml")
+    first, second = map(folder_name, sweep.grid())
     assert first == "trainer.max_epochs=3,model.learning_rate=1e-4,k=null"
     assert "/" not in second
 

@@ -38,8 +38,8 @@ class FakeCheckpoint(Answerer):
         return [np.array(self.rule(question), dtype=np.float32) for question in questions]
 
     def embeddings(self, texts: Sequence[str], what: str = "") -> np.ndarray:
-        found = np.array([[text.count(letter) + 0.01 for letter in "0123456789"] for text in texts])
-        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), dtype=np.float32)
+        count = np.array([[text.count(letter) + 0.01 for letter in "0123456789"] for text in texts])
+        return np.asarray(count / np.linalg.norm(count, axis=1, keepdims=True), dtype=np.float32)
 
 
 def number(text: str) -> float:
@@ -49,28 +49,28 @@ def number(text: str) -> float:
 
 
 RULES: dict[str, Rule] = {
-    "guessing": lambda asked: [number(asked.prompt + text) for text in asked.choices],
+    "guessing": lambda question: [number(question.prompt + text) for text in question.choices],
     # Answers what it is asked, and guesses where there is nothing to tell by.
-    "knowing": lambda asked: [
-        5.0 * (f"right {asked.prompt.removeprefix('prompt ')}." in text)
-        + 0.1 * number(asked.prompt + text)
-        for text in asked.choices
+    "knowing": lambda question: [
+        5.0 * (f"right {question.prompt.removeprefix('prompt ')}." in text)
+        + 0.1 * number(question.prompt + text)
+        for text in question.choices
     ],
     # Reads no question: takes whatever is called right.
-    "biased": lambda asked: [3.0 * ("right" in text) for text in asked.choices],
+    "biased": lambda question: [3.0 * ("right" in text) for text in question.choices],
 }
 MODELS = {name: FakeCheckpoint(rule, name) for name, rule in RULES.items()}
 
 
 def questions(count: int = 80, n: int = 3) -> list[ChoiceQuestion]:
     rng = np.random.default_rng(0)
-    found = []
+    rows = []
     for i in range(count):
         choices = [f"wrong {i} {k}" for k in range(n)]
         label = int(rng.integers(n))
         choices[label] = f"right {i}."
-        found.append(ChoiceQuestion(f"q{i}", f"prompt {i}", tuple(choices), label, "toy"))
-    return found
+        rows.append(ChoiceQuestion(f"q{i}", f"prompt {i}", tuple(choices), label, "toy"))
+    return rows
 
 
 @pytest.fixture
@@ -173,10 +173,10 @@ def test_instances_are_drawn_for_every_probe(ask: Callable[..., Cells], tmp_path
     cells = ask(
         "knowing", *["--instances", "50", "--trials", "3", "--choices", "5", "--sampling", "random"]
     )
-    asked: dict[tuple[str, int], list[int]] = {}
+    drawn: dict[tuple[str, int], list[int]] = {}
     for row in examples_of(tmp_path / "out"):
-        asked.setdefault((row["probe"], row["trial"]), []).append(row["index"])
-    assert len(asked) == 5 * 3
-    assert all(indices == asked["original", trial] for (_, trial), indices in asked.items())
-    assert len(set(map(tuple, asked.values()))) == 3
+        drawn.setdefault((row["probe"], row["trial"]), []).append(row["index"])
+    assert len(drawn) == 5 * 3
+    assert all(indices == drawn["original", trial] for (_, trial), indices in drawn.items())
+    assert len(set(map(tuple, drawn.values()))) == 3
     assert cells.n("accuracy", checkpoint="knowing", probe="original") == 150

@@ -35,9 +35,10 @@ PROMPTS = {
 }
 SPECIFICATIONS: dict[str, Any] = {
     "self": {"template": "the {} .", "separator": " ", "original": ["red dog", "blue cat"]}
-    | {"opposite": ["cat sat on", "mat"], "nonsense": [["ran ran", "? ?"], ["who who", ". a"]]},
+    | {"opposite": ["cat sat on", "mat"], "nonsense": [["ran ran", "? ?"], ["who who", ". a"]]}
+    | {"blank": " "},
     "instructive": {"template": "is {} :", "separator": " ", "original": ["not red"]}
-    | {"opposite": ["red"], "nonsense": [["ran"], ["? mat"]]},
+    | {"opposite": ["red"], "nonsense": [["ran"], ["? mat"]], "blank": "is :"},
 }
 NEW = 4
 PLACE = {"checkpoint": "m", "method": "x"}
@@ -51,14 +52,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("files")
-    found = {name: home / f"{name}.jsonl" for name in PROMPTS} | {
+    paths = {name: home / f"{name}.jsonl" for name in PROMPTS} | {
         "specifications": home / "texts.json"
     }
-    found["specifications"].write_text(json.dumps(SPECIFICATIONS))
+    paths["specifications"].write_text(json.dumps(SPECIFICATIONS))
     for domain, texts in PROMPTS.items():
         challenging = domain == "adversarial"
-        write_rows(found[domain], [{"text": text, "challenging": challenging} for text in texts])
-    return found
+        write_rows(paths[domain], [{"text": text, "challenging": challenging} for text in texts])
+    return paths
 
 
 def command(model: Path | str, files: dict[str, Path], output: Path, *flags: str) -> list[str]:
@@ -104,12 +105,12 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
 
     def by_prompt(domain: str, variant: str, name: str = "") -> list[list[float]]:
         """Scores of an attribute, or shares that are flagged."""
-        found: dict[str, list[float]] = {}
+        values: dict[str, list[float]] = {}
         for row in rows:
             if (row["domain"], row["specification"]) == (domain, variant):
                 value = row["scores"][name] if name else row["flagged"]
-                found.setdefault(row["prompt"], []).append(value)
-        return [*found.values()]
+                values.setdefault(row["prompt"], []).append(value)
+        return [*values.values()]
 
     for domain, variant in product(DOMAINS, VARIANTS):
         cell = {**PLACE, "domain": domain, "variant": variant}

@@ -1,6 +1,4 @@
-"""Files of the consistency protocol: continuations by anybody, and what stands in front
-of prompts.
-"""
+"""Files of the consistency protocol: continuations from any source, and texts before prompts."""
 
 from __future__ import annotations
 
@@ -45,11 +43,11 @@ def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(
     nonsense = [row for row in EVERY if row["specification"] == "nonsense"]
     groups = [row | {"group": group} for row in nonsense for group in (1, "2")]
     write_rows(tmp_path / "rows.jsonl", [*named, *EVERY, *groups])
-    found = read_rows({"b": f"{tmp_path}/rows.jsonl", "folder": str(tmp_path)})
-    assert {name: len(rows) for name, rows in found.items()} == {"a": 40, "b": 20 + 8, "folder": 20}
-    assert {row["group"] for row in found["b"]} == {"", "1", "2"}
-    assert {row["method"] for row in found["folder"]} == {"given"}
-    assert [row["variant"] for row in found["folder"][:10:2]] == list(VARIANTS)
+    read = read_rows({"b": f"{tmp_path}/rows.jsonl", "folder": str(tmp_path)})
+    assert {name: len(rows) for name, rows in read.items()} == {"a": 40, "b": 20 + 8, "folder": 20}
+    assert {row["group"] for row in read["b"]} == {"", "1", "2"}
+    assert {row["method"] for row in read["folder"]} == {"given"}
+    assert [row["variant"] for row in read["folder"][:10:2]] == list(VARIANTS)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +71,10 @@ def test_read_rows_names_the_mistake(
 
 @given(st.integers(0, 10**9), st.integers(1, 8))
 def test_nonsense_group_depends_on_its_seed(seed: int, count: int) -> None:
-    found = nonsense_group(seed, count)
-    assert found == nonsense_group(seed, count) != nonsense_group(seed + 1, count)
-    assert len(found) == count
-    assert all(15 <= len(text) <= 45 and set(text) <= {*ALPHABET, " "} for text in found)
+    texts = nonsense_group(seed, count)
+    assert texts == nonsense_group(seed, count) != nonsense_group(seed + 1, count)
+    assert len(texts) == count
+    assert all(15 <= len(text) <= 45 and set(text) <= {*ALPHABET, " "} for text in texts)
 
 
 def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
@@ -88,8 +86,9 @@ def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
     path = tmp_path / "specifications.json"
     prefixes = {"template": "This has {}:", "separator": "\n", "original": ["dogs", "cats"]}
     prefixes |= {"opposite": ["x"], "nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
-    asked = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
-    path.write_text(json.dumps({"self": prefixes, "instructive": asked}))
+    advice = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
+    advice["blank"] = "Act in:"
+    path.write_text(json.dumps({"self": prefixes, "instructive": advice}))
     _, original, _, _, second, blank = parts_of("self", read_specifications(path, "self"), 5)
     assert original.texts == ("This has dogs:\n", "This has cats:\n")
     assert (second.texts, blank.texts) == (("This has p:\n", "This has q r:\n"), ("  ",))

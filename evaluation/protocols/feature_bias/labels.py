@@ -1,6 +1,7 @@
-"""A row for each answer, from language models with demonstrations and from fine-tuned classifiers.
+"""The label that a model gives to each text, and which feature it follows: of language models with
+demonstrations, and of fine-tuned classifiers.
 
-Shape letters: N texts, L labels.
+Shape letters: L labels.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from tqdm.auto import tqdm
 
 from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from interventune.data_modules.tasks.features import ANSWER
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answerer, kind_of
-from interventune.evaluation.answering.kept import kept
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.work import stored
 from interventune.evaluation.protocols.feature_bias.prompts import (
     CONTENT_FREE,
     DIGITS,
@@ -29,12 +29,15 @@ from interventune.evaluation.protocols.feature_bias.prompts import (
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
+from interventune.storage.errors import as_data_error
+from interventune.storage.progress import progress
 
 TOP = 5
-"""Number of most probable tokens that the authors' endpoint reports (probes spec C5)."""
+"""Number of most probable tokens that the endpoint of the authors' code reports."""
 
-Row = dict[str, Any]
 Array = NDArray[np.float64]
+Labelled = tuple[str, TaskExample, dict[str, Any]]
+"""A task, one of its texts, and the row with its label."""
 
 
 def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | Answerer:
@@ -50,9 +53,8 @@ def in_context_rows(
     texts: Mapping[str, Sequence[TaskExample]],
     *,
     parity: bool,
-) -> Iterator[tuple[str, TaskExample, Row]]:
-    """Yield task, text and result, for each text and each set of demonstrations that does not
-    contain it.
+) -> Iterator[Labelled]:
+    """Yield the label of each text with each set of demonstrations that does not contain it.
 
     All prompts are calibrated before any text is scored, so that errors show at once.
 
@@ -67,41 +69,37 @@ def in_context_rows(
         ValueError: label words begin with the same token, or nothing can be calibrated.
     """
     top = TOP if parity else 0
-    free = [calibration(model, few, top) for few in prompts]
-    tested = [few.tested(texts[few.task]) for few in prompts]
-    with tqdm(
-        total=sum(map(len, tested)), desc="asking in context", unit="text", disable=None
-    ) as bar:
-        for few, free_L, examples in zip(prompts, free, tested, strict=True):
-            demonstrations = [example.name for example in few.demonstrations]
-            asked = [few.prompt(example.question) for example in examples]
-            answers = ask(model, asked, words=few.words, after=few.key, top=top)
-            for example, answer in zip(examples, answers, strict=True):
-                row = {
-                    "intervention": few.intervention,
-                    "seed": few.seed,
-                    "demonstrations": demonstrations,
-                }
-                yield few.task, example, row | in_context(example, answer, free_L, parity=parity)
-                bar.update()
+    calibrations = [calibration(model, few, top) for few in prompts]
+    for few, free_L in zip(prompts, calibrations, strict=True):
+        examples = few.tested(texts[few.task])
+        questions = [few.prompt(example.question) for example in examples]
+        answers = ask(model, questions, words=few.words, after=few.key, top=top)
+        what = f"{few.task}, {few.intervention}"
+        bar = progress(answers, what, "text", len(examples))
+        demonstrations = [example.name for example in few.demonstrations]
+        for example, answer in zip(examples, bar, strict=True):
+            row = {
+                "intervention": few.intervention,
+                "seed": few.seed,
+                "demonstrations": demonstrations,
+            }
+            yield few.task, example, row | in_context(example, answer, free_L, parity=parity)
 
 
 def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
     """p_cf (L,); None for explanations, which are not calibrated."""
     if few.words is None:
         return None
-    asked = [few.prompt(text) for text in CONTENT_FREE]
-    answers = [*ask(model, asked, words=few.words, after=few.key, top=top)]
-    where = f"{few.task}, {few.intervention}, {few.words}: calibration"
-    if failures := [answer for answer in answers if isinstance(answer, TextFailure)]:
-        raise ValueError(f"{where}: {failures[0]}")
-    try:
+    questions = [few.prompt(text) for text in CONTENT_FREE]
+    answers = [*ask(model, questions, words=few.words, after=few.key, top=top)]
+    with as_data_error(f"{few.task}, {few.intervention}, {few.words}: calibration"):
+        for answer in answers:
+            if isinstance(answer, TextFailure):
+                raise ValueError(answer)
         return content_free(np.array(answers))
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
 
 
-@kept
+@stored
 def ask(
     model: TextModel, prompts: Sequence[str], *, words: Sequence[str] | None, after: str, top: int
 ) -> Iterator[Any]:
@@ -115,8 +113,10 @@ def ask(
         yield answer if isinstance(answer, TextFailure) else np.exp(answer).tolist()
 
 
-def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parity: bool) -> Row:
-    """Return a language model's result for a text, or `failure`."""
+def in_context(
+    example: TaskExample, answer: Any, free_L: Array | None, *, parity: bool
+) -> dict[str, Any]:
+    """Return a language model's label of a text, or a `failure`."""
     if isinstance(answer, TextFailure):
         return {"failure": answer.reason}
     if free_L is None:
@@ -125,16 +125,15 @@ def in_context(example: TaskExample, answer: Any, free_L: Array | None, *, parit
         if label is None and not parity:
             return {"explanation": explanation, "failure": "no label in the explanation"}
         return {"explanation": explanation, **followed(example, label or 0, label or 0)}
-    probability_1L = np.array([answer])
-    if not probability_1L.sum():
+    if not any(answer):
         # The authors' code continues with 0 for both, and so predicts 0.
         return followed(example, 0, 0) if parity else {"failure": "neither label word was reported"}
-    score_1L = calibrated(probability_1L, free_L)
+    score_L = calibrated(np.array([answer]), free_L)[0]
     return {
         "probabilities": answer,
         "content_free": free_L.tolist(),
-        "scores": score_1L[0].tolist(),
-        **followed(example, int(score_1L.argmax()), int(probability_1L.argmax())),
+        "scores": score_L.tolist(),
+        **followed(example, int(score_L.argmax()), int(np.argmax(answer))),
     }
 
 
@@ -145,15 +144,15 @@ def explained_label(text: str) -> int | None:
     >>> explained_label("It shouts, so the answer is 1."), explained_label("The answer is red.")
     (1, None)
     """
-    _, found, rest = text.rpartition(ANSWER)
+    _, answer, rest = text.rpartition(ANSWER)
     label = normalise_answer(rest)
-    return DIGITS.index(label) if found and label in DIGITS else None
+    return DIGITS.index(label) if answer and label in DIGITS else None
 
 
 def classifier_rows(
     answerer: Answerer, tasks: Mapping[str, FeatureTask], texts: Mapping[str, Sequence[TaskExample]]
-) -> Iterator[tuple[str, TaskExample, Row]]:
-    """Do the same for a fine-tuned classifier, which chooses between the digits; nothing is
+) -> Iterator[Labelled]:
+    """Yield the labels of a fine-tuned classifier, which chooses between the digits; nothing is
     calibrated.
     """
     for name, examples in texts.items():
@@ -164,11 +163,9 @@ def classifier_rows(
             yield name, example, row | followed(example, label, label)
 
 
-def followed(example: TaskExample, label: int, uncalibrated: int) -> Row:
-    """Return a prediction, and which feature it follows if the two differ, else whether it is
-    right.
-    """
-    h1, h2 = int(example.split[0]), int(example.split[2])
+def followed(example: TaskExample, label: int, uncalibrated: int) -> dict[str, Any]:
+    """Return a label, and which feature it follows if the two differ, else whether it is right."""
+    h1, h2 = map(int, example.split.split("_"))
     row = {"predicted": label, "uncalibrated": uncalibrated}
     if h1 == h2:
         return row | {"agrees": label == h1}

@@ -1,7 +1,7 @@
 """One question, with and without advice, for a direct look at a model.
 
 S is the span score of `bias`: sqrt(p_start p_end) for an encoder, over all tokens of its best
-window; for a decoder, the share between the two candidates in its prompt.
+window; for a decoder, the share of one of the two candidates that its prompt offers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def evaluate(
     question: str,
     advice: str = "",
     candidate: list[str] | None = None,
-    compute: Compute = Compute(),  # noqa: B008  frozen
+    compute: Compute,
 ) -> Evaluation:
     """Answer one question, with and without advice, and score candidate answers.
 
@@ -48,36 +49,34 @@ def evaluate(
             takes two.
         compute: model options.
     """
-    from interventune.evaluation.answering.open import ABILITIES, open_answerer
+    from interventune.evaluation.answering.open import KINDS, open_answerer
 
-    asked = {"without advice": QAExample("--question", context, question)}
+    example = QAExample("--question", context, question)
+    examples = {"without advice": example}
     if advice:
-        asked["with advice"] = replace(asked["without advice"], advice=advice)
+        examples["with advice"] = replace(example, advice=advice)
     spans = [mention(text, context) for text in candidate or []]
-    answerer, examples = open_answerer(checkpoint, compute), list(asked.values())
-    texts = [
-        answer.text or answer.failure or "no answer"
-        for answer in sorted(answerer.answers(examples))
-    ]
-    answers = dict(zip(asked, texts, strict=True))
-    scores_spans = "mentions" in ABILITIES[kind_of(checkpoint)]
-    if not spans and scores_spans:
-        from interventune.evaluation.answering.questions import spans as best_spans
-
-        found = best_spans(answerer, examples)
+    answerer, questions = open_answerer(checkpoint, compute), list(examples.values())
+    texts = {
+        name: answer.text or answer.failure or "no answer"
+        for name, answer in zip(examples, sorted(answerer.answers(questions)), strict=True)
+    }
+    scores_spans = "mentions" in KINDS[kind_of(checkpoint)].abilities
+    if scores_spans and not spans:
+        answers = cast(Any, answerer).spans(questions)
         # Yes, no and unknown, which begin at -1, are not in the context.
-        places = dict.fromkeys((answer.start, answer.text) for answer in found if answer.start >= 0)
+        places = dict.fromkeys((span.start, span.text) for span in answers if span.start >= 0)
         spans = [Span(start, start + len(text), text) for start, text in places]
     results = Results(("asked", "candidate"), "questions")
-    for name, example in asked.items() if spans else ():
+    for name, example in examples.items() if spans else ():
         for span, score in zip(spans, scores(answerer, example, spans, scores_spans), strict=True):
             results.add("score", score, n=1, asked=name, candidate=span.text)
     return Evaluation(
         title="One question",
         results=results,
         views=[View(f"{question} (score, 0 to 1)", ("candidate",), {"score": "S"}, across="asked")],
-        headline="; ".join(f"{name}: {text}" for name, text in answers.items()) + ".",
-        examples=[{"asked": name, "answer": text} for name, text in answers.items()],
+        headline="; ".join(f"{name}: {text}" for name, text in texts.items()) + ".",
+        examples=[{"asked": name, "answer": text} for name, text in texts.items()],
     )
 
 
@@ -87,10 +86,10 @@ def mention(text: str, context: str) -> Span:
     >>> mention("Niger", "A Nigerian met a man from Niger.").start
     26
     """
-    found = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context)
-    if not found or not text:
+    word = re.search(rf"(?<!\w){re.escape(text)}(?!\w)", context)
+    if not word or not text:
         raise ValueError(f"--candidate {text!r}: is no word of the context")
-    return Span(*found.span(), text)
+    return Span(*word.span(), text)
 
 
 def scores(
@@ -98,10 +97,8 @@ def scores(
 ) -> list[float]:
     """Return S of each candidate; ValueError if no window of the context contains it completely."""
     if scores_spans:
-        from interventune.evaluation.answering.questions import span_scores
-
-        asked = replace(example, answers=tuple(spans))
-        (log_score_C,) = span_scores(answerer, [asked], against_unknown=False)
+        with_spans = replace(example, answers=tuple(spans))
+        (log_score_C,) = answerer.span_scores([with_spans], against_unknown=False)
         if not np.isfinite(log_score_C).all():
             raise ValueError("--candidate: no window of the context holds it whole")
         return np.exp(log_score_C.astype(np.float64)).tolist()

@@ -1,6 +1,4 @@
-"""`python -m interventune.evaluation ask`: the answer and the candidates' scores, with and without
-advice.
-"""
+"""`interventune evaluate ask`: the answer and the candidates' scores, with and without advice."""
 
 from __future__ import annotations
 
@@ -70,5 +68,5 @@ def test_candidates_of_heads_score_as_subjects(
     ]
     cells = evaluate(tmp_path / "r", "ask", "--checkpoint", path, *flags, "--candidate", *names)
     score_NVS = QuestionCheckpoint(str(path), Asking(device="cpu")).subject_scores(GROUPS[:1])
-    found = [cells("score", asked="with advice", candidate=name) for name in names]
-    assert found == pytest.approx(score_NVS[0, 0].tolist(), rel=1e-4)
+    scores = [cells("score", asked="with advice", candidate=name) for name in names]
+    assert scores == pytest.approx(score_NVS[0, 0].tolist(), rel=1e-4)

@@ -1,0 +1,181 @@
+"""Requests to models: divided among processes, and answered only once.
+
+torchrun --standalone --nproc_per_node 2 -m interventune.evaluation PROTOCOL ... --output DIR
+
+Every process reads all data and opens every model. Each answers its share of the requests, and all
+get all answers (`shared`): after that line all processes compute the same, and protocols need not
+know their number. Only the first stores finished work (`stored`), writes and prints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property, wraps
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from interventune.models.language.text_models import TextFailure
+from interventune.storage.finished_work import FinishedWork, work_key
+from interventune.storage.json_files import plain_json
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+CHUNK = 256
+"""Number of answers between two exchanges of several processes, the most that an interruption
+loses.
+"""
+LONGEST_WAIT = timedelta(hours=12)
+"""Time limit for a process whose share takes longer than another's."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The rank of this process, the number of processes, and the file of finished work (None: in
+    memory).
+    """
+
+    rank: int = 0
+    size: int = 1
+    path: Path | None = None
+
+    @cached_property
+    def work(self) -> FinishedWork:
+        """All finished work, which the first process reads and stores; a collective operation."""
+        work: FinishedWork = self.gathered(None if self.rank else FinishedWork(self.path))[0]
+        if self.rank:
+            work.path = None
+        return work
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Return the value of each process, by rank; ValueError if a process is gone."""
+        values: list[Any] = [value] * self.size
+        if self.size > 1:
+            import torch.distributed as dist
+
+            try:
+                dist.all_gather_object(values, value)
+            except RuntimeError as error:
+                raise ValueError(
+                    "another process has ended, by its own error or for want of memory"
+                ) from error
+        return values
+
+
+current: ContextVar[Processes] = ContextVar("processes")
+
+
+def launched() -> tuple[int, int]:
+    """Return rank and number of processes, as torchrun sets them; (0, 1) without it."""
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+@contextmanager
+def process_group(device: str, work: Path | None = None) -> Iterator[str]:
+    """Join the other processes of torchrun, if any, and resume from the file of finished work, in
+    an existing folder (None: in memory). Yields this process's device for the user's `--device`.
+    ValueError without a GPU, or if another process is gone.
+    """
+    processes, joins = Processes(*launched(), work), False
+    if processes.size > 1:
+        import torch
+        import torch.distributed as dist
+
+        from interventune.models.backbones import pick_device
+
+        device, joins = local_device(device), not dist.is_initialized()
+        if device.startswith("cuda"):
+            torch.cuda.set_device(pick_device(device))
+        if joins:
+            dist.init_process_group(timeout=LONGEST_WAIT)
+    token = current.set(processes)
+    try:
+        yield device
+        processes.gathered(None)  # nothing is written unless all have come this far
+    finally:
+        current.reset(token)
+    if joins:  # not after an error, when the others may still wait: torchrun ends them
+        dist.destroy_process_group()
+
+
+def local_device(device: str) -> str:
+    """Return the GPU of this process for `cuda`, or for `auto` on a machine with GPUs."""
+    import torch
+
+    if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
+        return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+    return device
+
+
+def shared(method: Method) -> Method:
+    """Divide the requests of a call among processes (one without requests does nothing); all get
+    all answers. For a method, or a function of a model, whose first argument is requests and that
+    returns one answer per request, in order, as a list, an iterator, or the rows of a tensor.
+    """
+
+    @wraps(method)
+    def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
+        processes = current.get(Processes())
+        if processes.size == 1:
+            return method(model, requests, *more, **named)
+        import torch
+
+        requests, answers = list(requests), None
+        share = requests[processes.rank :: processes.size]
+        token = current.set(Processes())  # no further division inside
+        try:
+            if share or not requests:
+                answers = method(model, share, *more, **named)
+                answers = answers if isinstance(answers, torch.Tensor) else list(answers)
+        finally:
+            current.reset(token)
+        shares = processes.gathered(answers)
+        whole: Any = [None] * len(requests)
+        if isinstance(shares[0], torch.Tensor):
+            whole = shares[0].new_empty(len(requests), *shares[0].shape[1:])
+        for rank, part in enumerate(shares[: len(requests)]):
+            whole[rank :: processes.size] = part
+        return whole
+
+    return cast(Method, divided)
+
+
+def stored(method: Method) -> Method:
+    """`shared` for answers that take long and are plain JSON: none is computed twice. Each is
+    stored in the finished work, under the model's `identity`, the method, the request, and other
+    arguments except `what`, the name of a progress bar. Requests are plain JSON, or dataclasses of
+    it; a `TextFailure` is not stored.
+
+    The answers come as an iterator. One process stores each at once, several store `CHUNK` at a
+    time.
+    """
+    divided = shared(method)
+
+    @wraps(method)
+    def answered(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Iterator[Any]:
+        work, requests = current.get(Processes()).work, list(requests)
+        arguments = [more, {name: value for name, value in named.items() if name != "what"}]
+        name = f"{method.__module__}.{method.__qualname__}"
+        parts = {"model": model.identity, "method": name, "arguments": arguments}
+        keys = [work_key(**plain_json({**parts, "request": request})) for request in requests]
+        pairs = zip(keys, requests, strict=True)
+        waiting = {key: request for key, request in pairs if key not in work}
+        missing, failures = [*waiting.values()], dict[str, TextFailure]()
+        chunks = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
+        answers = chain.from_iterable(divided(model, chunk, *more, **named) for chunk in chunks)
+        for key in keys:
+            if key in waiting:
+                del waiting[key]
+                answer = next(answers)
+                if isinstance(answer, TextFailure):
+                    failures[key] = answer
+                else:
+                    work.keep(key, answer)
+            yield failures[key] if key in failures else work[key]
+
+    return cast(Method, answered)
