@@ -174,13 +174,15 @@ def _half(
         first, second = (Span(start, start + len(text), text) for start, text in places)
         text, advice = split_advice(qa["question"], key)
         variant = UnderspecifiedQuestion(context, text, (first, second), advice)
-        scores = tuple(answer.get("start-end-score", (None, None)) for answer in answers)
+        scores: Any = tuple(answer.get("start-end-score", (None, None)) for answer in answers)
+        if None in chain(*scores):
+            scores = None
         target = qa.get("tomax", -1)
-        if swapped and target >= 0:
+        if target < 0:
+            target = None
+        elif swapped:
             target = 1 - target
-        variants.append(
-            (variant, None if None in chain(*scores) else scores, None if target < 0 else target)
-        )
+        variants.append((variant, scores, target))
     return Half(key, swapped, variants, clusters, answer)
 
 

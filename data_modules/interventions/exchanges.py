@@ -91,7 +91,8 @@ def shape(answer: str) -> Shape:
     if _QUANTITY.match(answer) or words[0] in NUMBER_WORDS:
         return "number"
     initials = [re.sub(r"\W", "", word)[:1] for word in words if not _SMALL.fullmatch(word)]
-    return "name" if "".join(initials).isupper() else "other"
+    capitals = any(map(str.isupper, initials)) and not any(map(str.islower, initials))
+    return "name" if capitals else "other"
 
 
 def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:

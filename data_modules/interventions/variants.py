@@ -264,12 +264,11 @@ def sentence_spans(text: str) -> tuple[Place, ...]:
     # A lone surrogate is not valid UTF-8, which the library needs; replace it by a letter.
     readable = _SURROGATE.sub("x", text)
     paragraphs = [0, *(blank.start() for blank in _BLANK_LINE.finditer(text)), len(text)]
-    ends = [
-        begin + sentence["end_index"]
+    pieces = (
+        trim(text, begin + sentence["start_index"], begin + sentence["end_index"])
         for begin, end in pairwise(paragraphs)
         for sentence in get_sentence_boundaries("en", readable[begin:end])
-    ]
-    pieces = (trim(text, *piece) for piece in pairwise(sorted(paragraphs + ends)))
+    )
     return tuple((start, end) for start, end in pieces if start < end)
 
 

@@ -120,6 +120,7 @@ def answer_span(
 
 
 def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Place | None:
+    """The answer's place in the rationale, in any case; before `limit`."""
     text, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
     for pattern in (_APART, "{}") if text else ():
         search = re.compile(pattern.format(re.escape(text))).search
@@ -131,12 +132,12 @@ def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) 
 
 
 def _last_word(context: str, rationale: Sequence[Span]) -> Place | None:
-    for piece in rationale[-1:]:
-        tokens = list(_WORD.finditer(context, piece.start, piece.end))
-        words = [token for token in tokens if token[0][0].isalnum()]
-        if tokens:
-            return (words or tokens)[-1].span()
-    return None
+    """The last word of the last rationale, or its last sign."""
+    if not rationale:
+        return None
+    tokens = list(_WORD.finditer(context, rationale[-1].start, rationale[-1].end))
+    words = [token for token in tokens if token[0][0].isalnum()] or tokens
+    return words[-1].span() if words else None
 
 
 def occurs(text: str, context: str) -> bool:
@@ -163,7 +164,7 @@ class _Indexed(NamedTuple):
 
 @lru_cache(maxsize=128)  # questions about one text are consecutive
 def _indexed(text: str) -> _Indexed:
-    lowered = "".join(low if len(low := char.lower()) == 1 else char for char in text)
+    lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
     places, keys = [], []
     for match in _WORD.finditer(lowered):
         word = _SIGNS.sub("", match[0])
@@ -173,6 +174,7 @@ def _indexed(text: str) -> _Indexed:
 
 
 def _best_overlap(answer: str, context: str, limit: int) -> Place | None:
+    """The place before `limit` that has the highest F1 to the answer."""
     words, bag = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
     size = bag.total()
     candidates = [
