@@ -220,7 +220,7 @@ def follow_seed(config: Namespace) -> None:
 
 def _listed(value: Any) -> list[Any]:
     values = value if isinstance(value, list) else [value]
-    return [one for one in values if one is not None]
+    return [value for value in values if value is not None]
 
 
 def all_steps(arguments: list[str]) -> list[str]:

@@ -44,15 +44,15 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
     >>> [Path(word).name for word in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
     ['fit', 'squad.yaml', 'bert_base.yaml']
     """
-    found, words = list[str](), iter(arguments)
+    checked, words = list[str](), iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
         if flag in FLAGS and (value := value if equals else next(words, "")):
             path = shipped(value, "experiments", "backbones")
             load_yaml(path, dict[str, Any] | None, UniqueKeys)  # type: ignore[arg-type]
             word = f"--config={path}"
-        found.append(word)
-    return found
+        checked.append(word)
+    return checked
 
 
 def shipped(name: str, *folders: str) -> Path:
