@@ -141,9 +141,7 @@ class CurveLogger(CSVLogger):
         if rank_zero_only.rank:
             return self.run.version or "version_of_the_first_process"
         if self.folder is None:
-            run = (
-                self.run if self.run.version else replace(self.run, version=self.run.new_version())
-            )
+            run = replace(self.run, version=self.run.version or self.run.new_version())
             self.folder_lock = run.lock()
             if self.resumed_step is None:
                 run.refuse_taken()
