@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import yaml
-from filelock import FileLock
 from jsonargparse import ArgumentParser, Namespace
 from pytorch_lightning import seed_everything
 from pytorch_lightning.callbacks import ProgressBar, TQDMProgressBar
@@ -65,8 +64,6 @@ def main(args: Sequence[str] | None = None) -> Session:
 
 class Session:
     """A command with its run's folder, model, data and trainer."""
-
-    folder_lock: FileLock | None = None
 
     def __init__(self, command: str, parser: ArgumentParser, config: Namespace) -> None:
         """Set seeds, the run's folder and the precision, then build everything. ValueError in one
@@ -220,7 +217,7 @@ def follow_seed(config: Namespace) -> None:
 
 def _listed(value: Any) -> list[Any]:
     values = value if isinstance(value, list) else [value]
-    return [one for one in values if one is not None]
+    return [value for value in values if value is not None]
 
 
 def all_steps(arguments: list[str]) -> list[str]:

@@ -44,15 +44,15 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
     >>> [Path(word).name for word in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
     ['fit', 'squad.yaml', 'bert_base.yaml']
     """
-    found, words = list[str](), iter(arguments)
+    checked, words = list[str](), iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
         if flag in FLAGS and (value := value if equals else next(words, "")):
             path = shipped(value, "experiments", "backbones")
             load_yaml(path, dict[str, Any] | None, UniqueKeys)  # type: ignore[arg-type]
             word = f"--config={path}"
-        found.append(word)
-    return found
+        checked.append(word)
+    return checked
 
 
 def shipped(name: str, *folders: str) -> Path:
@@ -61,12 +61,18 @@ def shipped(name: str, *folders: str) -> Path:
     """
     if os.path.exists(name) and not os.path.isdir(name):
         return Path(name)
-    files = {path.stem: path for folder in folders for path in (CONFIGS / folder).glob("*.yaml")}
+    files = named_files(*folders)
     if name not in files:
         near = difflib.get_close_matches(Path(name).stem, files, n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise ValueError(f"{name}: no such file or shipped configuration{hint}")
     return files[name]
+
+
+def named_files(*folders: str) -> dict[str, Path]:
+    """Return the files in folders of configs/ by name, sorted."""
+    paths = [path for folder in folders for path in sorted((CONFIGS / folder).glob("*.yaml"))]
+    return {path.stem: path for path in paths}
 
 
 def shortened(message: str) -> str:

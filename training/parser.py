@@ -17,7 +17,7 @@ from interventune.data_modules.batching.data_module import TextDataModule
 from interventune.models.backbones import Backbone
 from interventune.storage.command_line import HelpLayout
 from interventune.storage.documents import load_yaml
-from interventune.training.configs import CONFIGS, shortened
+from interventune.training.configs import CONFIGS, named_files, shortened
 from interventune.training.modules.fine_tuning import FineTuning
 from interventune.training.precision import Trainer
 from interventune.training.run import Run
@@ -80,10 +80,7 @@ def build_parser(command: str, sections: Sections) -> ArgumentParser:
     """Return the parser of a command. With sections of configurations it serves for help: it has
     the flags of the classes that they name, and their values as defaults.
     """
-    names = (
-        ", ".join(sorted(path.stem for path in (CONFIGS / folder).glob("*.yaml")))
-        for folder in ("experiments", "backbones")
-    )
+    names = (", ".join(named_files(folder)) for folder in ("experiments", "backbones"))
     parser = WholeWords(
         prog="interventune train",
         usage=f"interventune train {command} -c EXPERIMENT -c BACKBONE [--KEY=VALUE ...]",

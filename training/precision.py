@@ -23,9 +23,7 @@ class Trainer(pl.Trainer):
     """
 
     def __init__(self, *, precision: Precision = "auto", **options: Any) -> None:
-        super().__init__(
-            precision=faster_precision() if precision == "auto" else precision, **options
-        )
+        super().__init__(precision=precision, **options)
 
 
 def faster_precision() -> str:

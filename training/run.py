@@ -141,9 +141,7 @@ class CurveLogger(CSVLogger):
         if rank_zero_only.rank:
             return self.run.version or "version_of_the_first_process"
         if self.folder is None:
-            run = (
-                self.run if self.run.version else replace(self.run, version=self.run.new_version())
-            )
+            run = replace(self.run, version=self.run.version or self.run.new_version())
             self.folder_lock = run.lock()
             if self.resumed_step is None:
                 run.refuse_taken()
@@ -189,10 +187,9 @@ def keep_curves(path: Path, step: int) -> None:
         lines = read_text(path)
         # Until the last end of a line: a number that is cut off is a number too.
         rows = csv.reader(io.StringIO(lines[: lines.rfind("\n") + 1]))
-        kept = [
-            row
-            for row in rows
-            if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) < step
-        ]
         with atomic_text(path) as file:
-            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *kept])
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            for row in rows:
+                if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) < step:
+                    writer.writerow(row)

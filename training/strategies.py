@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pytorch_lightning import LightningModule
-from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies import ModelParallelStrategy
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
@@ -23,7 +22,6 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
-from torch.optim import Optimizer
 
 from interventune.models.backbones import encoder_layers
 
@@ -66,11 +64,11 @@ class FullyShardedStrategy(ModelParallelStrategy):
         self._tensor_parallel_size = 1
         super().setup_environment()
 
-    def optimizer_state(self, optimizer: Optimizer | LightningOptimizer) -> dict[str, Any]:
+    def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
         """Return the optimizer's own state with whole tensors on the first process's CPU.
         Collective.
         """
-        plain = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
+        plain = getattr(optimizer, "optimizer", optimizer)  # Lightning wraps it
         state: dict[str, Any] = get_optimizer_state_dict(self.model, plain, options=WHOLE)
         if not self.is_global_zero:
             return {}
@@ -87,9 +85,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         )
         return dict(get_model_state_dict(self.model, options=options))
 
-    def load_checkpoint(
-        self, checkpoint_path: Any, weights_only: bool | None = None
-    ) -> dict[str, Any]:
+    def load_checkpoint(self, checkpoint_path: Any, **_: Any) -> dict[str, Any]:
         return self.checkpoint_io.load_checkpoint(checkpoint_path)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:

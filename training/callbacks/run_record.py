@@ -29,6 +29,7 @@ MAY_CHANGE = re.compile(
 """Settings, or sections, that may change. docs/scale.md lists them too."""
 LIMITS = ("trainer.max_epochs", "trainer.max_steps")
 """They may change if one of them grows: from epochs to more steps, for example."""
+PROCESSES = ("trainer.devices", "trainer.num_nodes")
 BATCH = "trainer.accumulate_grad_batches"
 """May change with the number of processes, so that a step takes as many questions as before."""
 ANEW = "or start anew with another --run.version, from its weights with --backbone.checkpoint"
@@ -118,17 +119,14 @@ def changes(config: dict[str, Any], folder: Path, step: int) -> list[str]:
     now, before = flatten_dict(config), flatten_dict(load_yaml(saved, dict[str, Any]))
     comments = [line for line in read_text(saved).splitlines() if line.startswith("#")]
     longer = any(_number(now.get(key)) > _number(before.get(key)) for key in LIMITS)
-    others = any(
-        now.get(key) != before.get(key) for key in ("trainer.devices", "trainer.num_nodes")
-    )
+    regrouped = any(now.get(key) != before.get(key) for key in PROCESSES)
     for key in {**now, **before}:
         if (new := now.get(key)) != (old := before.get(key)):
             flag, was = key.replace(".init_args", ""), json.dumps(old, default=str)
             change = f"{flag} {json.dumps(new, default=str)} (before: {was})"
             comments.append(f"# from step {step}: {change}")
-            if not (
-                MAY_CHANGE.match(key) or (longer and key in LIMITS) or (others and key == BATCH)
-            ):
+            allowed = MAY_CHANGE.match(key) or (longer and key in LIMITS)
+            if not allowed and not (regrouped and key == BATCH):
                 raise ValueError(
                     f"{change}: differs from {saved}; resume with the old value, {ANEW}"
                 )

@@ -58,9 +58,6 @@ class FineTuning(LightningModule):
         self.model = model
         # The items over which a loss is a mean, `questions` unless named here; none for a sum.
         self.mean_over: dict[str, list[str]] = {}
-        # Numbers of items, and the number of batches whose gradients a step averages.
-        self.in_batch = self.in_step = Counter[str]()
-        self.averaged = 1
         self.strict_loading = not model.adapter.get("base")  # the base's weights are already loaded
         # Plain numbers: a checkpoint may not contain jsonargparse's types.
         self.learning_rate, self.weight_decay = float(learning_rate), float(weight_decay)
@@ -79,10 +76,10 @@ class FineTuning(LightningModule):
 
     def setup(self, stage: str) -> None:
         """Check that tokenizer, embeddings and data fit, before any long work."""
-        longest, wanted = self.model.max_tokens, self.encoding.max_length
-        if longest is not None and wanted > longest:
+        positions, length = self.model.max_tokens, self.encoding.max_length
+        if positions is not None and length > positions:
             raise ValueError(
-                f"--data.encoding.max_length={wanted}: the model has only {longest} positions"
+                f"--data.encoding.max_length={length}: the model has only {positions} positions"
             )
         words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
         if words > rows:
@@ -108,19 +105,19 @@ class FineTuning(LightningModule):
         every, world = self.trainer.accumulate_grad_batches, sampler.world_size
         first = batch_idx - batch_idx % every
         end = min(first + every, int(self.trainer.num_training_batches))
-        self.in_batch = count(sampler.drawn[batch_idx * world + sampler.rank])
-        self.in_step = sum(map(count, sampler.drawn[first * world : end * world]), Counter())
-        self.averaged = every * world  # Lightning divides by `every` even if fewer batches are left
+        self.in_batch: Counter[str] = count(sampler.drawn[batch_idx * world + sampler.rank])
+        self.in_step = sum(map(count, sampler.drawn[first * world : end * world]), Counter[str]())
+        # The number of batches whose gradients a step averages: Lightning divides by `every` even
+        # if fewer batches are left.
+        self.averaged = every * world
 
     def share(self, name: str) -> float:
         """Return the share of the current batch that gives a step the gradient of one batch with
         all its items (see `with_share`).
         """
-        both = self.in_batch, self.in_step
-        own, total = (
-            sum(n[item] for item in self.mean_over.get(name, ["questions"])) for n in both
-        )
-        return self.averaged * (own / total if total else 1)
+        items = self.mean_over.get(name, ["questions"])
+        total = sum(self.in_step[item] for item in items)
+        return self.averaged * (sum(self.in_batch[item] for item in items) / total if total else 1)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return the weighted sum of the losses. Logged values are those of single batches, not of
@@ -143,9 +140,8 @@ class FineTuning(LightningModule):
     def configure_model(self) -> None:
         """Shard the model over processes, if the strategy is `fsdp`."""
         if self.device_mesh is not None:
-            from interventune.training.strategies import (
-                shard,  # takes half a second, needed only here
-            )
+            # Takes half a second, needed only here.
+            from interventune.training.strategies import shard
 
             shard(self, self.device_mesh["data_parallel"])
 
@@ -175,14 +171,14 @@ class FineTuning(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """DataError if an adapter was trained on other weights, or with another rank."""
-        found, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
-        names = ("rank", "base", "digest")
-        if any(found.get(name) != own.get(name) for name in ("rank", "digest")):
-            one, other = (
+        saved, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
+        if any(saved.get(name) != own.get(name) for name in ("rank", "digest")):
+            names = ("rank", "base", "digest")
+            texts = [
                 ", ".join(f"{name}={adapter[name]}" for name in names if name in adapter) or "none"
-                for adapter in (found, own)
-            )
-            raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {one}, not {other}")
+                for adapter in (saved, own)
+            ]
+            raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {', not '.join(texts)}")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the checkpoint self-contained: add architecture, configuration,
@@ -203,12 +199,11 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
     """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
-    decayed: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
+    decayed, plain = list[nn.Parameter](), list[nn.Parameter]()
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            kept = name.endswith("bias") or id(parameter) in normalisation
-            (plain if kept else decayed).append(parameter)
+            is_plain = name.endswith("bias") or id(parameter) in normalisation
+            (plain if is_plain else decayed).append(parameter)
     return [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": plain, "weight_decay": 0.0},

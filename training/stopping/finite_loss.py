@@ -54,14 +54,11 @@ def diverged(trainer: Trainer, what: str) -> DivergedError:
     """Return an error with the step, the learning rate and the last good checkpoint."""
     rate = next((optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers), 0.0)
     last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # a collective operation
-    kept = (
-        f"the last good checkpoint is {last}"
-        if last.is_file()
-        else "no checkpoint was written before"
-    )
+    good = f"the last good checkpoint is {last}"
     return DivergedError(
         f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; "
-        f"{kept}; try a lower model.learning_rate"
+        f"{good if last.is_file() else 'no checkpoint was written before'}; "
+        "try a lower model.learning_rate"
     )
 
 

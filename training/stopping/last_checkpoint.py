@@ -54,10 +54,9 @@ class LastCheckpoint(Checkpoint):
         self.every_n_steps, self.every_s = every_n_steps, 60 * every_minutes
         self.path: Path | None = None
         self.save_point: SavePoint = ""
-        self.saved_step, self.saved_at = 0, time.monotonic()
         # The received signal, whether it waits for the end of the step, and the previous handlers.
         self.received, self.deferred, self.handlers = 0, False, dict[int, Any]()
-        self.wanted = self.stopping = self.validated = False
+        self.due = self.stopping = self.validated = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take over signal handling; until training begins, a signal ends the run at once."""
@@ -92,29 +91,26 @@ class LastCheckpoint(Checkpoint):
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
             # Lightning creates the loader's iterator long before it reads the state with the
             # starting point.
-            for loader in trainer.fit_loop._combined_loader.flattened:
-                loader.load_state_dict({"consumed": done})
+            trainer.train_dataloader.load_state_dict({"consumed": done})
             iter(trainer.fit_loop._data_fetcher)
-        else:
-            trainer.fit_loop.epoch_loop.restarting = (
-                False  # nothing has begun; wrong under max_steps
-            )
+        else:  # nothing has begun; wrong under max_steps
+            trainer.fit_loop.epoch_loop.restarting = False
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Save, or stop, between two batches, when no partial gradients would be lost."""
         if trainer.world_size == 1 or batch_idx % (trainer.log_every_n_steps or 1) == 0:
-            late = self.every_s > 0 and time.monotonic() - self.saved_at >= self.every_s
+            late = 0 < self.every_s <= time.monotonic() - self.saved_at
             agreed = trainer.strategy.reduce_boolean_decision
-            self.stopping = agreed(self.stopping or self.received > 0, all=False)
-            self.wanted = agreed(self.wanted or late, all=False)
+            self.stopping = agreed(self.received > 0, all=False)
+            self.due = agreed(self.due or late, all=False)
         validated, self.validated = self.validated, False
         if batch_idx % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
         by_steps = self.every_n_steps > 0 and step % self.every_n_steps == 0
-        if (self.wanted or self.stopping or by_steps) and step != self.saved_step:
+        if (self.due or self.stopping or by_steps) and step != self.saved_step:
             self._save(trainer, "after validation" if validated else "between batches")
         if self.stopping:
             raise Stopped(self.received or signal.SIGTERM)
@@ -129,7 +125,7 @@ class LastCheckpoint(Checkpoint):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save its scores before the next batch, or with the epoch."""
         if trainer.state.fn == "fit":
-            self.deferred = self.wanted = self.validated = True
+            self.deferred = self.due = self.validated = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, after ModelCheckpoint has processed the epoch's validation."""
@@ -149,8 +145,8 @@ class LastCheckpoint(Checkpoint):
         # otherwise Lightning's watcher reports a failure and kills the first process
         children.clear()
         if isinstance(exception, Stopped) and trainer.is_global_zero:
-            kept = self.path is not None and self.path.exists()
-            then = f"; add --ckpt_path auto to resume from {self.path}" if kept else ""
+            resumable = self.path is not None and self.path.exists()
+            then = f"; add --ckpt_path auto to resume from {self.path}" if resumable else ""
             print(f"stopped at step {trainer.global_step}{then}", file=sys.stderr, flush=True)
 
     def on_save_checkpoint(
@@ -185,12 +181,8 @@ class LastCheckpoint(Checkpoint):
         if self.path is not None:
             self.save_point = save_point
             trainer.save_checkpoint(self.path)
-            self.save_point = ""
-            self.saved_step, self.saved_at, self.wanted = (
-                trainer.global_step,
-                time.monotonic(),
-                False,
-            )
+            self.save_point, self.due = "", False
+            self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
 
 
 def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:

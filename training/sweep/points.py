@@ -5,6 +5,7 @@ worker dies is free at once, and resumes from its last checkpoint.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -16,8 +17,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from interventune.storage.documents import write_text
 from interventune.storage.json_files import load_json
@@ -42,18 +41,22 @@ class Point:
         return load_json(self.result_file) if self.result_file.exists() else {}
 
     def take(self) -> None:
-        """Train the point and write its result, unless another worker does or has."""
-        self.run.mkdir(parents=True, exist_ok=True)
-        with suppress(Timeout), FileLock(self.folder / ".lock", timeout=1):
+        """Train the point and write its result, unless another worker does or has, or the `fit` of
+        one that died goes on.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(1)
+                return
             if self.result():
                 return
             began, state, value, reason = time.monotonic(), "complete", None, None
             try:
-                # `fit`'s lock: the process of a killed worker may still be running.
-                with FileLock(self.run / ".lock"):
-                    finished = (self.run / "metrics.json").exists()
-                if not finished:
-                    self.fit()
+                if not (self.run / "metrics.json").exists():
+                    self.fit(lock.fileno())
                 value = self.value()
             except Exception as error:
                 state, reason = "fail", str(error)
@@ -63,15 +66,18 @@ class Point:
             outcome = f"fail  {reason}" if value is None else f"{self.sweep.metric} {value:.4g}"
             print(self.name, outcome, sep="  ", file=sys.stderr)
 
-    def fit(self) -> None:
-        """Start or resume `fit`, and wait for it. RuntimeError if it fails."""
+    def fit(self, lock: int) -> None:
+        """Start or resume `fit`, which holds the lock too, and wait for it. RuntimeError if it
+        fails.
+        """
         place = {"root": self.folder.parent, "name": self.name, "version": self.run.name}
         flags = [f"--run.{key}={value}" for key, value in place.items()]
         command = [*FIT, *self.sweep.arguments(self.parameters), *flags, "--ckpt_path=auto"]
+        options: Any = {"start_new_session": True, "pass_fds": [lock], "env": own_environment()}
         log = self.folder / "log.txt"
         with open(log, "ab") as file:  # own session: Ctrl-C reaches only the worker
-            output: Any = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
-            fit = subprocess.Popen(command, env=own_environment(), start_new_session=True, **output)
+            options |= {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
+            fit = subprocess.Popen(command, **options)
         try:
             code = fit.wait()
         except KeyboardInterrupt:

@@ -21,7 +21,7 @@ if "--print_config" in sys.argv:
     print("data: {}")
     sys.exit()
 folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
-(folder / "checkpoints").mkdir(exist_ok=True)
+(folder / "checkpoints").mkdir(parents=True, exist_ok=True)
 (folder / "checkpoints" / "last.ckpt").touch()
 with open(folder / "starts.txt", "a") as file:
     file.write(json.dumps({"flags": flags, "job": os.environ.get("SLURM_NTASKS")}) + "\n")
