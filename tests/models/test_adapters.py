@@ -181,12 +181,12 @@ def test_an_adapter_of_a_sequence_to_sequence_model_is_merged_or_refused(tmp_pat
     tuned.save_pretrained(tmp_path / "peft")
     AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "peft")
     pairs = [("the cat sat", "on the mat")]
-    merged = opened(f"hf:{tmp_path}/peft").model.log_likelihoods(pairs)[0]
+    merged = opened(f"hf:{tmp_path}/peft").writer.log_likelihoods(pairs)[0]
     tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
     AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "merged")
-    expected = opened(f"hf:{tmp_path}/merged").model.log_likelihoods(pairs)[0]
+    expected = opened(f"hf:{tmp_path}/merged").writer.log_likelihoods(pairs)[0]
     torch.testing.assert_close(merged, expected, rtol=0, atol=1e-4)
-    assert not torch.equal(merged, opened(f"hf:{tmp_path}/t5").model.log_likelihoods(pairs)[0])
+    assert not torch.equal(merged, opened(f"hf:{tmp_path}/t5").writer.log_likelihoods(pairs)[0])
     edit(tmp_path / "peft", without("decoder"), "adapter_model.safetensors")
     with pytest.raises(ValueError, match="does not fit its base"):
         opened(f"hf:{tmp_path}/peft")
