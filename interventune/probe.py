@@ -11,6 +11,7 @@ numbers.
 from __future__ import annotations
 
 import copy
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ import pandas as pd
 import pytorch_lightning as pl
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
-from transformers import PreTrainedModel, Trainer, TrainerCallback
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 
 from interventune.data_modules.batching.data_module import process_rank
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
@@ -222,9 +224,15 @@ class TransformersProbe(Probe, TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Probe the start, which later probes are compared with."""
         self.training, self.step = True, -1
-        checkpoint = args.resume_from_checkpoint or self.checkpoint(args, state)
-        path = Path(str(checkpoint), self.key)
-        self.begin(state.global_step, read_archive(path) if path.is_file() else [])
+        folder = Path(args.resume_from_checkpoint or self.checkpoint(args, state))
+        stored = list[Snapshot]()
+        # The folder may hold another run's checkpoint of the same step, with another history.
+        if (folder / self.key).is_file():
+            logged = TrainerState.load_from_json(str(folder / TRAINER_STATE_NAME)).log_history
+            ours = state.log_history[: len(logged)]
+            if logged and json.dumps(logged) == json.dumps(ours):  # equal NaN, too
+                stored = read_archive(folder / self.key)
+        self.begin(state.global_step, stored)
         self.probe(state, **kwargs)
 
     def checkpoint(self, args: Any, state: Any) -> Path:

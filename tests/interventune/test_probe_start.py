@@ -112,6 +112,23 @@ def test_a_lost_start_is_said_once(
     assert math.isfinite(found["val/qa/f1"])
 
 
+def test_a_start_is_never_that_of_another_training_in_the_folder(
+    trainer: Callable[..., Trainer], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer(probe()).train()
+    moved = (tmp_path / "checkpoint-2").rename(tmp_path / "moved")
+    other = trainer(probe())
+    other.args.learning_rate = 1e-3
+    other.train()  # its checkpoint-2 is where the first one was
+    on = trainer(probe(), steps=4)
+    on.train(resume_from_checkpoint=str(moved))
+    assert said(caplog) == [LOST]
+    on = trainer(probe(), steps=4)
+    on.args.resume_from_checkpoint = str(moved)
+    on.train(resume_from_checkpoint=str(moved))
+    assert said(caplog) == [LOST]
+
+
 def test_lightning_keeps_the_start_of_a_training_that_is_resumed(
     folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
