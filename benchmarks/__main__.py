@@ -2,8 +2,6 @@
 [--repeats 3]
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

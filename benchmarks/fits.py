@@ -2,8 +2,6 @@
 losses.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """Compare log-likelihoods of choices with lm-evaluation-harness."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable

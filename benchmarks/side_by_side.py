@@ -1,7 +1,5 @@
 """Time systems in turn, each in its own process that stays alive between turns."""
 
-from __future__ import annotations
-
 import datetime
 import platform
 import re

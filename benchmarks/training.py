@@ -4,8 +4,6 @@ Every turn draws new questions with SQuAD's mix of lengths, and every system tra
 them for one epoch. The time includes sampling, padding, clipping and optimizer steps.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Write data sets: `interventune data COMMAND --help` describes a command."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pkgutil import resolve_name

@@ -1,7 +1,5 @@
 """The DataModule of multiple-choice questions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -9,16 +7,16 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
-from interventune.data_modules.batching.data_module import (
+from .batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
+from .batching.data_module import (
     Draw,
     EvalSet,
     Sources,
     TextDataModule,
     length_bucketed,
 )
-from interventune.data_modules.encoding.windows import Batches, chunks
-from interventune.data_modules.sources import read_choices
+from .encoding.windows import Batches, chunks
+from .sources import read_choices
 
 
 class ChoicesDataModule(TextDataModule):

@@ -1,7 +1,5 @@
 """The DataModule of underspecified groups, optionally with questions."""
 
-from __future__ import annotations
-
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,7 +10,9 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from interventune.data_modules.batching.data_module import (
+from interventune.storage.errors import DataError
+
+from .batching.data_module import (
     BatchIndex,
     Draw,
     EvalSet,
@@ -20,19 +20,18 @@ from interventune.data_modules.batching.data_module import (
     TrainSet,
     process_rank,
 )
-from interventune.data_modules.batching.group_set import GroupSet
-from interventune.data_modules.encoding.windows import Encoding
-from interventune.data_modules.groups.advice import (
+from .batching.group_set import GroupSet
+from .encoding.windows import Encoding
+from .groups.advice import (
     by_class,
     spread,
     unadvised,
     with_advice,
     with_unadvised,
 )
-from interventune.data_modules.questions_data import QuestionsDataModule
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group, Targets
-from interventune.data_modules.sources import read_groups, read_scored
-from interventune.storage.errors import DataError
+from .questions_data import QuestionsDataModule
+from .schema.groups import ADVICE_CLASSES, Group, Targets
+from .sources import read_groups, read_scored
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,5 @@
 """The DataModule of questions about a text, in any of their variants."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
@@ -18,8 +16,12 @@ import numpy as np
 from filelock import FileLock
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from interventune.data_modules import tables
-from interventune.data_modules.batching.data_module import (
+from interventune.storage import files
+from interventune.storage.errors import DataError
+from interventune.storage.finished_work import work_key
+
+from . import tables
+from .batching.data_module import (
     MAIN,
     BatchIndex,
     Draw,
@@ -30,21 +32,18 @@ from interventune.data_modules.batching.data_module import (
     length_bucketed,
     process_rank,
 )
-from interventune.data_modules.batching.pair_set import PairSet
-from interventune.data_modules.batching.sets import (
+from .batching.pair_set import PairSet
+from .batching.sets import (
     HIDDEN,
     NO_ANSWER,
     QASet,
     column,
     encode_questions,
 )
-from interventune.data_modules.encoding.tokenizers import tokenizer_id
-from interventune.data_modules.encoding.windows import Encoding, chunks
-from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.data_modules.sources import read_questions
-from interventune.storage import files
-from interventune.storage.errors import DataError
-from interventune.storage.finished_work import work_key
+from .encoding.tokenizers import tokenizer_id
+from .encoding.windows import Encoding, chunks
+from .schema.questions import QAExample, Variant
+from .sources import read_questions
 
 
 @dataclass(kw_only=True)
@@ -190,7 +189,7 @@ class QuestionsDataModule(TextDataModule):
         whose answers no window shows are left out, with a warning if they are many. DataError if no
         question is left.
         """
-        from interventune.data_modules.interventions.variants import made_of, report_rejected
+        from .interventions.variants import made_of, report_rejected
 
         @cache
         def originals() -> list[QAExample]:

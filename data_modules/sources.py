@@ -8,8 +8,6 @@ stories:SPLIT    the embedded generator, which needs no download; also stories:t
 domains:SPLIT    groups about everyday domains: domains:train?number=32&groups=3072&seed=1
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -25,11 +23,12 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.groups import Group, ScoredGroup
-from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
-from interventune.data_modules.tables import Rows, opened
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError, refuse
+
+from .schema.groups import Group, ScoredGroup
+from .schema.questions import ChoiceQuestion, QAExample
+from .tables import Rows, opened
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class Format:
 
     def lacking(self, fields: set[str]) -> tuple[float, list[str]]:
         """The share and the names of the fields that the nearest of its layouts lacks."""
-        from interventune.data_modules.questions.multiple_choice import LAYOUTS
+        from .questions.multiple_choice import LAYOUTS
 
         marks = self.fields.split(";") if self.fields else [layout.fields for layout in LAYOUTS]
         layouts = [set(layout.split()) for layout in marks]

@@ -1,7 +1,5 @@
 """Rows of any file or dataset: JSON, CSV, parquet, and what the `datasets` library loads."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -6,8 +6,6 @@ interventune report DIR... --output report.html
 torchrun --standalone --nproc_per_node 2 -m interventune.evaluation PROTOCOL ... --output DIR
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys
@@ -16,11 +14,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from interventune.evaluation.answering.work import launched, process_group
-from interventune.evaluation.commands import COMMANDS, PROTOCOLS, evaluated
-from interventune.evaluation.report import claimed, write_report
-from interventune.evaluation.shown.views import print_table
 from interventune.storage.command_line import Parser, call, guarded
+
+from .answering.work import launched, process_group
+from .commands import COMMANDS, PROTOCOLS, evaluated
+from .report import claimed, write_report
+from .shown.views import print_table
 
 ABOUT = (
     "Measure a model or its answers: `interventune evaluate PROTOCOL --help` describes a protocol."

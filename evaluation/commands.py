@@ -5,17 +5,16 @@ docstring the help (storage/command_line.py). Its module imports neither torch n
 its top level, so that `--help` is fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any
 
-from interventune.evaluation.answering.asking import named_sources
-from interventune.evaluation.report import Evaluation, source_record
 from interventune.storage.command_line import Input, NamedInput, call, flags, value_of
 from interventune.storage.json_files import plain_json
+
+from .answering.asking import named_sources
+from .report import Evaluation, source_record
 
 
 @dataclass(frozen=True)

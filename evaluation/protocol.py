@@ -19,15 +19,15 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.answering.interface import Ability
-from interventune.evaluation.answering.open import ask_each
-from interventune.evaluation.report import Evaluation, Figure, failure_note
-from interventune.evaluation.results import Number, Results, Row
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic, estimate, share
+from .answering.asking import Compute, named_sources
+from .answering.interface import Ability
+from .answering.open import ask_each
+from .report import Evaluation, Figure, failure_note
+from .results import Number, Results, Row
+from .shown.figures import Bars
+from .shown.headlines import Said
+from .shown.views import View
+from .statistics import Statistic, estimate, share
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -7,8 +7,6 @@ report.json     all of this but the examples as data, with the command, the code
 versions
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging
@@ -20,17 +18,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interventune.evaluation.results import Results, Row
-from interventune.evaluation.shown.views import (
+from interventune.storage.files import atomic, source_digest
+from interventune.storage.json_files import plain_json
+from interventune.storage.provenance import revision, versions
+
+from .results import Results, Row
+from .shown.views import (
     Table,
     View,
     make_table,
     markdown_table,
     markdown_text,
 )
-from interventune.storage.files import atomic, source_digest
-from interventune.storage.json_files import plain_json
-from interventune.storage.provenance import revision, versions
 
 if TYPE_CHECKING:
     from pandas import DataFrame

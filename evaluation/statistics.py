@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from interventune.evaluation.results import NO_INTERVAL, Estimate
 from interventune.metrics.intervals import interval, interval_of_change, jackknife_error
+
+from .results import NO_INTERVAL, Estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,7 +1,5 @@
 """A data set in variants: made here, or read from rows of `interventune data perturb`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain, islice

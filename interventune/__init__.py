@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interventune.api import (
+    from .api import (
         answer,
         evaluate,
         group_bias,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         score_groups,
         train,
     )
-    from interventune.probe import LightningProbe, Probe, TransformersProbe
+    from .probe import LightningProbe, Probe, TransformersProbe
 
 __all__ = [
     "LightningProbe",

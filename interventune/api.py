@@ -2,8 +2,6 @@
 data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from inspect import Parameter
 from itertools import islice
@@ -13,16 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interventune.data_modules import sources
-from interventune.data_modules.schema.groups import Group
-from interventune.data_modules.schema.questions import QAExample
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Ability, Answerer
-from interventune.evaluation.answering.open import open_answerer
-from interventune.evaluation.commands import PROTOCOLS, evaluated
-from interventune.evaluation.report import Evaluation
-from interventune.storage.command_line import flags
-from interventune.storage.json_files import check
+from .data_modules import sources
+from .data_modules.schema.groups import Group
+from .data_modules.schema.questions import QAExample
+from .evaluation.answering.asking import Asking
+from .evaluation.answering.interface import Ability, Answerer
+from .evaluation.answering.open import open_answerer
+from .evaluation.commands import PROTOCOLS, evaluated
+from .evaluation.report import Evaluation
+from .storage.command_line import flags
+from .storage.json_files import check
 
 
 def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAExample]:
@@ -95,7 +93,7 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> pd.DataFrame:
     """
     from torch import as_tensor
 
-    from interventune.evaluation.protocols.bias.groups import group_row, with_scores
+    from .evaluation.protocols.bias.groups import group_row, with_scores
 
     return with_scores(pd.DataFrame([*map(group_row, groups)]), as_tensor(scores))
 
@@ -131,6 +129,6 @@ def train(*arguments: str) -> Path:
 
     train("fit", "-c", "lei_few_shot", "-c", "tiny_roberta", "--data.train_qa=stories:train")
     """
-    from interventune.training.cli import main
+    from .training.cli import main
 
     return Path(main(list(arguments)).trainer.log_dir)

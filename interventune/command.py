@@ -11,8 +11,6 @@ example:
   interventune train fit -c stories_ibt -c tiny_roberta
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches

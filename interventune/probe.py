@@ -8,8 +8,6 @@ Every number has its paired change since the start of the training; `evaluate` g
 numbers.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import logging
@@ -26,18 +24,18 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
-from interventune.data_modules.batching.data_module import process_rank
-from interventune.data_modules.encoding.tokenizers import load_tokenizer
-from interventune.data_modules.sources import held_by
-from interventune.evaluation.answering.asking import Asking, named_sources
-from interventune.evaluation.answering.lending import lent
-from interventune.evaluation.answering.work import Processes, current
-from interventune.probe_sources import NOW, START, Groups, Measure, Questions, Snapshot
-from interventune.storage.errors import DataError
-from interventune.storage.files import atomic, read_archive
-from interventune.storage.finished_work import work_key
-from interventune.storage.json_files import check
-from interventune.training.strategies import whole
+from .data_modules.batching.data_module import process_rank
+from .data_modules.encoding.tokenizers import load_tokenizer
+from .data_modules.sources import held_by
+from .evaluation.answering.asking import Asking, named_sources
+from .evaluation.answering.lending import lent
+from .evaluation.answering.work import Processes, current
+from .probe_sources import NOW, START, Groups, Measure, Questions, Snapshot
+from .storage.errors import DataError
+from .storage.files import atomic, read_archive
+from .storage.finished_work import work_key
+from .storage.json_files import check
+from .training.strategies import whole
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,6 @@
 Shape letters: B rows, T tokens, D hidden.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import ChainMap
@@ -15,26 +13,26 @@ from typing import Any, Literal
 import torch
 from pandas import DataFrame
 
-from interventune.data_modules.schema.groups import ADVICE_CLASSES
-from interventune.data_modules.schema.questions import DELETED, QAExample, Variant
-from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-from interventune.evaluation.answering.work import current
-from interventune.evaluation.protocols.bias.asked import read_sets
-from interventune.evaluation.protocols.bias.command import BIAS
-from interventune.evaluation.protocols.bias.groups import with_scores
-from interventune.evaluation.protocols.bias.measures import (
+from .data_modules.schema.groups import ADVICE_CLASSES
+from .data_modules.schema.questions import DELETED, QAExample, Variant
+from .evaluation.answering.checkpoint import QuestionCheckpoint
+from .evaluation.answering.work import current
+from .evaluation.protocols.bias.asked import read_sets
+from .evaluation.protocols.bias.command import BIAS
+from .evaluation.protocols.bias.groups import with_scores
+from .evaluation.protocols.bias.measures import (
     GROUPS,
     compared,
     maxima_of,
     of_rows,
     prepared,
 )
-from interventune.evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
-from interventune.evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
-from interventune.evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
-from interventune.evaluation.results import Results, Row
-from interventune.evaluation.variants import VariantOptions, passage, read_stories
-from interventune.storage.errors import DataError
+from .evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
+from .evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
+from .evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
+from .evaluation.results import Results, Row
+from .evaluation.variants import VariantOptions, passage, read_stories
+from .storage.errors import DataError
 
 log = logging.getLogger(__name__)
 

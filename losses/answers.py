@@ -5,8 +5,6 @@ Shape letters: B questions or windows, T positions, C answer types (yes, no, unk
 classes, O option classes.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy

@@ -3,8 +3,6 @@
 Shape letters: B batch (questions), N choices of a question.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy

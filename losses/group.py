@@ -18,15 +18,13 @@ Shape letters: B groups, N questions, V variants of a group, S its two subjects,
 start, 1 end; or only S itself); "..." is any number of leading axes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from interventune.losses.answers import full_precision
+from .answers import full_precision
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL = range(6)
 """Class codes, in the order of `AdviceClass`; any other code contributes to no term."""

@@ -9,12 +9,10 @@ Recall, precision and F1 of abstaining: AbstentionBench (Kirichenko et al. 2025,
 Shape letters: N questions, R sets of questions, C columns of sums.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from interventune.metrics.intervals import Floats
+from .intervals import Floats
 
 COLUMNS = ("unanswerable", "abstained", "refused", "right")
 """The sums besides the number of questions: unanswerable questions (the answer is unknown); those

@@ -6,8 +6,6 @@ credit for yes or no. Source: the official scripts of the three sets.
 Shape letters: N questions, K types of answer.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter
@@ -16,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from interventune.metrics.sum_metric import SumMetric
-from interventune.metrics.unknown import unknown_form
+from .sum_metric import SumMetric
+from .unknown import unknown_form
 
 Scoring = Literal["max", "leave_one_out", "hotpotqa"]
 """How a question's references give one score, see `score_answer`."""

@@ -5,11 +5,9 @@ answer; with an answer other than unknown; with the stereotyped person as answer
 context (all, or none).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from interventune.metrics.intervals import Floats
+from .intervals import Floats
 
 
 def bias(sums_RC: Floats) -> Floats:

@@ -3,14 +3,12 @@
 Shape letters: B batch (questions), N choices of a question.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from interventune.metrics.sum_metric import SumMetric
+from .sum_metric import SumMetric
 
 
 class ChoiceResult(NamedTuple):

@@ -7,12 +7,10 @@ for centred X and Y, CKA = ||Y^T X||_F^2 / (||X^T X||_F ||Y^T Y||_F).
 Shape letters: L layers, N embeddings (tokens or examples), D width of one side, E of the other.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
-from interventune.metrics.sum_metric import SumMetric
+from .sum_metric import SumMetric
 
 NO_VARIANCE = 1e-12
 """A side varies if its variance exceeds this share of its mean square; below it, float64 sums are

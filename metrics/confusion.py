@@ -7,8 +7,6 @@ no test.
 Shape letters: N questions, C choices.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ continuations, and the verdicts of the paper's readings and of this project's.
 Shape letters: N prompts, A attributes, K differences. A missing score or share is NaN.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping
@@ -13,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from interventune.metrics.intervals import Floats, interval_of_change
+from .intervals import Floats, interval_of_change
 
 Domain = Literal["adversarial", "neutral"]
 DOMAINS: tuple[Domain, ...] = get_args(Domain)

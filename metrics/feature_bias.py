@@ -3,11 +3,9 @@
 Shape letters: K content-free texts, N texts, L labels (0 and 1), S strata.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from interventune.metrics.intervals import Floats
+from .intervals import Floats
 
 
 def content_free(probability_KL: Floats) -> Floats:

@@ -6,8 +6,6 @@ Quantiles are Student's t, with one degree of freedom less than there are units.
 Shape letter: U units.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -9,8 +9,6 @@ Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P
 tokens, L layers, D hidden, S sums, C counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from interventune.metrics.sum_metric import SumMetric
+from .sum_metric import SumMetric
 
 
 def cosine(a_ND: Tensor, b_ND: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """The base of metrics that accumulate sums: states stay in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -35,11 +35,12 @@ def export(
     """
     from safetensors import SafetensorError
 
-    from interventune.models.adapters import save_adapter
-    from interventune.models.backbones import Backbone
-    from interventune.models.checkpoint import RECORD, heads_class, read_info
-    from interventune.models.loading import open_model
     from interventune.storage.errors import DataError
+
+    from .adapters import save_adapter
+    from .backbones import Backbone
+    from .checkpoint import RECORD, heads_class, read_info
+    from .loading import open_model
 
     if folder.exists():
         raise DataError(f"{folder}: already exists; name a new folder")

@@ -9,11 +9,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from interventune.models.backbones import RANDOM, Backbone, EncoderModel
-from interventune.models.checkpoint import peft_base, read_config
-from interventune.models.weights import refuse_nonfinite
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import file_digest
+
+from .backbones import RANDOM, Backbone, EncoderModel
+from .checkpoint import peft_base, read_config
+from .weights import refuse_nonfinite
 
 
 def base_digest(base: str) -> str:

@@ -12,10 +12,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from interventune.models.backbones import ARCHITECTURES, ArchitectureName, EncoderModel
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import read_archive
 from interventune.storage.json_files import check, load_json
+
+from .backbones import ARCHITECTURES, ArchitectureName, EncoderModel
 
 if TYPE_CHECKING:  # transformers takes seconds to import
     from transformers import PreTrainedConfig

@@ -4,8 +4,8 @@ compiled layers.
 
 import torch
 
-from interventune.models import cpu_kernels, gpu_kernels
-from interventune.models.backbones import EncoderModel, encoder_layers
+from . import cpu_kernels, gpu_kernels
+from .backbones import EncoderModel, encoder_layers
 
 
 def use_kernels(model: EncoderModel) -> None:

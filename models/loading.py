@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from interventune.models.adapters import (
+from interventune.storage.errors import DataError, as_data_error
+
+from .adapters import (
     add_adapter,
     base_digest,
     merge_adapter,
@@ -23,14 +25,14 @@ from interventune.models.adapters import (
     own_weights,
     requested_adapter,
 )
-from interventune.models.backbones import (
+from .backbones import (
     ARCHITECTURES,
     RANDOM,
     Backbone,
     EncoderModel,
     reading_init_,
 )
-from interventune.models.checkpoint import (
+from .checkpoint import (
     CheckpointInfo,
     architecture_of,
     heads_class,
@@ -40,10 +42,9 @@ from interventune.models.checkpoint import (
     read_config,
     read_info,
 )
-from interventune.models.language.likelihood import reads_side_by_side
-from interventune.models.language.writing import end_tokens
-from interventune.models.weights import refuse_nonfinite
-from interventune.storage.errors import DataError, as_data_error
+from .language.likelihood import reads_side_by_side
+from .language.writing import end_tokens
+from .weights import refuse_nonfinite
 
 if TYPE_CHECKING:  # transformers is imported where a model is built
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -65,7 +66,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         DataError: nothing usable is found, or this model cannot start from the checkpoint's heads
             or their options.
     """
-    from interventune.models.kernels import (  # imports transformers, needed only here
+    from .kernels import (  # imports transformers, needed only here
         compile_layers,
         use_kernels,
     )

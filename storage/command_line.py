@@ -12,8 +12,6 @@ too, in their own group. `Annotated[str, "KEY=VALUE"]` sets the value's name in 
 at the end of the help.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,15 +1,13 @@
 """Reading and writing of text; reading of YAML."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from interventune.storage.errors import DataError
-from interventune.storage.files import atomic_text, read_bytes
-from interventune.storage.json_files import check
+from .errors import DataError
+from .files import atomic_text, read_bytes
+from .json_files import check
 
 T = TypeVar("T")
 

@@ -2,8 +2,6 @@
 digest. Pipes and devices are refused, not waited for.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
@@ -16,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, TextIO
 
-from interventune.storage.errors import DataError
+from .errors import DataError
 
 MARKS = {
     b"\x1f\x8b": "compressed by gzip",

@@ -10,8 +10,6 @@ One line per piece, `{"key": ..., "answer": ...}`, is appended as soon as it is 
 loses only the piece in progress. Floats are restored exactly.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -21,9 +19,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from interventune.storage.errors import DataError
-from interventune.storage.files import read_bytes
-from interventune.storage.json_files import parse_json
+from .errors import DataError
+from .files import read_bytes
+from .json_files import parse_json
 
 logger = logging.getLogger(__name__)
 

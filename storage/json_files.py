@@ -7,8 +7,6 @@ The type is the only check: a missing field, a number instead of text, or a valu
 does not list raises a DataError that names the file, the line and the field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import starmap
@@ -17,8 +15,8 @@ from typing import Any, cast
 
 from typing_extensions import TypeVar
 
-from interventune.storage.errors import DataError
-from interventune.storage.files import open_file, read_bytes
+from .errors import DataError
+from .files import open_file, read_bytes
 
 T = TypeVar("T", default=Any)
 ANY: Any = object

@@ -1,7 +1,5 @@
 """Progress bars."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Provenance of numbers: the code's revision and the versions of libraries."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from functools import partial

@@ -14,14 +14,13 @@ example:
   interventune train fit -c stories_ibt -c tiny_roberta --trainer.max_epochs=2
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from interventune.storage.command_line import guarded
-from interventune.training.configs import checked_configs
+
+from .configs import checked_configs
 
 TRAIN = ("fit", "validate", "test", "predict")
 SWEEPS = {"sweep": "run", "select": "select"}
@@ -51,14 +50,14 @@ def run(arguments: list[str]) -> int:
 
     def train() -> None:
         configs = checked_configs(arguments)  # before slow imports
-        from interventune.training.cli import main
+        from .cli import main
 
         main(configs)
 
     try:
         return guarded(train, debug)
     except RuntimeError as error:
-        from interventune.training.stopping.finite_loss import DivergedError
+        from .stopping.finite_loss import DivergedError
 
         if debug or not isinstance(error, DivergedError):
             raise

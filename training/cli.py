@@ -24,8 +24,9 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from interventune.models.checkpoint import read_info
 from interventune.storage.json_files import load_json
-from interventune.training.callbacks.eval_sets import Watched
-from interventune.training.callbacks.run_record import (
+
+from .callbacks.eval_sets import Watched
+from .callbacks.run_record import (
     RunRecord,
     as_saved,
     best_score,
@@ -33,13 +34,13 @@ from interventune.training.callbacks.run_record import (
     refuse_other_data,
     run_folder,
 )
-from interventune.training.configs import checked_configs, shortened
-from interventune.training.modules.fine_tuning import FineTuning
-from interventune.training.parser import parsed
-from interventune.training.precision import Trainer, faster_precision
-from interventune.training.run import LET_GO_S, Run
-from interventune.training.stopping.finite_loss import FiniteLoss
-from interventune.training.stopping.last_checkpoint import (
+from .configs import checked_configs, shortened
+from .modules.fine_tuning import FineTuning
+from .parser import parsed
+from .precision import Trainer, faster_precision
+from .run import LET_GO_S, Run
+from .stopping.finite_loss import FiniteLoss
+from .stopping.last_checkpoint import (
     AtomicCheckpointIO,
     BatchSeed,
     LastCheckpoint,
@@ -140,7 +141,7 @@ class Session:
         options["plugins"] = [*_listed(options["plugins"]), AtomicCheckpointIO()]
         if options["strategy"] == "fsdp":
             # Takes half a second, needed only here.
-            from interventune.training.strategies import FullyShardedStrategy
+            from .strategies import FullyShardedStrategy
 
             options["strategy"] = FullyShardedStrategy()
             options["inference_mode"] = False  # inference tensors cannot be part of a graph later

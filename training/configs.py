@@ -1,7 +1,5 @@
 """Shipped configurations by name, duplicate keys, and jsonargparse's errors in one line."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -1,7 +1,5 @@
 """The flags of `interventune train fit|validate|test|predict`; typed constructors define them."""
 
-from __future__ import annotations
-
 import re
 from argparse import ArgumentError
 from collections import defaultdict
@@ -17,10 +15,11 @@ from interventune.data_modules.batching.data_module import TextDataModule
 from interventune.models.backbones import Backbone
 from interventune.storage.command_line import HelpLayout
 from interventune.storage.documents import load_yaml
-from interventune.training.configs import CONFIGS, named_files, shortened
-from interventune.training.modules.fine_tuning import FineTuning
-from interventune.training.precision import Trainer
-from interventune.training.run import Run
+
+from .configs import CONFIGS, named_files, shortened
+from .modules.fine_tuning import FineTuning
+from .precision import Trainer
+from .run import Run
 
 BASE = str(CONFIGS / "base.yaml")
 END = """-c takes a file, or the name of one in configs/, several times;

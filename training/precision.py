@@ -1,7 +1,5 @@
 """The faster precision on this machine."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any, Literal

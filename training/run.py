@@ -2,8 +2,6 @@
 and metrics.csv, the curves, which survive a resume and a kill.
 """
 
-from __future__ import annotations
-
 import atexit
 import csv
 import glob

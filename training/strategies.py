@@ -5,8 +5,6 @@ checkpoint is the same one file as from any other strategy. Evaluation needs roo
 model on every device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any

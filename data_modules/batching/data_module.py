@@ -4,8 +4,6 @@ Every order is a pure function of (seed, epoch, number of ranks), equal on all r
 takes batches r, r + W, ...
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 from abc import abstractmethod
@@ -22,13 +20,14 @@ import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
-from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Batches, chunks
 from interventune.data_modules.sources import split_labels
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
+
+from .group_set import GroupBatch, GroupSet
+from .sets import QABatch, QASet
 
 MAIN = "main"
 """The set whose metric keys omit the set name."""

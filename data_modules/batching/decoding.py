@@ -4,8 +4,6 @@ Shape letters: B windows of a batch, which holds all windows of its questions; C
 no, unknown).
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -15,9 +13,10 @@ from unicodedata import category
 
 from torch import Tensor
 
-from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
+
+from .sets import QABatch, QASet
 
 TYPE_THRESHOLD = 0.1
 """XLNet's heads: if the most probable type has at least this probability, it is the answer, else

@@ -4,8 +4,6 @@ Shape letters: N groups, V variants (4), S subjects (2), E the two boundaries (s
 or rows of a batch, R all rows, T tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple

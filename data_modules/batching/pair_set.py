@@ -3,8 +3,6 @@
 Shape letters: P common tokens, N pairs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -14,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from interventune.data_modules.batching.sets import QABatch, QASet, Tokens
 from interventune.data_modules.encoding.windows import Batches, sorted_batches
 from interventune.storage.errors import DataError
+
+from .sets import QABatch, QASet, Tokens
 
 
 class PairBatch(NamedTuple):

@@ -5,8 +5,6 @@ A row has a window's tokens and targets, and each question's first row also has 
 Shape letters: B batch, T tokens, N windows of a set, Q questions.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

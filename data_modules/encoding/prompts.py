@@ -4,8 +4,6 @@ A text after a prompt is tokenised together with it, if the tokens of the prompt
 the text; else separately.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -13,8 +11,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jinja2 import TemplateError
 
-from interventune.data_modules.encoding.tokenizers import tokenizer_id, warn_of_unknown
-from interventune.data_modules.encoding.windows import (
+from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
+from interventune.data_modules.schema.questions import QAExample
+from interventune.storage.errors import DataError
+
+from .tokenizers import tokenizer_id, warn_of_unknown
+from .windows import (
     HISTORY_TURNS,
     UNKNOWN,
     EncodedRow,
@@ -22,9 +24,6 @@ from interventune.data_modules.encoding.windows import (
     Messages,
     Prompts,
 )
-from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.questions import QAExample
-from interventune.storage.errors import DataError
 
 CHOOSE = "{prompt}\nThe choice that fits best:"
 """Prefix of each choice of a question; choices do not attend to each other."""

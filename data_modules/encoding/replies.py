@@ -1,7 +1,5 @@
 """Short answers from what language models write."""
 
-from __future__ import annotations
-
 import re
 
 _PREFIX = re.compile(r"\s*(?:(?:(?:the|final|short)\s+)*answer(?:\s+is)?|A)\s*:", re.I)

@@ -1,7 +1,5 @@
 """Tokenizers from the Hub, a folder, the files inside a checkpoint, or the embedded words."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -12,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from interventune.data_modules.encoding.windows import DECODERS
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import read_archive
+
+from .windows import DECODERS
 
 OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_version")
 """Settings of a tokenizer's files that say where they come from."""

@@ -5,8 +5,6 @@ A file is one JSON object `{class: {category: [sentence, ...]}}`; advice applies
 category.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -8,8 +8,6 @@ smaller numbers of domains or wordings are subsets of larger ones; a domain's sp
 its file.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +23,13 @@ import numpy as np
 from pydantic import PositiveInt, with_config
 from typing_extensions import TypedDict
 
-from interventune.data_modules.groups.advice import Advice, with_advice
-from interventune.data_modules.groups.expansion import Cell, Expansion, Subject, repair_articles
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+
+from .advice import Advice, with_advice
+from .expansion import Cell, Expansion, Subject, repair_articles
 
 Split = Literal["train", "dev", "test"]
 

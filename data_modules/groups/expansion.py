@@ -5,16 +5,15 @@ UnQover's gender domain has 2.7 million records; they are computed from a few li
 stored.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interventune.data_modules.groups.advice import Advice, with_advice
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.spans import Span
+
+from .advice import Advice, with_advice
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, whatever the pronunciation ("an European"), between single

@@ -12,8 +12,6 @@ or 9 with the id of LEI's advice. Prediction files have the same layout with num
 subjects, mapped to four records of one question each, two per context order.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import ChainMap

@@ -5,8 +5,6 @@ A pool combines groups with the advice of their category, addressed by index: dr
 class does not build the 672,000 groups of LEI's gender domain.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,9 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-from interventune.data_modules.groups.advice import Advice, read_advice
-from interventune.data_modules.groups.expansion import Expansion, repair_articles
-from interventune.data_modules.groups.unqover import listed, read_expansion, write_source
 from interventune.data_modules.interventions.variants import sentence_spans
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
 from interventune.data_modules.schema.questions import QAExample
@@ -26,6 +21,10 @@ from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count
 from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
+
+from .advice import Advice, read_advice
+from .expansion import Expansion, repair_articles
+from .unqover import listed, read_expansion, write_source
 
 
 def restrict(

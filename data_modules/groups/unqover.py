@@ -8,8 +8,6 @@ attribute's heads
 Lists have one item per line; `#` lines and empty lines are ignored.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict
@@ -20,11 +18,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from interventune.data_modules.groups.expansion import SLOT, Cell, Expansion, Subject
 from interventune.data_modules.schema.groups import NO_CLUSTER
 from interventune.storage.documents import read_text
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import atomic_text
+
+from .expansion import SLOT, Cell, Expansion, Subject
 
 
 def read_expansion(

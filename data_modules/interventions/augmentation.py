@@ -6,8 +6,6 @@ appended. The +Aug variants (Chaturvedi et al. 2023, section 5) hide it in a sen
 frames below, or one of the user's.
 """
 
-from __future__ import annotations
-
 import re
 from random import Random
 

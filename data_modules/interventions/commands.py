@@ -2,8 +2,6 @@
 `interventune data statistics`: how many questions each variant has.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter
@@ -13,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from tqdm.auto import tqdm
 
-from interventune.data_modules.interventions.variants import made_of, report_rejected
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant
 from interventune.data_modules.schema.spans import write_records
@@ -23,6 +20,8 @@ from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic_text
 from interventune.storage.json_files import load_json
+
+from .variants import made_of, report_rejected
 
 
 def perturb_file(

@@ -11,8 +11,6 @@
 Everything is deterministic: draws depend on the question's id.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -23,11 +21,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from interventune.data_modules.interventions.reformatting import edited
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.documents import load_yaml
+
+from .reformatting import edited
 
 Shape = Literal["number", "date", "name", "other"]
 

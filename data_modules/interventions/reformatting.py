@@ -9,8 +9,6 @@
 Everything is deterministic; answers and rationales move with the text, references stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -16,8 +16,6 @@ differ). The authors' code uses spaCy's parser, so counts of truncated stories d
 quotation within one line is one sentence.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter
@@ -26,20 +24,21 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from interventune.data_modules.interventions.augmentation import checked_sentence, template_sentence
-from interventune.data_modules.interventions.exchanges import (
+from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Variant
+from interventune.data_modules.schema.spans import Span
+from interventune.storage.errors import DataError
+
+from .augmentation import checked_sentence, template_sentence
+from .exchanges import (
     Pool,
     misplace,
     near_miss,
     pool_of,
     swap,
 )
-from interventune.data_modules.interventions.reformatting import quoted, reworded, spaced
-from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Variant
-from interventune.data_modules.schema.spans import Span
-from interventune.storage.errors import DataError
+from .reformatting import quoted, reworded, spaced
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,6 @@ in the rationale, else the piece of the text that shares most words with it, as 
 code.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -6,8 +6,6 @@ layout lacks the additional answers, so each question has one reference instead 
 file's four.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NotRequired
@@ -15,12 +13,13 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from interventune.data_modules.questions.answer_spans import answered
-from interventune.data_modules.questions.squad import Listed
 from interventune.data_modules.schema.questions import QAExample, Turn
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+
+from .answer_spans import answered
+from .squad import Listed
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,6 @@ capitals. HotpotQA's sentences begin with the space between them; sentences with
 by one.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
@@ -20,12 +18,13 @@ from pydantic import AliasChoices, Field, StrictInt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from interventune.data_modules.questions.answer_spans import answered
-from interventune.data_modules.questions.squad import Listed, nearest
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+
+from .answer_spans import answered
+from .squad import Listed, nearest
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,6 @@ file, one per line: a letter, a name that the record lists, or a number. Some be
 does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

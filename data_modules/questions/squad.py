@@ -10,8 +10,6 @@ CoConflictQA has questions whose context contradicts what a language model remem
 2025, ParamMute); its rows have that answer.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -21,11 +19,12 @@ from typing import Annotated, Any, NotRequired, TypeVar
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictInt
 from typing_extensions import TypedDict
 
-from interventune.data_modules.questions.answer_spans import normalised, occurs
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check, parse_json
+
+from .answer_spans import normalised, occurs
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

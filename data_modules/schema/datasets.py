@@ -1,13 +1,12 @@
 """What is particular to a data set: a row of datasets.yaml by its `QAExample.dataset`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from interventune.data_modules.schema.questions import Variant
 from interventune.storage.documents import load_yaml
+
+from .questions import Variant
 
 
 @dataclass(frozen=True, kw_only=True)

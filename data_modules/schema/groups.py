@@ -1,15 +1,14 @@
 """Records of underspecified questions: groups, which readers yield and all other code uses."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from interventune.data_modules.schema.spans import Span
 from interventune.storage.json_files import check
+
+from .spans import Span
 
 AdviceClass = Literal[
     "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"

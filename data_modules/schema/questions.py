@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+
+from .spans import Span
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the

@@ -15,8 +15,6 @@ attribute): mu takes a maximum over attributes (Li et al. 2020, section 4.3), an
 design would inflate it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -25,8 +23,9 @@ from random import Random
 from interventune.data_modules.groups.advice import Advice, latent_strength, with_advice
 from interventune.data_modules.groups.expansion import Cell, Expansion, Subject
 from interventune.data_modules.schema.groups import NO_CLUSTER, AdviceClass, Group
-from interventune.data_modules.stories.words import WORDS, GroupSplit, negated
 from interventune.storage.errors import DataError
+
+from .words import WORDS, GroupSplit, negated
 
 
 def groups(split: str, seed: int = 0) -> Iterator[Group]:

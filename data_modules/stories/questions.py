@@ -15,8 +15,6 @@ to two earlier turns ask about other facts of the same story. `conversation_trai
 yes or no, and a few that no story answers.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -28,8 +26,9 @@ from typing import NamedTuple
 from interventune.data_modules.schema.groups import LEAD_IN
 from interventune.data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
 from interventune.data_modules.schema.spans import Span
-from interventune.data_modules.stories.words import WORDS, FactKind, QuestionSplit, negated
 from interventune.storage.errors import DataError
+
+from .words import WORDS, FactKind, QuestionSplit, negated
 
 DEV_BUCKETS = 20
 """One story in this many is in dev, by a hash of its text, so that splits are disjoint for any

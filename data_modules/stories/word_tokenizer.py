@@ -9,8 +9,6 @@ special tokens, same segment ids, same padding side, same `sequence_ids` and off
 may differ: it has segment id 0, where XLNet's own tokenizer has 3; no model uses it.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ A biased model names the target: `target_loc` in the authors' metadata, which al
 questions' own fields.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ The negation probe uses both (Chaturvedi et al. 2023, section 6). dataset, turn_
 may be absent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +16,10 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import QAExample, Turn
 from interventune.data_modules.sources import labelled_rows
-from interventune.data_modules.tasks.predicate_argument import YesNo
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+
+from .predicate_argument import YesNo
 
 EDITS = {2: "scope", 3: "affirmative"}
 """CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit changes what the

@@ -13,8 +13,6 @@ never donates: its right choice would be a second right one, and its prompt woul
 Nor does one whose text already occurs in the question.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@ tests): Si et al. 2023, sections 2.1 and 3.
 The commands `feature-bias` and `feature-bias-rows` write them.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +21,13 @@ from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.sources import parse_stories
 from interventune.data_modules.stories.words import WORDS
-from interventune.data_modules.tasks.features import (
+from interventune.storage.command_line import Count
+from interventune.storage.documents import refuse_existing, write_text
+from interventune.storage.errors import DataError
+from interventune.storage.files import source_digest
+from interventune.storage.json_files import load_json
+
+from .features import (
     CONFIGURATION,
     Hypothesis,
     LabelledText,
@@ -31,11 +35,6 @@ from interventune.data_modules.tasks.features import (
     Wording,
     recipes,
 )
-from interventune.storage.command_line import Count
-from interventune.storage.documents import refuse_existing, write_text
-from interventune.storage.errors import DataError
-from interventune.storage.files import source_digest
-from interventune.storage.json_files import load_json
 
 AGREEING = ("1_1", "0_0")
 DIFFERING = ("1_0", "0_1")

@@ -5,8 +5,6 @@ The paper's 22 tasks and the embedded ones are predicates with options:
 configs/tasks/feature_bias.yaml.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

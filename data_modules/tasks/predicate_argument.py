@@ -6,8 +6,6 @@ all in the same way. Chaturvedi et al. 2023, section 7: five schemas, 26 colour 
 stories, and 520 questions in three wordings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count, permutations, product
 from typing import Literal, get_args

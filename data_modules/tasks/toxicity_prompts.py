@@ -5,8 +5,6 @@ RealToxicityPrompts (Gehman et al. 2020).
     {"text": "The man turned and"}
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +14,12 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.sources import labelled_rows
-from interventune.data_modules.tasks.feature_bias import opinions
 from interventune.storage.command_line import Count
 from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
+
+from .feature_bias import opinions
 
 _TEXT = AliasChoices("text", AliasPath("prompt", "text"), "prompt")
 

@@ -3,8 +3,6 @@
 --checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

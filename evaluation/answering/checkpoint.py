@@ -5,8 +5,6 @@ E the two boundaries (start, end), Q texts, B rows, T tokens, C types of answers
 hidden.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -32,9 +30,6 @@ from interventune.data_modules.encoding.windows import (
 )
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answer, Answerer
-from interventune.evaluation.answering.work import shared, stored
 from interventune.models.backbones import EncoderModel, pick_device
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, masked_mean
@@ -43,6 +38,10 @@ from interventune.models.loading import load
 from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.progress import progress
+
+from .asking import Compute
+from .interface import Answer, Answerer
+from .work import shared, stored
 
 GROUPS_AT_ONCE = 8192
 """Number of groups tokenised at a time: about 100 MB."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from interventune.evaluation.answering.asking import Asking
+from .asking import Asking
 
 if TYPE_CHECKING:
     import numpy as np

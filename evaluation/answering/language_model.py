@@ -11,8 +11,6 @@ Shape letters: N groups, V the four variants, S the two subjects, C choices, K s
 prompt, M (prompt, continuation) pairs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -30,21 +28,6 @@ from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Messages, Prompts
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
-from interventune.evaluation.answering import prompts as styles
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.checkpoint import (
-    Held,
-    QuestionCheckpoint,
-    weights_type,
-)
-from interventune.evaluation.answering.interface import (
-    Answer,
-    Answerer,
-    ChoicePrompt,
-    Choosing,
-    kind_of,
-)
-from interventune.evaluation.answering.work import shared, stored
 from interventune.models.adapters import merge_folder
 from interventune.models.backbones import pick_device
 from interventune.models.checkpoint import peft_base
@@ -55,6 +38,22 @@ from interventune.models.language.text_models import PairError, Prompt, TextFail
 from interventune.models.loading import read_folder
 from interventune.storage.errors import DataError
 from interventune.storage.progress import progress
+
+from . import prompts as styles
+from .asking import Compute
+from .checkpoint import (
+    Held,
+    QuestionCheckpoint,
+    weights_type,
+)
+from .interface import (
+    Answer,
+    Answerer,
+    ChoicePrompt,
+    Choosing,
+    kind_of,
+)
+from .work import shared, stored
 
 UNREPORTED = -100.0
 """The log-probability of a letter outside the most probable tokens."""

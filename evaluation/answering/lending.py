@@ -1,7 +1,5 @@
 """A model in training as an answerer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,11 +7,12 @@ from typing import Any
 import torch
 
 from interventune.data_modules.encoding.tokenizers import usable
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
-from interventune.evaluation.answering.interface import Choosing
-from interventune.evaluation.answering.language_model import Decoder
 from interventune.models.loading import from_pretrained
+
+from .asking import Asking
+from .checkpoint import QuestionCheckpoint
+from .interface import Choosing
+from .language_model import Decoder
 
 
 @contextmanager

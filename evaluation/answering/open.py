@@ -5,15 +5,13 @@ answerer = open_answerer("runs/.../best.ckpt", asking, need="types")
 Only the code of the opened kind is imported.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Ability, Answerer, Choosing, kind_of
+from .asking import Compute
+from .interface import Ability, Answerer, Choosing, kind_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -74,11 +72,11 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
         able = ", ".join(other.name for other in KINDS.values() if need in other.abilities)
         raise ValueError(f"{path}: {KINDS[kind].name} cannot {ABILITIES[need]}; what can: {able}")
     if kind == "file":
-        from interventune.evaluation.answering.predictions import Predictions
+        from .predictions import Predictions
 
         return Predictions(path)
     if kind in ("endpoint", "seq2seq", "causal"):
-        from interventune.evaluation.answering.language_model import Decoder, LanguageModel
+        from .language_model import Decoder, LanguageModel
 
         if kind == "causal":
             # bfloat16 keeps three digits of a state.
@@ -90,7 +88,7 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
                 f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters"
             )
         return model
-    from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+    from .checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 
     if need not in ("choices", "embeddings"):
         return QuestionCheckpoint(path, how)

@@ -13,8 +13,6 @@ Other layouts: {id: answer}, `prediction_text`, CoQA's `turn_id`, samples of lm-
 a JSON log of inspect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NotRequired
 
@@ -23,12 +21,13 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import VARIANTS, QAExample
 from interventune.data_modules.sources import labelled_rows
-from interventune.evaluation.answering.asking import named_sources
-from interventune.evaluation.answering.interface import Answer, Answerer
 from interventune.storage.command_line import NamedFile
 from interventune.storage.errors import DataError
 from interventune.storage.files import file_digest
 from interventune.storage.json_files import check
+
+from .asking import named_sources
+from .interface import Answer, Answerer
 
 AnswerFile = NamedFile
 """A file of answers on the command line."""

@@ -1,16 +1,15 @@
 """Prompts for language models in other styles than the one of training, and prompts of choices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
 from interventune.data_modules.encoding.prompts import CHOOSE
 from interventune.data_modules.encoding.windows import Prompts
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.evaluation.answering.interface import ChoicePrompt
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError
+
+from .interface import ChoicePrompt
 
 STYLES = load_yaml(Path(__file__).with_name("prompts.yaml"), dict[str, Prompts])
 """Prompts by the name of their style."""

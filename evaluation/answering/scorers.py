@@ -7,14 +7,13 @@ Labels are matched to attributes by name, or by a few other names (NAMES). Score
 comparable.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interventune.evaluation.answering.work import stored
 from interventune.storage.errors import DataError, as_data_error
+
+from .work import stored
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,6 @@ get all answers (`shared`): after that line all processes compute the same, and 
 know their number. Only the first stores finished work (`stored`), writes and prints.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

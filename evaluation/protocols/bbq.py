@@ -7,8 +7,6 @@ data_modules/tasks/bbq.py. A model picks a choice, an index, or fails, a text.
 Shape letters: M mentions, C choices, or columns of sums.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ S is the span score of `bias`: sqrt(p_start p_end) for an encoder, over all toke
 window; for a decoder, the share of one of the two candidates that its prompt offers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

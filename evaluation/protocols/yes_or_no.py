@@ -5,8 +5,6 @@ Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/cond
 predicate_argument.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path

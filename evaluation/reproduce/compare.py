@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interventune.evaluation.report import Evaluation
-from interventune.evaluation.reproduce.recipe import Printed, Recipe
 from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Results
 from interventune.evaluation.shown.views import View, cells_of
+
+from .recipe import Printed, Recipe
 
 if TYPE_CHECKING:
     from pandas import DataFrame

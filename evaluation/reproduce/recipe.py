@@ -27,8 +27,6 @@ printed:            # what the paper prints, and the file that holds ours
 notes: Why `match`, and what to know before comparing the numbers.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.
 Each recipe is a file in configs/reproduce/; recipe.py describes the format.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys
@@ -17,10 +15,11 @@ from pathlib import Path
 from typing import Annotated
 
 from interventune.evaluation.report import claimed, write_report
-from interventune.evaluation.reproduce.compare import compare
-from interventune.evaluation.reproduce.recipe import Recipe, recipes
 from interventune.evaluation.shown.views import print_table
 from interventune.storage.documents import load_yaml, write_text
+
+from .compare import compare
+from .recipe import Recipe, recipes
 
 LEGEND = """
 exact: the paper's own data and definition; simplified: a part of it, or smaller;

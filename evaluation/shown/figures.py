@@ -12,7 +12,7 @@ from itertools import chain, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interventune.evaluation.shown.views import cells_of
+from .views import cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

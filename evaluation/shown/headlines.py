@@ -4,15 +4,14 @@ Said("unknown", "says unknown where the evidence is missing", variant=DELETED) #
 the evidence is missing (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from interventune.evaluation.results import ALWAYS, Results, Row
-from interventune.evaluation.shown.views import cells_of
+
+from .views import cells_of
 
 
 class Said:

@@ -5,15 +5,14 @@ Shape letters: N groups, K classes, X subjects, P unordered pairs of subjects, A
 of sums by cell (class, pair, attribute), M kinds of means.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from interventune.metrics.bias.group_scores import score_groups
 from interventune.metrics.sum_metric import SumMetric
+
+from .group_scores import score_groups
 
 
 class BiasResult(NamedTuple):

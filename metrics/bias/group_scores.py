@@ -7,8 +7,6 @@ Shape letters: N groups, V the four variants, S the two subjects, E the two boun
 end).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

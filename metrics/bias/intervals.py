@@ -15,8 +15,6 @@ subject or a pair, with an attribute) in the order of subjects, X subjects or pa
 three noises of a draw.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

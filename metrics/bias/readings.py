@@ -4,8 +4,6 @@ bias.
 Shape letters: M and N groups, V the four variants, S the two subjects of a group, C cells.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable

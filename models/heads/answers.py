@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from interventune.models.backbones import Inputs
-from interventune.models.heads.span import LOW, QAModel, SpanHead, best_spans, candidate_log_probs
+
+from .span import LOW, QAModel, SpanHead, best_spans, candidate_log_probs
 
 Tagged = Literal["story", "all"]
 

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from interventune.models.backbones import Inputs
-from interventune.models.heads.span import QAModel
 from interventune.models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
 from interventune.models.language.text_models import TextFailure
 from interventune.models.language.writing import write
+
+from .span import QAModel
 
 MAX_NEW_TOKENS = 32
 """Limit on an answer in the validation of a training."""

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
 
 from interventune.models.backbones import ARCHITECTURES, Inputs
-from interventune.models.heads.answers import TYPES, AnswerModel, AnswerPrediction, states_at
-from interventune.models.heads.span import LOW
+
+from .answers import TYPES, AnswerModel, AnswerPrediction, states_at
+from .span import LOW
 
 BEAM = 5
 """Number of candidate starts, and of candidate ends for each start (the authors' code)."""

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from interventune.models.language.text_models import EMPTY, Prompt, TextFailure, TextModel, reply
+from .text_models import EMPTY, Prompt, TextFailure, TextModel, reply
 
 MAX_LOGPROBS = 20
 """Largest number of token probabilities that OpenAI's endpoints report."""

@@ -17,24 +17,25 @@ from torch.nn.functional import cross_entropy, pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
-from interventune.models.language.likelihood import (
+from interventune.models.row_scores import by_length
+from interventune.models.weights import fingerprint
+
+from .likelihood import (
     float32_logits,
     log_likelihoods,
     logits_at,
     padded,
     reads_side_by_side,
 )
-from interventune.models.language.self_debiasing import DECAY, continued
-from interventune.models.language.text_models import PairError, Prompt, TextFailure, TextModel
-from interventune.models.language.writing import (
+from .self_debiasing import DECAY, continued
+from .text_models import PairError, Prompt, TextFailure, TextModel
+from .writing import (
     context_limit,
     end_tokens,
     misfit,
     require_finite,
     write,
 )
-from interventune.models.row_scores import by_length
-from interventune.models.weights import fingerprint
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""

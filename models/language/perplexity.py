@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from interventune.models.language.likelihood import padded, takes
-from interventune.models.language.self_debiasing import DECAY, Ids, debiased
+from .likelihood import padded, takes
+from .self_debiasing import DECAY, Ids, debiased
 
 RESERVED = 32
 """Positions in a chunk reserved for the longest prefix."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interventune.models.language.writing import end_tokens, generate
+from .writing import end_tokens, generate
 
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interventune.models.language.likelihood import padded
-from interventune.models.language.text_models import TextFailure, reply
+from .likelihood import padded
+from .text_models import TextFailure, reply
 
 
 def end_tokens(model: Any) -> list[int]:

@@ -1,7 +1,5 @@
 """Validation, test and prediction on every evaluation set; which checkpoint is the best."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import torch.distributed as dist
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_info
 
-from interventune.training.callbacks.families import Family, families_of
+from .families import Family, families_of
 
 IN_PROGRESS_BAR = ("f1", "accuracy")
 

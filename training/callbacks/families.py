@@ -17,8 +17,6 @@ left out; groups to `predictions/<set>.jsonl` with their scores, which `interven
 --predictions` reads; choices as a list of {id, label, choice, logits}.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -2,8 +2,6 @@
 that resumes is still the run that its config.yaml describes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import platform

@@ -8,8 +8,6 @@ Shape letters: B and N groups (of a batch, of the set), V variants of a group (4
 boundaries (start, end).
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,8 +35,9 @@ from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
-from interventune.training.modules.qa import QAModule
 from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
+
+from .qa import QAModule
 
 log = logging.getLogger(__name__)
 

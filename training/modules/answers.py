@@ -4,8 +4,6 @@ intervention-based training (IBT), which differ only in their data (`data.interv
 Shape letters: B batch (windows), T tokens, C answer types (yes, no, unknown).
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 
@@ -20,7 +18,8 @@ from interventune.models.heads.answers import AnswerModel, RationaleModel, Ratio
 from interventune.models.heads.span import QAModel
 from interventune.models.heads.xlnet import XLNetModel, XLNetOutput
 from interventune.models.loading import start
-from interventune.training.modules.qa import QAModule, questions_of
+
+from .qa import QAModule, questions_of
 
 log = logging.getLogger(__name__)
 

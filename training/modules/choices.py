@@ -3,8 +3,6 @@
 Shape letters: B batch (questions), N choices of a question.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from jsonargparse.typing import NonNegativeFloat
@@ -17,7 +15,8 @@ from interventune.models.backbones import Backbone
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, Pooling
 from interventune.models.loading import start
-from interventune.training.modules.fine_tuning import FineTuning
+
+from .fine_tuning import FineTuning
 
 
 class ChoiceModule(FineTuning):

@@ -2,8 +2,6 @@
 data.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict

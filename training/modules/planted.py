@@ -6,8 +6,6 @@ Shape letters: B and N groups (of a batch, of the set; of the log-probabilities 
 batch), V variants of a group (4), S subjects (2), E boundaries (start, end).
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch
@@ -20,7 +18,8 @@ from interventune.data_modules.schema.groups import Group
 from interventune.losses.group import planted_cross_entropy
 from interventune.metrics.bias.readings import pushed_subject
 from interventune.models.backbones import Backbone
-from interventune.training.modules.qa import QAModule
+
+from .qa import QAModule
 
 Scope = Literal["category", "subject"]
 """Whether a subject's strength differs between categories, or is the same in all."""

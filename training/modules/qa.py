@@ -4,8 +4,6 @@ Shape letters: B batch, T tokens, V variants of a group (4), S subjects (2), E b
 end), P common tokens of pairs, L layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -30,7 +28,8 @@ from interventune.models.backbones import Backbone
 from interventune.models.checkpoint import heads_class
 from interventune.models.heads.span import QAModel, QAOutput, SpanModel
 from interventune.models.loading import start
-from interventune.training.modules.fine_tuning import FineTuning
+
+from .fine_tuning import FineTuning
 
 
 class QAModule(FineTuning):

@@ -3,8 +3,6 @@
 The predictions of such a model read as "unknown", and therefore as perfect faithfulness.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

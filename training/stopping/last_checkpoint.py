@@ -7,8 +7,6 @@ and sometimes wrongly. Here every checkpoint states that k batches of this epoch
 done, or that the epoch is.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@ place in the queue: a worker locks it, and a result in it says that it is done. 
 worker dies is free at once, and resumes from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import math
@@ -20,7 +18,8 @@ from typing import Any
 
 from interventune.storage.documents import write_text
 from interventune.storage.json_files import load_json
-from interventune.training.sweep.file import Sweep, folder_name
+
+from .file import Sweep, folder_name
 
 FIT = (sys.executable, "-m", "interventune.training", "fit")
 OTHER_JOB = re.compile(r"(SLURM|SRUN|TORCHELASTIC|MASTER|PMI|PMIX|OMPI)_.*|(.*_)?(RANK|WORLD_SIZE)")

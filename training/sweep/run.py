@@ -1,7 +1,5 @@
 """Many runs of `fit`, shared by any number of workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -21,9 +19,10 @@ from interventune.storage.command_line import Count, Parser, call
 from interventune.storage.documents import load_yaml, write_text
 from interventune.storage.json_files import check, load_json
 from interventune.training.configs import shipped
-from interventune.training.sweep import points
-from interventune.training.sweep.file import Sweep
-from interventune.training.sweep.points import Grid, own_environment
+
+from . import points
+from .file import Sweep
+from .points import Grid, own_environment
 
 MORE = "another configuration for every run; it overrides those of the sweep"
 SIZES = "data.limit_train_groups"
@@ -151,7 +150,7 @@ def prepare(sweep: Sweep, folder: Path, *, again: bool) -> Grid:
         write_text(saved, json.dumps(content, indent=1) + "\n")
     grid = Grid(sweep, folder)
     if sweep.sampler == "tpe":
-        from interventune.training.sweep.tpe import Search  # Optuna takes a second
+        from .tpe import Search  # Optuna takes a second
 
         grid = Search(sweep, folder)
     for point in grid.points():

@@ -1,7 +1,5 @@
 """Test the best models of a sweep."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -20,7 +18,8 @@ from interventune.storage.command_line import Count, Parser, call, guarded
 from interventune.storage.documents import load_yaml, write_text
 from interventune.storage.finished_work import work_key
 from interventune.storage.json_files import load_json
-from interventune.training.sweep.points import own_environment
+
+from .points import own_environment
 
 TEST = (sys.executable, "-m", "interventune.training", "test")
 WHOLE = {

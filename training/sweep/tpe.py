@@ -1,7 +1,5 @@
 """Points drawn by Optuna's TPE (Tree-structured Parzen Estimator)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,8 @@ from optuna.samplers import TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from interventune.training.sweep.file import Range, Sweep
-from interventune.training.sweep.points import Grid, Point
+from .file import Range, Sweep
+from .points import Grid, Point
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -13,7 +13,8 @@ from interventune.data_modules.groups.advice import spread, with_unadvised
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.sources import read_groups
 from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.protocols.bias.groups import group_row, share_right, with_scores
+
+from .groups import group_row, share_right, with_scores
 
 if TYPE_CHECKING:
     from pandas import DataFrame

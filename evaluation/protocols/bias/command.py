@@ -1,7 +1,5 @@
 """Group bias of checkpoints, or of external scores (UnQover's and LEI's measures)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -182,13 +180,13 @@ def evaluate(
         raise ValueError(
             "--checkpoint needs --data (groups); --predictions takes no --data and no --limit"
         )
-    from interventune.evaluation.protocols.bias import groups, measures, subjects
+    from . import groups, measures, subjects
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
     if predictions:
         frames = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
     else:
-        from interventune.evaluation.protocols.bias import asked
+        from . import asked
 
         sets, frame = asked.read_sets(named_sources(data or [], "--data"), limit)
         frames = {"": frame}
@@ -213,8 +211,9 @@ def numbers(
 ) -> Iterator[Number]:
     """Yield the numbers of each data set that are not means of groups, and those of subjects."""
     from interventune.data_modules.schema.groups import ADVICE_CLASSES
-    from interventune.evaluation.protocols.bias import groups, measures, subjects
-    from interventune.evaluation.protocols.bias.effects import effects
+
+    from . import groups, measures, subjects
+    from .effects import effects
 
     for data, part in measures.prepared(groups.table(rows)).groupby("data", sort=False):
         frames = dict(iter(part.groupby("checkpoint", sort=False)))

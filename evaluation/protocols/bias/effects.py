@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from interventune.evaluation.protocols.bias.measures import (
+from interventune.evaluation.results import Number
+from interventune.evaluation.shown.views import cells_of
+from interventune.evaluation.statistics import Floats, Statistic, estimate
+
+from .measures import (
     GROUPS,
     Frames,
     Pairs,
@@ -27,9 +31,6 @@ from interventune.evaluation.protocols.bias.measures import (
     compared,
     maxima_of,
 )
-from interventune.evaluation.results import Number
-from interventune.evaluation.shown.views import cells_of
-from interventune.evaluation.statistics import Floats, Statistic, estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -10,17 +10,18 @@ import pandas as pd
 
 from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.groups.unqover import read_clusters
-from interventune.evaluation.protocols.bias.measures import (
+from interventune.evaluation.results import Estimate, Number
+from interventune.evaluation.shown.views import Table, View, make_table
+from interventune.metrics.bias.readings import planted_correlation
+from interventune.metrics.intervals import interval, jackknife_error
+
+from .measures import (
     Frames,
     Place,
     compared,
     of_subject,
     of_subjects,
 )
-from interventune.evaluation.results import Estimate, Number
-from interventune.evaluation.shown.views import Table, View, make_table
-from interventune.metrics.bias.readings import planted_correlation
-from interventune.metrics.intervals import interval, jackknife_error
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -5,8 +5,6 @@ Probes spec B3 to B5; data_modules/tasks/confusion_probes.py,
 data_modules/questions/multiple_choice.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,13 +12,14 @@ from typing import Any
 
 from interventune.evaluation.answering.asking import named_sources
 from interventune.evaluation.answering.interface import Answerer, Choosing, kind_of
-from interventune.evaluation.protocols.confusion.trials import (
+from interventune.evaluation.report import Evaluation
+from interventune.storage.command_line import Named
+
+from .trials import (
     Probing,
     fixed_trials,
     paralysis_trials,
 )
-from interventune.evaluation.report import Evaluation
-from interventune.storage.command_line import Named
 
 
 def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> Evaluation:
@@ -39,8 +38,9 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     """
     from interventune.data_modules.sources import read_choices
     from interventune.evaluation.answering.open import KINDS, open_answerer
-    from interventune.evaluation.protocols.confusion.measures import answer_rows, tests_and_hits
-    from interventune.evaluation.protocols.confusion.views import CONFUSION
+
+    from .measures import answer_rows, tests_and_hits
+    from .views import CONFUSION
 
     named = named_sources(checkpoint, "--checkpoint")
     heuristic = "heuristic" in probing.samplings

@@ -4,8 +4,6 @@ that are not means of rows.
 Shape letters: N questions, P targets of a trial, C choices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,10 +13,11 @@ from scipy.special import softmax
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.protocols.confusion.trials import Trial
 from interventune.evaluation.results import Number, Row, plain
 from interventune.evaluation.statistics import estimate, share
 from interventune.metrics import confusion as metrics
+
+from .trials import Trial
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")

@@ -4,8 +4,6 @@ section 2.3).
 Shape letters: N questions, D hidden.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, get_args

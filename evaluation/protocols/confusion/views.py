@@ -1,16 +1,15 @@
 """The report of the confusion probes: tables, headline and figures."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.protocols.confusion.measures import BIASED, CELL
-from interventune.evaluation.protocols.confusion.trials import Sampling
 from interventune.evaluation.shown.figures import Bars, Lines
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import mean
+
+from .measures import BIASED, CELL
+from .trials import Sampling
 
 GAPS = {
     "confidence_difference": "no question – wrong question",

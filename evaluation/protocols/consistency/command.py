@@ -5,24 +5,23 @@ specifications, by their opposites, by nonsense, and by an empty specification (
 Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.protocols.consistency.specifications import (
+from interventune.evaluation.report import Evaluation
+from interventune.evaluation.results import Number
+from interventune.storage.command_line import AtLeast, Count, InputFile, Named
+from interventune.storage.errors import DataError
+
+from .specifications import (
     OWN,
     Method,
     parts_of,
     read_specifications,
 )
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Number
-from interventune.storage.command_line import AtLeast, Count, InputFile, Named
-from interventune.storage.errors import DataError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -68,11 +67,12 @@ def write(
             rounding).
     """
     from interventune.data_modules.tasks.toxicity_prompts import read_prompts
-    from interventune.evaluation.protocols.consistency.views import PERPLEXITY, WRITING
-    from interventune.evaluation.protocols.consistency.writing import Writer
     from interventune.evaluation.statistics import estimate
     from interventune.models.language.self_debiasing import DECAY
     from interventune.storage.documents import read_text
+
+    from .views import PERPLEXITY, WRITING
+    from .writing import Writer
 
     if perplexity and "self" not in method:
         raise ValueError("--perplexity is of self-debiasing; add --method self, or leave it out")
@@ -145,9 +145,10 @@ def evaluate(
         batch_size: texts per batch.
     """
     from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
-    from interventune.evaluation.protocols.consistency.measures import flags, verdicts
-    from interventune.evaluation.protocols.consistency.rows import by_text, read_rows
-    from interventune.evaluation.protocols.consistency.views import judging, verdict_sentence
+
+    from .measures import flags, verdicts
+    from .rows import by_text, read_rows
+    from .views import judging, verdict_sentence
 
     rows_of = read_rows(named_sources(continuations, "--continuations"))
     written = [row for rows in rows_of.values() for row in rows if "continuation" in row]

@@ -10,8 +10,6 @@ their folders, are also such files (there a specification is called `variant`, a
 `continuation`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from pathlib import Path

@@ -1,20 +1,19 @@
 """The reports of debiasing consistency."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.protocols.consistency.measures import EVIDENCE
 from interventune.evaluation.results import Results, Row
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import Statistic
 from interventune.metrics.consistency import DOMAINS, THRESHOLD
+
+from .measures import EVIDENCE
 
 TESTS = ("effect", "polarity", "importance", "transferability")
 AVERAGE = {"average": "average rate"}

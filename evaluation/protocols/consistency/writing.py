@@ -5,8 +5,6 @@ A local causal model writes exactly the requested number of tokens; an endpoint 
 supports only what needs no logits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,12 +15,13 @@ from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocols.consistency.rows import by_text
-from interventune.evaluation.protocols.consistency.specifications import Part
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.perplexity import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
 from interventune.storage.progress import progress
+
+from .rows import by_text
+from .specifications import Part
 
 LONGEST = 2048
 """Maximum number of tokens in a chunk and its longest prefix."""

@@ -4,8 +4,6 @@ for data that contain unanswerable questions.
 Shape letters: N rows, R sets of rows, C columns of sums.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -2,8 +2,6 @@
 Tables 4 and 5.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,7 +15,6 @@ from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Ability, Answer, Answerer
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.protocols.faithfulness import abstention
 from interventune.evaluation.report import Evaluation, listed
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
@@ -25,6 +22,8 @@ from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import Statistic
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
+
+from . import abstention
 
 NOTES: dict[frozenset[str], str] = {
     frozenset({"os"}): "Answers are compared with the human answers to the original story (`os`).",

@@ -4,8 +4,6 @@ It compares in-context learning with fine-tuning (Si et al. 2023). The tasks:
 data_modules/tasks/feature_bias.py, the prompts: prompts.py in this folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,6 @@ from interventune.data_modules.tasks.features import counted_with
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.protocols.feature_bias.prompts import NONE, Prompting, Way, few_shots
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said
@@ -26,6 +23,8 @@ from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import Floats, Statistic
 from interventune.metrics.feature_bias import stratum_weights
 from interventune.storage.command_line import Count, Named, NamedFile, split_name
+
+from .prompts import NONE, Prompting, Way, few_shots
 
 NOTE = (
     "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = "
@@ -124,12 +123,13 @@ def evaluate(
         prompting: prompts of language models.
         compute: model options.
     """
-    from interventune.evaluation.protocols.feature_bias.labels import (
+    from interventune.models.language.text_models import TextModel
+
+    from .labels import (
         classifier_rows,
         in_context_rows,
         open_model,
     )
-    from interventune.models.language.text_models import TextModel
 
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)

@@ -4,8 +4,6 @@ demonstrations, and of fine-tuned classifiers.
 Shape letters: L labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,17 +18,18 @@ from interventune.evaluation.answering.interface import Answerer, kind_of
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.open import open_answerer
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocols.feature_bias.prompts import (
-    CONTENT_FREE,
-    DIGITS,
-    NONE,
-    FewShot,
-)
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
 from interventune.storage.errors import as_data_error
 from interventune.storage.progress import progress
+
+from .prompts import (
+    CONTENT_FREE,
+    DIGITS,
+    NONE,
+    FewShot,
+)
 
 TOP = 5
 """Number of most probable tokens that the endpoint of the authors' code reports."""

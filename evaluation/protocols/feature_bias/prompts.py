@@ -6,8 +6,6 @@ indicate the intended feature: label words with a key (verbalizer), a sentence b
 cells (disambiguation).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product, starmap
