@@ -1,6 +1,6 @@
-"""An OpenAI-compatible endpoint as a text model.
+"""OpenAI-compatible endpoints: the connection, and chat models.
 
-A problem with one prompt is a `TextFailure`; a problem that affects all prompts (a wrong key, an
+A problem with one request is a `TextFailure`; a problem that affects all requests (a wrong key, an
 unknown model, repeated failures) ends the run with a one-line error. Names, errors and logs never
 contain the key.
 """
@@ -9,131 +9,115 @@ import math
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from .text_models import EMPTY, Prompt, TextFailure, TextModel, reply
 
+T = TypeVar("T")
+
 MAX_LOGPROBS = 20
 """Largest number of token probabilities that OpenAI's endpoints report."""
+FEW_LOGPROBS = 5
+"""The number for endpoints that refuse the largest."""
 MAX_FAILURES_IN_A_ROW = 25
-"""The run stops after this many consecutive failed prompts, instead of wasting hours."""
+"""The run stops after this many consecutive failed requests, instead of wasting hours."""
 OPENAI_URL = "https://api.openai.com/v1"
 TIMEOUT_S, MAX_RETRIES = 60.0, 5
 """Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
 NONSENSE = TextFailure("the endpoint answered nonsense")
+REFUSED = TextFailure("the endpoint answered 400")
 
 
-class EndpointTextModel(TextModel):
-    """A chat model served over HTTP.
+class Endpoint:
+    """A connection to a server.
 
     Args:
         model: `MODEL` or `MODEL@BASE_URL`; the default base URL is OPENAI_BASE_URL or OpenAI's own.
-        max_new_tokens: limit on the length of an answer.
         parallel: maximum number of concurrent requests.
+        timeout_s: limit of one request.
 
     Raises:
         ValueError: the base URL is invalid, or OPENAI_API_KEY is missing for OpenAI's own endpoint.
     """
 
-    def __init__(self, model: str, *, max_new_tokens: int = 64, parallel: int = 8) -> None:
+    def __init__(self, model: str, parallel: int, timeout_s: float) -> None:
         import openai
 
         self.model, self.url = model_and_url(model)
         self.name = f"openai:{self.model}@{self.url}"
         self.parallel = parallel
-        self.identity = {"name": self.name, "max_new_tokens": max_new_tokens, "temperature": 0}
-        is_openai = f".{urlsplit(self.url).hostname}".endswith(".openai.com")
-        # OpenAI has renamed this field; the other endpoints know the old name.
-        self._bound = "max_completion_tokens" if is_openai else "max_tokens"
-        self._request = {"model": self.model, "temperature": 0, self._bound: max_new_tokens}
+        self.identity: dict[str, Any] = {"name": self.name, "temperature": 0}
+        self.is_openai = f".{urlsplit(self.url).hostname}".endswith(".openai.com")
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
-        if is_openai and not key:
+        if self.is_openai and not key:
             raise ValueError(
                 f"{self.name}: OPENAI_API_KEY is not set; set it, or name another endpoint as "
                 "openai:MODEL@BASE_URL"
             )
-        self._client = openai.OpenAI(
-            api_key=key or "no-key", base_url=self.url, timeout=TIMEOUT_S, max_retries=MAX_RETRIES
+        self.client = openai.OpenAI(
+            api_key=key or "no-key", base_url=self.url, timeout=timeout_s, max_retries=MAX_RETRIES
         )
-        self._reached = False
+        self.reached = False
 
-    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
-        return self._answers(prompts, {}, _text)
-
-    def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
-        """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
-        possible.
-
-        With `top`, a token must equal the label; without, a token counts if it begins exactly one
-        label.
-        """
-
-        def read(choice: Any) -> tuple[float, ...] | TextFailure:
-            if choice.logprobs is None:
-                raise ValueError(
-                    f"{self.name} reports no log-probabilities; choose a model or an endpoint that "
-                    "does"
-                )
-            if not choice.logprobs.content:
-                return EMPTY
-            tokens = [(t.token, t.logprob) for t in choice.logprobs.content[0].top_logprobs]
-            return label_logprobs(tokens, labels, exact=top > 0)
-
-        options = {self._bound: 1, "logprobs": True, "top_logprobs": top or MAX_LOGPROBS}
-        return self._answers(prompts, options, read)
-
-    def _answers(
-        self, prompts: Sequence[Prompt], options: dict[str, Any], read: Callable[[Any], Any]
-    ) -> Iterator[Any]:
-        """What `read` makes of the first choice of every reply, in order, each as soon as it is
+    def answers(
+        self, requests: Iterable[T], ask: Callable[[T], Sequence[Any | TextFailure]]
+    ) -> Iterator[Any | TextFailure]:
+        """Yield the answers that `ask` returns for each request, in order, each as soon as it is
         there.
+
+        ValueError after MAX_FAILURES_IN_A_ROW failures.
         """
-        pool, rest = ThreadPoolExecutor(self.parallel), iter(prompts)
+        pool, rest = ThreadPoolExecutor(self.parallel), iter(requests)
         waiting = deque[Future[Any]]()
         failed = 0
         try:
             while True:
                 free = islice(rest, self.parallel - len(waiting))
-                waiting.extend(pool.submit(self._ask, prompt, options, read) for prompt in free)
+                waiting.extend(pool.submit(ask, request) for request in free)
                 if not waiting:
                     return
-                answer = waiting.popleft().result()
-                yield answer
-                failed = failed + 1 if isinstance(answer, TextFailure) else 0
-                if failed >= MAX_FAILURES_IN_A_ROW:
-                    raise ValueError(
-                        f"{self.name} failed {failed} times in a row, the last time: {answer}; "
-                        "check the endpoint and start again"
-                    )
+                for answer in waiting.popleft().result():
+                    yield answer
+                    failed = failed + 1 if isinstance(answer, TextFailure) else 0
+                    if failed >= MAX_FAILURES_IN_A_ROW:
+                        raise ValueError(
+                            f"{self.name} failed {failed} times in a row, the last time: {answer}; "
+                            "check the endpoint and start again"
+                        )
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, prompt: Prompt, options: dict[str, Any], read: Callable[[Any], Any]) -> Any:
-        """One request."""
+    def send(self, create: Callable[..., Any], read: Callable[[Any], T], **request: Any) -> Any:
+        """Return what `read` makes of a response, or why there is none.
+
+        Args:
+            create: the client's method.
+            read: gets the response, whose types nobody has checked.
+            request: the fields.
+
+        Raises:
+            ValueError: no request can succeed.
+        """
         import openai
 
-        turns: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        request: dict[str, Any] = self._request | options
         try:
-            response = self._client.chat.completions.create(messages=turns, **request)
+            response = create(model=self.model, temperature=0, **request)
         except openai.APIConnectionError as error:
             late = isinstance(error, openai.APITimeoutError)
             reason = "the endpoint timed out" if late else "no connection to the endpoint"
-            if not self._reached:
+            if not self.reached:
                 raise ValueError(
                     f"{self.name} answers nothing: {reason}; check the endpoint"
                 ) from None
             return TextFailure(reason)
         except openai.APIStatusError as error:
-            self._reached, status = True, error.status_code
+            self.reached, status = True, error.status_code
             # Do not quote the endpoint: its message may contain the key. Google answers 400 to a
             # wrong key.
             if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
@@ -147,15 +131,79 @@ class EndpointTextModel(TextModel):
             return TextFailure(f"the endpoint answered {status}")
         except (openai.OpenAIError, ValueError):  # including invalid JSON
             return NONSENSE
-        self._reached = True
-        try:  # the client checks no types: the response may contain anything
-            return read(response.choices[0])
+        self.reached = True
+        try:
+            return read(response)
         except (AttributeError, IndexError, TypeError, KeyError, UnicodeError):
             return NONSENSE
 
 
-def _text(choice: Any) -> str | TextFailure:
-    text = choice.message.content or ""
+class ChatModel(TextModel):
+    """A chat model behind an endpoint, which applies its own template.
+
+    Args:
+        model: see `Endpoint`.
+        max_new_tokens: limit on the length of an answer.
+        parallel: maximum number of concurrent requests.
+    """
+
+    def __init__(self, model: str, *, max_new_tokens: int = 64, parallel: int = 8) -> None:
+        self.endpoint = Endpoint(model, parallel, TIMEOUT_S)
+        self.name, self.max_new_tokens = self.endpoint.name, max_new_tokens
+        self.identity = self.endpoint.identity | {"max_new_tokens": max_new_tokens}
+
+    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
+        return self._answers(prompts, _text, self.max_new_tokens)
+
+    def next_token_logprobs(
+        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[tuple[float, ...] | TextFailure]:
+        """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
+        possible.
+
+        With `top`, a token must equal the label; without, a token counts if it begins exactly one
+        label.
+        """
+
+        def read(response: Any) -> tuple[float, ...] | TextFailure:
+            choice = response.choices[0]
+            if choice.logprobs is None:
+                raise ValueError(
+                    f"{self.name} reports no log-probabilities; choose a model or an endpoint that "
+                    "does"
+                )
+            if not choice.logprobs.content:
+                return EMPTY
+            tokens = [(t.token, t.logprob) for t in choice.logprobs.content[0].top_logprobs]
+            return label_logprobs(tokens, labels, exact=top > 0)
+
+        return self._answers(prompts, read, 1, logprobs=True, top_logprobs=top or MAX_LOGPROBS)
+
+    def _answers(
+        self,
+        prompts: Sequence[Prompt],
+        read: Callable[[Any], Any],
+        max_tokens: int,
+        **options: Any,
+    ) -> Iterator[Any]:
+        # OpenAI has renamed this field; the other endpoints know the old name.
+        limit = "max_completion_tokens" if self.endpoint.is_openai else "max_tokens"
+        create = self.endpoint.client.chat.completions.create
+        options[limit] = max_tokens
+
+        def ask(prompt: Prompt) -> list[Any]:
+            turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+            answer = self.endpoint.send(create, read, messages=turns, **options)
+            if answer == REFUSED and options.get("top_logprobs", 0) > FEW_LOGPROBS:
+                options["top_logprobs"] = FEW_LOGPROBS  # for all further prompts
+                answer = self.endpoint.send(create, read, messages=turns, **options)
+            return [answer]
+
+        return self.endpoint.answers(prompts, ask)
+
+
+def _text(response: Any) -> str | TextFailure:
+    text = response.choices[0].message.content or ""
     text.encode()  # a lone surrogate cannot be written to a file
     return reply(text)
 
