@@ -23,13 +23,13 @@ import numpy as np
 from pydantic import PositiveInt, with_config
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import check
 
-from .advice import Advice, with_advice
-from .expansion import Cell, Expansion, Subject, repair_articles
+from .advice import Advice
+from .unqover import Cell, Subject, repair_articles
 
 Split = Literal["train", "dev", "test"]
 
@@ -145,25 +145,20 @@ def _groups(
     questions = Random(f"{seed}/questions/{name}/{advice_class}")
     rng = Random(f"{seed}/advice/{name}/{advice_class}")
     domain, kind = library["domains"][name], advice_class.removeprefix("mismatched_")
-    subjects = [Subject(NO_CLUSTER, {"": text}) for text in domain["subjects"]]
+    subjects = [Subject({"": text}) for text in domain["subjects"]]
     pairs, cells = list(combinations(subjects, 2)), _cells(library, domain)
     others = [other for other in pool if other != name]
     if kind != advice_class and not others:
         raise DataError(f"domains: classes: {advice_class} needs a second domain")
     while True:
-        group = Expansion([questions.choice(pairs)], [questions.choice(cells)])[0]
-        group = replace(group, domain=name)
+        pair, cell, about = questions.choice(pairs), questions.choice(cells), ""
         if advice_class != "none":
-            about = name
-            if kind == "irrelevant":
-                about = ""
-            elif kind != advice_class:
-                about = rng.choice(others)
+            if kind != "irrelevant":
+                about = name if kind == advice_class else rng.choice(others)
             number, text = rng.choice(rng.choice(wordings))
-            sentence = _sentence(library, text, number, about, group.category)
-            advice = Advice(advice_class, about or "facts", number, sentence)
-            group = with_advice(group, advice.text, advice_class, advice.id, about)
-        yield group
+            sentence = _sentence(library, text, number, about, cell.category.lower())
+            cell = replace(cell, advice=Advice(advice_class, about or "facts", number, sentence))
+        yield replace(cell.group(*pair), domain=name, advice_domain=about)
 
 
 def _cells(library: _Library, domain: _Domain) -> list[Cell]:

@@ -57,8 +57,8 @@ class Half(NamedTuple):
     swapped: bool
     questions: list[tuple[UnderspecifiedQuestion, Any, int | None]]
     """Each with its scores and its target, if it has them."""
-    clusters: tuple[str, str] | None
-    answer: str
+    clusters: tuple[str, str] | None = None
+    answer: str = ""
     """Answer to the question."""
 
 
@@ -156,14 +156,7 @@ def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
     return question.strip(), advice.lstrip() + stop
 
 
-def _half(
-    key: GroupKey,
-    swapped: bool,
-    context: str,
-    questions: Iterable[Any],
-    clusters: tuple[str, str] | None = None,
-    answer: str = "",
-) -> Half:
+def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any]) -> Half:
     """The half with two questions of LEI's layout."""
     variants = []
     for qa in questions:
@@ -181,7 +174,7 @@ def _half(
         elif swapped:
             target = 1 - target
         variants.append((variant, scores, target))
-    return Half(key, swapped, variants, clusters, answer)
+    return Half(key, swapped, variants)
 
 
 def _lei_half(paragraph: _Paragraph) -> Half:
@@ -226,8 +219,7 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
         for order in ((value[:2], value[2:]) if isinstance(value, list) else (value,))
     )
     for record in pair_halves(records, _unqover_half):
-        if record.group.advice_id == UNNAMED:
-            unnamed += 1
+        unnamed += record.group.advice_id == UNNAMED
         yield record
     if unnamed:
         logger.warning(
@@ -270,8 +262,8 @@ def _unqover_half(record: tuple[str, Any]) -> Half:
         }
         for question in pair
     ]
-    answer = pair[0].get("pred", "")
-    return _half(key, swapped, value["context"], questions, clusters, answer)
+    half = _half(key, swapped, value["context"], questions)
+    return half._replace(clusters=clusters, answer=pair[0].get("pred", ""))
 
 
 def locate_pair(context: str, *names: str) -> list[Span]:

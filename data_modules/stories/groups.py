@@ -20,9 +20,9 @@ from functools import cache
 from itertools import product
 from random import Random
 
-from interventune.data_modules.groups.advice import Advice, latent_strength, with_advice
-from interventune.data_modules.groups.expansion import Cell, Expansion, Subject
-from interventune.data_modules.schema.groups import NO_CLUSTER, AdviceClass, Group
+from interventune.data_modules.groups.advice import Advice, latent_strength
+from interventune.data_modules.groups.unqover import Cell, Subject
+from interventune.data_modules.schema.groups import AdviceClass, Group
 from interventune.storage.errors import DataError
 
 from .words import WORDS, GroupSplit, negated
@@ -124,6 +124,5 @@ def _group(
 ) -> Group:
     context = WORDS.contexts[template].format("[subj1]", "[subj2]")
     line = f"{context}\tWho {attribute}?\tWho {negated(attribute)}?"
-    first, second = (Subject(NO_CLUSTER, {"": name}) for name in pair)
-    (group,) = Expansion([(first, second)], [Cell(template, category, attribute, line)])
-    return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group
+    cell = Cell(template, category, attribute, line, advice)
+    return cell.group(*(Subject({"": name}) for name in pair))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interventune.data_modules.groups.expansion import Expansion
 
 from interventune.data_modules.groups.advice import (
     Advice,
@@ -22,7 +23,6 @@ from interventune.data_modules.groups.advice import (
     with_advice,
     with_unadvised,
 )
-from interventune.data_modules.groups.expansion import Expansion
 from interventune.data_modules.groups.sets import (
     advised_pools,
     gold_examples,

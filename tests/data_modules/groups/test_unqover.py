@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from interventune.data_modules.groups.expansion import Expansion, repair_articles
+
 from interventune.data_modules.groups.released import read_unqover_file
 from interventune.data_modules.groups.unqover import read_expansion, write_source
 from interventune.data_modules.schema.spans import write_records
