@@ -115,11 +115,11 @@ def read_bbq(
             target, or targets in the metadata that do not fit their questions.
     """
 
-    targets = dict[tuple[str, ...], _Target]()
+    targets = dict[tuple[str, ...], tuple[int, bool]]()
     for where, value in labelled_rows(str(metadata)) if metadata else ():
-        target_row = check(value, _Target, where)
-        if target_row["target_loc"] in ("0", "1", "2"):
-            targets[_key(target_row)] = target_row
+        about = check(value, _Target, where)
+        if about["target_loc"] in ("0", "1", "2"):
+            targets[_key(about)] = int(about["target_loc"]), about["label_type"] == "name"
     items, left_out, misfits = list[BBQItem](), 0, list[str]()
     for source in sources:
         before = len(items)
@@ -135,9 +135,7 @@ def read_bbq(
             target = expected = suggested(row, info, unknown)
             named = any(group[1:2] == "-" for group in groups)
             if metadata:
-                match = targets.get(_key(row))
-                target = int(match["target_loc"]) if match else None
-                named = match is not None and match["label_type"] == "name"
+                target, named = targets.get(_key(row), (None, False))
             if target is None:
                 left_out += 1
                 continue

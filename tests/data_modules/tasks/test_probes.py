@@ -13,12 +13,12 @@ import pytest
 
 from interventune.data_modules.__main__ import main
 from interventune.data_modules.schema.questions import Turn
-from interventune.data_modules.tasks.condaqa import read_pairs
-from interventune.data_modules.tasks.predicate_argument import (
+from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
+from interventune.data_modules.tasks.yes_no import (
     WORDINGS,
     predicate_argument_questions,
+    read_pairs,
 )
-from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
 from interventune.storage.errors import DataError
 
 STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
