@@ -20,8 +20,7 @@ from itertools import count, permutations, product
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, StrictInt
-from typing_extensions import TypedDict
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
 from interventune.data_modules.schema.questions import QAExample, Turn
 from interventune.data_modules.sources import labelled_rows
@@ -79,7 +78,7 @@ class ContrastPair:
         return original, modified
 
 
-class _EditRow(TypedDict):
+class _EditRow(BaseModel):
     """What is used of a CondaQA record."""
 
     PassageID: _Id
@@ -110,23 +109,23 @@ def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
     pair if the original has the same question, and one label is yes and the other no.
     """
     rows = {
-        (row["PassageID"], row["QuestionID"], row["sentence2"], row["PassageEditID"]): row
+        (row.PassageID, row.QuestionID, row.sentence2, row.PassageEditID): row
         for row in (check(row, _EditRow, where) for where, row in labelled_rows(str(path)))
     }
     edits = [(key, row) for key, row in rows.items() if key[-1] > 0]
     pairs = []
     for (passage, number, question, edit), row in edits:
         original = rows.get((passage, number, question, 0), row)  # itself, with the same answer
-        if edit in EDITS and {original["label"], row["label"]} == {"yes", "no"}:
+        if edit in EDITS and {original.label, row.label} == {"yes", "no"}:
             pair = {
                 "id": f"{passage}-{number}-{EDITS[edit]}",
                 "dataset": "condaqa",
                 "edit": EDITS[edit],
                 "question": question,
-                "story_org": original["sentence1"],
-                "story_mod": row["sentence1"],
-                "answer_org": original["label"],
-                "answer_mod": row["label"],
+                "story_org": original.sentence1,
+                "story_mod": row.sentence1,
+                "answer_org": original.label,
+                "answer_mod": row.label,
             }
             pairs.append(check(pair, ContrastPair, f"{path}, PassageID {passage}"))
     if not pairs:
