@@ -31,14 +31,7 @@ from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
 
 from .augmentation import checked_sentence, template_sentence
-from .exchanges import (
-    Pool,
-    misplace,
-    near_miss,
-    pool_of,
-    swap,
-)
-from .reformatting import quoted, reworded, spaced
+from .edits import Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +46,8 @@ def perturb(
     sentences: dict[str, str] | None = None,
     pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
 ) -> QAExample | Rejected:
-    """Return one variant of an original with its rationale, or the reason why there is none (edits:
-    reformatting.py; variants that need other questions: exchanges.py).
+    """Return one variant of an original with its rationale, or the reason why there is none (edits
+    and variants that need other questions: edits.py).
 
     A variant keeps id, question and history, and the original's references, except for `swap`.
     Everything is deterministic.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interventune.data_modules.interventions.exchanges import Pool, pool_of, shape
+from interventune.data_modules.interventions.edits import Pool, pool_of, shape
 from interventune.data_modules.interventions.variants import made_of, perturb
 from interventune.data_modules.schema.questions import QAExample, Rejected, Turn
 from interventune.data_modules.schema.spans import Span, write_records

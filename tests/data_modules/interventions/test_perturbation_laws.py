@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interventune.data_modules.interventions.reformatting import straight_quotes
+from interventune.data_modules.interventions.edits import straight_quotes
 from interventune.data_modules.interventions.variants import perturb, sentence_spans
 from interventune.data_modules.questions.answer_spans import occurs
 from interventune.data_modules.schema.questions import (
