@@ -34,24 +34,20 @@ _STRAY = re.compile(r"^(?:[,;]\s*|[-–—:]+\s+)+|(?:\s*[,;:]|\s+[-–—])+(?=
 _PAIRS = (('"', '"'), ("“", "”"), ("«", "»"), ("(", ")"), ("[", "]"))
 
 
-def template_sentence(example: QAExample) -> str:
-    """Return a frame around the first gold answer, drawn by the example's id. The answer keeps its
-    case and loses stray punctuation at its ends, as in `mustard,`; its own full stop ends the
-    sentence.
+def answer_sentence(example: QAExample, sentences: dict[str, str] | None = None) -> str | Rejected:
+    """Return the sentence for the example's id, if it contains the first gold answer; without
+    sentences, a frame around that answer, drawn by the id. There the answer keeps its case and
+    loses stray punctuation at its ends, as in `mustard,`; its own full stop ends the sentence.
     """
     answer = bare_answer(example.gold[0])
-    frames = [
-        frame for frame in FRAMES if frame.endswith("{answer}.") or not re.search(r"[.!?]", answer)
-    ]
-    frame = Random(f"augment/0/{example.id}").choice(frames)
-    return (frame.removesuffix(".") if _CLOSED.search(answer) else frame).replace(
-        "{answer}", answer
-    )
-
-
-def checked_sentence(example: QAExample, sentences: dict[str, str]) -> str | Rejected:
-    """Return the sentence for the example's id, if it contains the first gold answer."""
-    sentence, answer = sentences.get(example.id, "").strip(), bare_answer(example.gold[0])
+    if sentences is None:
+        stops = re.search(r"[.!?]", answer)
+        frames = [frame for frame in FRAMES if frame.endswith("{answer}.") or not stops]
+        frame = Random(f"augment/0/{example.id}").choice(frames)
+        if _CLOSED.search(answer):
+            frame = frame.removesuffix(".")
+        return frame.replace("{answer}", answer)
+    sentence = sentences.get(example.id, "").strip()
     plain, phrase, *rationale = (
         " ".join(text.lower().split())
         for text in (sentence, answer, *(s.text for s in example.rationale))

@@ -30,7 +30,7 @@ from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rej
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
 
-from .augmentation import checked_sentence, template_sentence
+from .augmentation import answer_sentence
 from .edits import Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
 
 logger = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ def delete(
         nothing_left = "rationale begins in the first sentence"
     else:
         pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
-        nothing_left = "nothing left beside the rationale"
+        nothing_left = "nothing left without the rationale"
     deleted = [text for text in deleted if any(map(str.isalnum, text))]
     rest = "".join(context[start:end] for start, end in pieces)
     if not rest.strip():
@@ -195,11 +195,7 @@ def delete(
     if occurs(appended, rest):
         appended = ""
     if appended and variant.endswith("_aug"):
-        sentence = (
-            template_sentence(example)
-            if sentences is None
-            else checked_sentence(example, sentences)
-        )
+        sentence = answer_sentence(example, sentences)
         if isinstance(sentence, Rejected):
             return sentence
         appended = sentence
