@@ -1,14 +1,13 @@
 """LEI sets from UnQover's expansion and advice (Zhao et al. 2021, section 2.2), and the commands
 `unqover` and `lei`.
 
-Pairs and cells are drawn before a group is made of them: drawing 400 of each class does not build
-the 672,000 groups of LEI's gender domain.
+Groups are drawn by index, before they are made: drawing 400 of each class does not build the
+672,000 groups of LEI's gender domain.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Annotated
@@ -86,15 +85,17 @@ def sample(
     the seed and this pool. None takes everything in order. DataError if a pool is too small.
     """
     for name, cells in pools.items():
-        chosen: Iterable[tuple[SubjectPair, Cell]] = product(pairs, cells)
+        count = len(pairs) * len(cells)
+        indices: Sequence[int] = range(count)
         if per_class is not None:
-            every = list(chosen)
-            if per_class > len(every):
+            if per_class > count:
                 raise DataError(
-                    f"--per-class: {per_class} groups are asked for, class {name} has {len(every)}"
+                    f"--per-class: {per_class} groups are asked for, class {name} has {count}"
                 )
-            chosen = Random(f"{seed}/{name}").sample(every, per_class)
-        yield from (cell.group(*pair) for pair, cell in chosen)
+            indices = Random(f"{seed}/{name}").sample(indices, per_class)
+        for index in indices:
+            pair, cell = divmod(index, len(cells))
+            yield cells[cell].group(*pairs[pair])
 
 
 def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:

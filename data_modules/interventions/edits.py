@@ -49,10 +49,12 @@ class _Words(TypedDict):
     verbs: str
     beginnings: dict[str, str]
     opposites: list[tuple[str, str]]
+    frames: list[str]
 
 
 _WORDS = load_yaml(Path(__file__).with_suffix(".yaml"), _Words)
 OPPOSITES = {word: other for pair in _WORDS["opposites"] for word, other in permutations(pair)}
+FRAMES = _WORDS["frames"]
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")
 _CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 DRAWS = 50

@@ -14,7 +14,7 @@ matches words answers all in the same way: five schemas, 26 colour pairs, 130 st
 questions in three wordings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, permutations, product
 from pathlib import Path
@@ -57,25 +57,24 @@ class ContrastPair:
         if self.answer_org == self.answer_mod or self.story_org == self.story_mod:
             raise DataError("the two answers must differ, and so must the two stories")
 
-    def examples(self) -> tuple[QAExample, QAExample]:
+    def examples(self) -> list[QAExample]:
         """Return the question about the original and about the modified story."""
         name = self.id if self.turn_id is None else f"{self.id} {self.turn_id}"
-        original, modified = (
+        history = tuple(Turn(*turn) for turn in self.history)
+        original = "org", self.story_org, self.answer_org
+        modified = "mod", self.story_mod, self.answer_mod
+        return [
             QAExample(
                 f"{name} {side}",
                 story,
                 self.question,
                 answer_type=answer,
-                history=tuple(Turn(*turn) for turn in self.history),
+                history=history,
                 references=(answer,),
                 dataset=self.dataset,
             )
-            for side, story, answer in (
-                ("org", self.story_org, self.answer_org),
-                ("mod", self.story_mod, self.answer_mod),
-            )
-        )
-        return original, modified
+            for side, story, answer in (original, modified)
+        ]
 
 
 class _EditRow(BaseModel):
@@ -88,15 +87,21 @@ class _EditRow(BaseModel):
     sentence2: Text
     label: Annotated[str, _Answer]
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What an edit shares with its original."""
+        return self.PassageID, self.QuestionID, self.sentence2
+
 
 def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
     """Read the pairs of a file of pairs, or of CondaQA's file, with the number of CondaQA's edited
     passages without a pair. DataError names line and field, or says that there is no pair at all.
     """
-    if "PassageEditID" in next(labelled_rows(str(path)))[1]:
-        return read_condaqa(path)
+    rows = list(labelled_rows(str(path)))
+    if "PassageEditID" in rows[0][1]:
+        return condaqa_pairs([check(row, _EditRow, where) for where, row in rows], path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
-    for where, row in labelled_rows(str(path)):
+    for where, row in rows:
         pair = check(row, ContrastPair, where)
         key = (pair.dataset, pair.id, pair.turn_id)  # CoQA's ids identify stories
         if pairs.setdefault(key, pair) is not pair:
@@ -104,30 +109,28 @@ def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
     return [*pairs.values()], 0
 
 
-def read_condaqa(path: str | Path) -> tuple[list[ContrastPair], int]:
+def condaqa_pairs(rows: Sequence[_EditRow], path: str | Path) -> tuple[list[ContrastPair], int]:
     """Pair CondaQA's original passages with their edits: a scope or an affirmative edit makes a
     pair if the original has the same question, and one label is yes and the other no.
     """
-    rows = {
-        (row.PassageID, row.QuestionID, row.sentence2, row.PassageEditID): row
-        for row in (check(row, _EditRow, where) for where, row in labelled_rows(str(path)))
-    }
-    edits = [(key, row) for key, row in rows.items() if key[-1] > 0]
+    row_of = {(row.key, row.PassageEditID): row for row in rows}
+    edits = [row for row in row_of.values() if row.PassageEditID > 0]
     pairs = []
-    for (passage, number, question, edit), row in edits:
-        original = rows.get((passage, number, question, 0), row)  # itself, with the same answer
-        if edit in EDITS and {original.label, row.label} == {"yes", "no"}:
+    for row in edits:
+        original = row_of.get((row.key, 0), row)  # itself, with the same answer
+        edit = EDITS.get(row.PassageEditID)
+        if edit and {original.label, row.label} == {"yes", "no"}:
             pair = {
-                "id": f"{passage}-{number}-{EDITS[edit]}",
+                "id": f"{row.PassageID}-{row.QuestionID}-{edit}",
                 "dataset": "condaqa",
-                "edit": EDITS[edit],
-                "question": question,
+                "edit": edit,
+                "question": row.sentence2,
                 "story_org": original.sentence1,
                 "story_mod": row.sentence1,
                 "answer_org": original.label,
                 "answer_mod": row.label,
             }
-            pairs.append(check(pair, ContrastPair, f"{path}, PassageID {passage}"))
+            pairs.append(check(pair, ContrastPair, f"{path}, PassageID {row.PassageID}"))
     if not pairs:
         raise DataError(f"{path}: none of {len(edits)} edited passages makes a pair")
     return pairs, len(edits) - len(pairs)

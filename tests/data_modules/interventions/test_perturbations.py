@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.data_modules.interventions.augmentation import answer_sentence, bare_answer
-from interventune.data_modules.interventions.variants import perturb, with_rationale
+from interventune.data_modules.interventions.variants import (
+    answer_sentence,
+    bare_answer,
+    perturb,
+    with_rationale,
+)
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Variant
 from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.sources import read_questions

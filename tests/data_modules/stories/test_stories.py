@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.groups.domains import DomainSet, Split, draw, read_library
 from interventune.data_modules.groups.unqover import read_subjects
-from interventune.data_modules.interventions.augmentation import FRAMES
+from interventune.data_modules.interventions.edits import FRAMES
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.sources import read_groups
