@@ -21,6 +21,7 @@ from interventune.data_modules.groups.advice import (
     with_unadvised,
 )
 from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
+from interventune.data_modules.groups.unqover import read_expansion
 from interventune.data_modules.groups_data import (
     GroupsDataModule,
     balanced_sample,
@@ -35,15 +36,14 @@ from interventune.data_modules.stories.groups import groups
 from interventune.storage.errors import DataError
 from interventune.training.modules.planted import preferred_subject
 from tests.data_modules.fixtures.tiny_lists import (
-    Tiny,
+    DEMONYMS,
+    LISTS,
+    TINY,
     advice_of,
     decided,
+    expansion,
     groups_of,
     make_group,
-    place_expansion,
-    religion,
-    tiny_expansion,
-    write_lists,
 )
 
 
@@ -151,18 +151,15 @@ def test_one_key_for_two_questions_is_refused() -> None:
         check_keys([GROUPS[0], other], ["a.json"])
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    folder = tmp_path_factory.mktemp("tiny")
-    return tiny_expansion(folder), read_advice(write_lists(folder)["interventions"])
+ADVICE = read_advice(LISTS / "interventions.json")
 
 
 @given(per_class=st.integers(1, 60), seed=st.integers())
 def test_samples_are_balanced_distinct_and_depend_on_their_class_alone(
-    tiny: Tiny, per_class: int, seed: int
+    tmp_path_factory: pytest.TempPathFactory, per_class: int, seed: int
 ) -> None:
-    (pairs, cells), advice = tiny
-    pools = advised_cells(cells, advice)
+    pairs, cells = expansion(tmp_path_factory.mktemp("lists"), *TINY)
+    pools = advised_cells(cells, ADVICE)
     drawn = list(sample(pairs, pools, per_class, seed=seed))
     assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, per_class)
     assert len({group.key for group in drawn}) == len(drawn)
@@ -172,21 +169,24 @@ def test_samples_are_balanced_distinct_and_depend_on_their_class_alone(
         list(sample(pairs, pools, 241, seed=0))
 
 
-def test_restrict_bars_the_same_words_under_another_id(tiny: Tiny) -> None:
-    expansion, advice = tiny
-    weather = [item for item in advice if item.sentence == "The weather was fine."]
+def test_restrict_bars_the_same_words_under_another_id(tmp_path: Path) -> None:
+    weather = [item for item in ADVICE if item.sentence == "The weather was fine."]
     assert [item.category for item in weather] == ["rude", "wealth"]
     train = [with_advice(make_group("Ann", "Bo"), weather[0].text, "irrelevant", weather[0].id)]
-    _, left = restrict(expansion, advice, train, without=True)
-    assert set(advice) - set(left) == set(weather)
+    _, left = restrict(expansion(tmp_path, *TINY), ADVICE, train, without=True)
+    assert set(ADVICE) - set(left) == set(weather)
 
 
 @pytest.mark.parametrize(
     ("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)]
 )
 def test_cross_products_contain_the_released_files(shared: Path, name: str, keys: int) -> None:
-    shipped = list(read_groups(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
-    (pairs, cells), advice = restrict(*religion(shared), shipped)
+    lei = shared / "data/lei"
+    shipped = list(read_groups(lei / f"underspecified/religion/{name}_squad.json"))
+    paths = "nouns/subjects/religion", "slots/religion_noact", "activities/biased_religion"
+    subjects, *rest = (lei / "word_lists" / path for path in paths)
+    sentences = read_advice(lei / "interventions/religion_interventions.json")
+    (pairs, cells), advice = restrict(read_expansion([subjects], *rest), sentences, shipped)
     pools = advised_cells(cells, advice)
     built = {group.key: group for group in sample(pairs, pools, None, seed=0)}
     assert len(built) == keys
@@ -214,7 +214,7 @@ def test_gold_is_the_subject_that_both_orders_name_again(
         replace(v, context=f"{v.context} {v.context.split()[0]} ran.") for v in plain.variants
     ]
     assert replace(plain, variants=tuple(of_each_order_another)).gold is None
-    assert {group.gold for group in groups_of(place_expansion(tmp_path))} == {None}
+    assert {group.gold for group in groups_of(expansion(tmp_path, *DEMONYMS))} == {None}
 
 
 def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path: Path) -> None:
@@ -225,14 +225,9 @@ def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path
     asked = {(example.question, example.advice, example.answers[0].text) for example in found}
     assert asked == {("Who was loud?", "Note that, be fair.", "Oro")}
     # The answer is where the context decides, and goes with it.
-    endings = (
-        "It was [subj].",
-        "[subj] lit the oven. The bread was good.",
-        "[subj] ran. [subj] fell.",
-    )
-    for ending in endings:
-        specified = [decided(group, 1, ending) for group in groups_of(place_expansion(tmp_path))]
-        for example in gold_examples(specified):
+    places = [*groups_of(expansion(tmp_path, *DEMONYMS))]
+    for end in ("It was [subj].", "[subj] baked. The bread was good.", "[subj] ran. [subj] fell."):
+        for example in gold_examples(decided(group, 1, end) for group in places):
             assert example.answers[0].start > example.context.index(".")
             deleted = perturb(example, "os_r")
             assert isinstance(deleted, QAExample)

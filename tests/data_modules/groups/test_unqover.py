@@ -23,30 +23,27 @@ from interventune.data_modules.sources import read_groups, read_questions, read_
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
     ATTRIBUTES,
+    DEMONYMS,
+    NAMES,
     SUBJECTS,
     TEMPLATES,
+    TINY,
+    expansion,
     groups_of,
-    name_expansion,
-    place_expansion,
     put,
-    tiny_expansion,
     write_lists,
 )
 
-NAMES = st.lists(
-    st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_size=4, unique_by=str.lower
-)
+NAME = st.text("aAnmoetB", min_size=1, max_size=5)
 
 
-@given(names=NAMES)
+@given(st.lists(NAME, min_size=2, max_size=4, unique_by=str.lower))
 def test_candidates_are_right_for_subjects_that_look_like_other_words(
     tmp_path_factory: pytest.TempPathFactory, names: list[str]
 ) -> None:
-    folder = tmp_path_factory.mktemp("lists")
-    files = write_lists(folder)
-    subjects = put(folder / "odd", "".join(f"[subj] {name}\n" for name in names))
-    expansion = read_expansion([subjects], files["templates"], files["attributes"])
-    for group in groups_of(expansion):
+    subjects = "".join(f"[subj] {name}\n" for name in names)
+    lists = [subjects], TEMPLATES, ATTRIBUTES
+    for group in groups_of(expansion(tmp_path_factory.mktemp("lists"), *lists)):
         for index, variant in enumerate(group.variants):
             first, second = variant.candidates[:: -1 if index >= 2 else 1]
             assert {span.text.lower() for span in (first, second)} == set(group.subjects)
@@ -56,9 +53,10 @@ def test_candidates_are_right_for_subjects_that_look_like_other_words(
 
 
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
-    pairs = [(one.cluster, one.name, two.name) for one, two in name_expansion(tmp_path).pairs]
+    pairs, _ = expansion(tmp_path, *NAMES)
+    names = [(one.cluster, one.name, two.name) for one, two in pairs]
     men = ("Carl", "Dan", "Egon")
-    assert pairs == [("female", one, two) for one in ("Ada", "Bea") for two in men]
+    assert names == [("female", one, two) for one in ("Ada", "Bea") for two in men]
 
 
 LONGER = ATTRIBUTES + "[p_act] rude | were odd\n"
@@ -173,15 +171,15 @@ def test_one_order_alone_and_one_order_twice_are_refused(tmp_path: Path) -> None
 
 
 def source(folder: Path) -> dict[str, Any]:
-    write_source(name_expansion(folder), folder / "source.json")
+    write_source(expansion(folder, *NAMES), folder / "source.json")
     return json.loads((folder / "source.json").read_text())
 
 
-@pytest.mark.parametrize("make", [tiny_expansion, name_expansion, place_expansion])
-def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
-    expansion = make(tmp_path)
-    write_source(expansion, tmp_path / "source.json")
-    groups = {group.key: group for group in groups_of(expansion)}
+@pytest.mark.parametrize("lists", [TINY, NAMES, DEMONYMS])
+def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, lists: Any) -> None:
+    parts = expansion(tmp_path, *lists)
+    write_source(parts, tmp_path / "source.json")
+    groups = {group.key: group for group in groups_of(parts)}
     assert {group.key: group for group in read_groups(tmp_path / "source.json")} == groups
 
 
