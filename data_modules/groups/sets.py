@@ -130,11 +130,6 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
             )
 
 
-def read_decided(path: str | Path) -> Iterator[QAExample]:
-    """Read the questions of a file of groups whose contexts decide; other groups are left out."""
-    yield from gold_examples(read_groups(path))
-
-
 File = Annotated[str, "FILE"]
 
 
