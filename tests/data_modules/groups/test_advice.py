@@ -1,7 +1,5 @@
 """Groups with advice: samples even over its classes, the planted preference, gold."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

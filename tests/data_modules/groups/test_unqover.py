@@ -2,8 +2,6 @@
 subjects.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

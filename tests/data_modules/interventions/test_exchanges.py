@@ -1,7 +1,5 @@
 """Another answer, paragraph or word of a question: laws against naive loops, and reasons."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What holds of every intervention on every story, and of the boundaries of its sentences."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

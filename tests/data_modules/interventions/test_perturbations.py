@@ -1,7 +1,5 @@
 """Worked examples of what interventions delete, append, reword and leave alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 tokens.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from itertools import islice

@@ -1,7 +1,5 @@
 """What the confusion probes change, and what they never change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 
