@@ -185,9 +185,7 @@ def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
 
 
 def _sentence(library: _Library, text: str, number: int, name: str, topic: str) -> str:
-    """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full
-    stop.
-    """
+    """A wording about a domain ("": a plain fact) and a topic, with its full stop."""
     phrases = dict(library.topics.get(topic, {}))
     if domain := library.domains.get(name):
         phrases |= {"noun": domain.nouns, "bare": domain.bare or domain.nouns}
@@ -198,8 +196,7 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
         options = phrases[slot[1]]
         return options[crc32(f"{number}|{slot[1]}|{name}|{topic}".encode()) % len(options)]
 
-    filled = repair_articles(re.sub(r"\{(\w+)\}", fill, text))
-    return f"{filled[0].upper()}{filled[1:]}."
+    return repair_articles(re.sub(r"\{(\w+)\}", fill, text)) + "."
 
 
 def read_library(path: str = "") -> _Library:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
@@ -64,19 +64,15 @@ class BBQItem:
         return [(slot, Span(start, end, self.context[start:end])) for slot, start, end in places]
 
 
-_Item = Annotated[str | int, Field(validation_alias=AliasChoices("example_id", "instance_id"))]
-_Template = Annotated[
-    str | int, Field(validation_alias=AliasChoices("question_index", "template_id"))
-]
-
-
 class _About(BaseModel):
     stereotyped_groups: list[str]
 
 
 class _Key(BaseModel):
-    example_id: _Item
-    question_index: _Template
+    example_id: str | int = Field(validation_alias=AliasChoices("example_id", "instance_id"))
+    question_index: str | int = Field(
+        validation_alias=AliasChoices("question_index", "template_id")
+    )
     category: str
 
     @property
