@@ -149,23 +149,20 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
     return (subjects, parts[2], category, attribute, advice_class, advice_id), one > two
 
 
-def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
-    """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full
-    stop; no advice if the key names none. Some published files have two spaces before the question.
-    """
-    advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
-    if key[-1] and not (advice.strip() and question.strip()):
-        raise DataError(f"no advice with a full stop before the question {text!r}")
-    return question.strip(), advice.lstrip() + stop
-
-
 def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any]) -> Half:
-    """The half of (question, (span, scores) of its subjects in context order, target or -1)."""
+    """The half of (text, (span, scores) of its subjects in context order, target or -1).
+
+    `Note that, ... . Who ...?` is cut at the first full stop, unless the key names no advice. Some
+    published files have two spaces before the question.
+    """
     variants = []
-    for question, subjects, target in questions:
+    for text, subjects, target in questions:
+        advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
+        if key[-1] and not (advice.strip() and question.strip()):
+            raise DataError(f"no advice with a full stop before the question {text!r}")
         spans, scores = zip(*subjects[:: -1 if swapped else 1], strict=True)
-        text, advice = split_advice(question, key)
-        variant = UnderspecifiedQuestion(context, text, spans, advice)
+        advice = advice.lstrip() + stop
+        variant = UnderspecifiedQuestion(context, question.strip(), spans, advice)
         if target < 0:
             target = None
         elif swapped:
