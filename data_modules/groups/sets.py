@@ -22,7 +22,7 @@ from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
 
 from .advice import Advice, read_advice
-from .unqover import Cell, Expansion, SubjectPair, read_expansion, write_source
+from .unqover import Cell, Expansion, Subject, read_expansion, write_source
 
 
 def restrict(
@@ -62,7 +62,7 @@ def advised_cells(
     """Class -> the cells with each advice of their category, for the classes in `advice`, in the
     papers' order; `none` without advice.
     """
-    pools = {}
+    pools: dict[AdviceClass, Sequence[Cell]] = {}
     for name in ADVICE_CLASSES:
         if of_class := [item for item in advice if item.advice_class == name]:
             pools[name] = [
@@ -75,7 +75,7 @@ def advised_cells(
 
 
 def sample(
-    pairs: Sequence[SubjectPair],
+    pairs: Sequence[Sequence[Subject]],
     pools: Mapping[AdviceClass, Sequence[Cell]],
     per_class: int | None,
     *,

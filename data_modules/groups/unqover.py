@@ -50,9 +50,6 @@ class Subject:
         return self.forms[""]
 
 
-SubjectPair = tuple[Subject, Subject]
-
-
 @dataclass(frozen=True)
 class Cell:
     """A template with one attribute filled in, to be combined with every pair of subjects."""
@@ -106,7 +103,7 @@ def repair_articles(line: str) -> str:
 class Expansion(NamedTuple):
     """The parts of groups: every pair is combined with every cell."""
 
-    pairs: Sequence[SubjectPair]
+    pairs: Sequence[Sequence[Subject]]
     cells: Sequence[Cell]
 
 
