@@ -10,7 +10,7 @@ The commands `feature-bias` and `feature-bias-rows` write them.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
@@ -231,12 +231,7 @@ def write_feature_tasks(
     for name, path in files.items():
         built = build_task(name, known[name].read(input), known[name], min_demos=min_demos)
         made_from = {**data, "label": known[name].label, **built.made_from}
-        fields = asdict(
-            replace(built, made_from=made_from),
-            dict_factory=lambda pairs: {
-                key: value for key, value in pairs if value not in ("", {})
-            },
-        )
+        fields = asdict(built, dict_factory=_without_empty) | {"made_from": made_from}
         write_text(path, json.dumps(fields, ensure_ascii=False, indent=1) + "\n")
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
         lines.append(
