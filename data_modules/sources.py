@@ -194,7 +194,7 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
             rows = _within(rows, holders)
         return match.reader, (source,) if match.reader.endswith("_file") else (rows, name)
     if (match.kind, kind) == ("groups", "questions"):
-        return "groups.sets:read_decided", (source,)
+        return "groups.sets:gold_examples", (read_groups(source),)
     raise DataError(f"{name}: holds {match.kind}, but {kind} are needed")
 
 

@@ -19,9 +19,9 @@ from interventune.command import main
 from interventune.data_modules import __main__ as data
 from interventune.data_modules.interventions.variants import made_of
 from interventune.data_modules.sources import read_choices, read_groups, read_questions
-from interventune.data_modules.tasks.condaqa import read_pairs
 from interventune.data_modules.tasks.features import Recipe, Wordings
 from interventune.data_modules.tasks.toxicity_prompts import read_prompts
+from interventune.data_modules.tasks.yes_no import read_pairs
 from interventune.evaluation import __main__ as evaluation
 from interventune.evaluation.commands import COMMANDS as EVALUATION
 from interventune.evaluation.commands import PROTOCOLS

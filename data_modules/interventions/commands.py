@@ -120,9 +120,8 @@ def count_questions(
             originals = [original_of[example.id] for example in changed]
             stories = len({original.context for original in originals})
             counts = Counter(original.answer_type for original in originals)
-            measures = {"stories": stories, "questions": total}
-            measures |= {kind: counts[kind] for kind in ANSWER_TYPES}
-            for measure, value in measures.items():
+            measures = {"stories": stories, "questions": total, **dict.fromkeys(ANSWER_TYPES, 0)}
+            for measure, value in (measures | counts).items():
                 table.append((name, variant, measure, value, value, value, len(examples)))
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
             left_out = f"{rejected.total()}{reasons}"

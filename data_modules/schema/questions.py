@@ -25,10 +25,10 @@ al. 2023, section 5).
 """
 
 Reformatting = Literal["reworded", "quoted", "spaced"]
-"""Edits that keep the meaning (data_modules/interventions/reformatting.py)."""
+"""Edits that keep the meaning (data_modules/interventions/edits.py)."""
 
 Exchange = Literal["swap", "misplaced", "near_miss"]
-"""Changes that use material of another question (data_modules/interventions/exchanges.py)."""
+"""Changes that use material of another question (data_modules/interventions/edits.py)."""
 
 Variant = Literal[Deletion, Reformatting, Exchange]
 

@@ -23,6 +23,7 @@ from itertools import chain
 from random import Random
 from typing import NamedTuple
 
+from interventune.data_modules.interventions.edits import FRAMES
 from interventune.data_modules.schema.groups import LEAD_IN
 from interventune.data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
 from interventune.data_modules.schema.spans import Span
@@ -100,8 +101,6 @@ def vocabulary() -> list[str]:
     those of the stories and groups, sorted, then those of conversations and generated sentences,
     sorted.
     """
-    from interventune.data_modules.interventions.augmentation import FRAMES
-
     texts = [LEAD_IN, *WORDS.contexts, *WORDS.fillers, *WORDS.meeting_places, *chain(*KINDS)]
     texts += ["and a met at the", negated("")]
     for fact in WORDS.facts:

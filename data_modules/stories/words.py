@@ -1,8 +1,9 @@
 """The word lists of the embedded data (words.yaml)."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from pydantic import BaseModel
 
 from interventune.data_modules.schema.groups import AdviceClass
 from interventune.storage.documents import load_yaml
@@ -12,8 +13,7 @@ Frames = tuple[tuple[str, str], ...]
 """Wordings that deny a link between {x} and {y}, each paired with one that claims it."""
 
 
-@dataclass(frozen=True)
-class Category:
+class Category(BaseModel):
     """A kind of judgement: attributes, and noun phrases for the topic."""
 
     attributes: Texts
@@ -21,8 +21,7 @@ class Category:
     topics: Texts
 
 
-@dataclass(frozen=True)
-class GroupSplit:
+class GroupSplit(BaseModel):
     """What the groups of a split are made of."""
 
     subjects: Texts
@@ -34,8 +33,7 @@ class GroupSplit:
     classes: tuple[AdviceClass, ...]
 
 
-@dataclass(frozen=True)
-class FactKind:
+class FactKind(BaseModel):
     """Templates of facts; {0} is the person, {1} and {2} are drawn words."""
 
     sentence: str
@@ -45,8 +43,7 @@ class FactKind:
     claim: str = ""
 
 
-@dataclass(frozen=True)
-class QuestionSplit:
+class QuestionSplit(BaseModel):
     """What the questions of a split are like."""
 
     size: int
@@ -55,8 +52,7 @@ class QuestionSplit:
     unanswerable: float = 0.0
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(BaseModel):
     """The lists of words.yaml, where each is explained."""
 
     subjects: Texts

@@ -224,7 +224,7 @@ def picks(
     span_scores = answerer.span_scores(examples, what)
     for item, people, score_M in zip(items, mentions, span_scores, strict=True):
         if not np.isfinite(score_M).any():
-            yield "the text that the model sees names nobody who can be chosen"
+            yield "the text that the model sees names none of the people to choose from"
         elif score_M.max() > 0:
             person, _ = people[score_M.argmax()]
             yield person

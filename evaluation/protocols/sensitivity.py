@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
-from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
+from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, COLOURS, SCHEMAS
 from interventune.evaluation.answering.asking import Compute
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol

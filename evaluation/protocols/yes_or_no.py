@@ -1,8 +1,7 @@
 """Two probes of yes/no questions: does the answer change when the story is negated, and which thing
 has which colour?
 
-Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/condaqa.py,
-predicate_argument.py.
+Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/yes_no.py.
 """
 
 from collections.abc import Iterator
@@ -10,8 +9,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from interventune.data_modules.tasks.condaqa import ContrastPair, read_pairs
-from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
+from interventune.data_modules.tasks.yes_no import (
+    ContrastPair,
+    predicate_argument_questions,
+    read_pairs,
+)
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Answer, Answerer
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers

@@ -22,7 +22,7 @@ import torch
 from interventune.data_modules.__main__ import main as data
 from interventune.data_modules.sources import read_groups
 from interventune.training.cli import main as train
-from tests.data_modules.fixtures.tiny_lists import ATTRIBUTES, write_lists
+from tests.data_modules.fixtures.tiny_lists import write_lists
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
@@ -52,7 +52,6 @@ LEI_SETS: dict[str, tuple[str, ...]] = {
     "seeded.json": (*ADVISED, "--per-class", "7", "--seed", "3"),
     "like.json": (*ADVISED, "--like", "sample.json"),
     "disjoint.json": (*ADVISED, "--disjoint-from", "one.json", "--per-class", "5"),
-    "specified.json": (*ADVISED, "--specified", "specified.tsv", "--per-class", "2"),
 }
 
 
@@ -81,10 +80,6 @@ def curve(room: Path) -> dict[str, Any]:
 def lei_sets(room: Path) -> dict[str, Any]:
     """Groups of invented word lists, all and sampled."""
     write_lists(room)
-    names = [line.split("|")[1].strip() for line in ATTRIBUTES.splitlines()[:4]]
-    Path("specified.tsv").write_text(
-        "".join(f"{name}\tEverybody saw the [subj].\n" for name in names)
-    )
     for name, command in LEI_SETS.items():
         assert data([*command, "--output", name]) == 0, name
     digests = {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in LEI_SETS}

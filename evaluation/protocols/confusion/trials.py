@@ -12,12 +12,12 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.tasks.confusion_probes import (
+    OtherText,
     Probe,
     choice_paralysis,
     draw_instances,
     no_question,
-    no_right_answer,
-    wrong_question,
+    with_other_text,
 )
 from interventune.storage.command_line import AtLeast, Count, Source
 from interventune.storage.errors import DataError
@@ -97,7 +97,6 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
                 f"{questions[0].id} has {len(questions[0].choices)}; probe questions of one kind "
                 "at a time"
             )
-    changes = {"wrong_question": wrong_question, "no_right_answer": no_right_answer}
     trials = []
     for number, (seed, drawn) in enumerate(probing.drawn(questions)):
         targets = drawn if probing.instances else range(len(questions))
@@ -106,9 +105,10 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
             trials.append(Trial("original", number, targets, originals))
             if probing.asks("no_question"):
                 trials.append(Trial("no_question", number, targets, no_question(originals)))
-        for probe, change in changes.items():
+        for probe in get_args(OtherText):
             if probing.asks(probe):
-                trials.append(Trial(probe, number, targets, change(questions, seed, targets)))
+                changed = with_other_text(questions, probe, seed, targets)
+                trials.append(Trial(probe, number, targets, changed))
     if "random" in probing.samplings:
         trials += paralysis_trials(questions, probing)
     return trials

@@ -191,7 +191,7 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the
     original; for texts that contradict what a model may remember, whether it is that.
     """
-    from interventune.data_modules.interventions.reformatting import straight_quotes
+    from interventune.data_modules.interventions.edits import straight_quotes
     from interventune.metrics.answers import same_answer, score_answer
     from interventune.metrics.unknown import unknown_form
 

@@ -22,7 +22,7 @@ from interventune.data_modules.interventions.variants import perturb
 from interventune.data_modules.schema.questions import QAExample, Variant
 from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.stories.questions import qa_examples
-from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
+from interventune.data_modules.tasks.yes_no import predicate_argument_questions
 from interventune.evaluation.protocols import shift as protocol
 from interventune.evaluation.protocols.sensitivity import colour_stories
 from tests.evaluation.cells import Cells

@@ -13,7 +13,7 @@ import torch
 from scipy.stats import spearmanr
 
 from interventune.data_modules.groups.advice import latent_strength, unadvised
-from interventune.data_modules.groups.sets import specify
+from tests.data_modules.fixtures.tiny_lists import decided
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
@@ -220,7 +220,7 @@ def test_checkpoints_and_data_sets_have_cells_of_their_own(
 def test_accuracy_of_answers_and_failures(
     room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    specified = [specify(group, "It was [subj].", i % 2) for i, group in enumerate(GROUPS)]
+    specified = [decided(group, i % 2) for i, group in enumerate(GROUPS)]
     said = FakeAnswerer(
         lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN"
     )

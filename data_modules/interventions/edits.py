@@ -1,5 +1,13 @@
-"""Variants that use another question of the same file, and the material that a file provides
-(`Pool`).
+"""Variants that edit the story or the question.
+
+Edits that keep the meaning; a faithful model answers as before (Chaturvedi et al. 2023, Figure 5):
+
+- `spaced`: doubled spaces between the sentences of the story, and after the first word of the
+  question.
+- `quoted`: typographic quotation marks and apostrophes instead of straight ones, or the reverse.
+- `reworded`: another question word, from this project's list (edits.yaml).
+
+Exchanges, which use another question of the same file, and the material that it provides (`Pool`):
 
 - `swap`: another answer of the same shape replaces the answer everywhere in the story. A model that
   reads gives the new answer; a model that remembers gives the old one.
@@ -8,12 +16,13 @@
 - `near_miss`: one name, number or word of the question is changed, by English rules, so that the
   story does not answer it. A faithful model says unknown.
 
-Everything is deterministic: draws depend on the question's id.
+Everything is deterministic: draws depend on the question's id. Answers and rationales move with the
+text.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
@@ -21,15 +30,33 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
+from typing_extensions import TypedDict
+
+from interventune.data_modules.questions.answer_spans import (
+    NUMBER_WORDS,
+    Place,
+    normalised,
+    occurs,
+)
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.documents import load_yaml
 
-from .reformatting import edited
-
 Shape = Literal["number", "date", "name", "other"]
 
+
+class _Words(TypedDict):
+    verbs: str
+    beginnings: dict[str, str]
+    opposites: list[tuple[str, str]]
+    frames: list[str]
+
+
+_WORDS = load_yaml(Path(__file__).with_suffix(".yaml"), _Words)
+OPPOSITES = {word: other for pair in _WORDS["opposites"] for word, other in permutations(pair)}
+FRAMES = _WORDS["frames"]
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")
+_CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 DRAWS = 50
 """Number of candidate answers drawn for a story; a pool of all of SQuAD has tens of thousands."""
 
@@ -46,8 +73,90 @@ _NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|woul
 _ALONE = r"(?:(?<!\w)(?<!\w[-–.,])|(?![^\W_])){}(?:(?!\w|[-–.,]\w)|(?<![^\W_]))"
 """The text in braces, unless it is part of a longer word or of a compound."""
 _SMALL = re.compile("(?:a|an|and|at|de|for|in|la|of|on|the|to|von)", re.IGNORECASE)
-_PAIRS = load_yaml(Path(__file__).with_suffix(".yaml"), list[tuple[str, str]])
-OPPOSITES = {word: other for pair in _PAIRS for word, other in permutations(pair)}
+
+
+def spaced(example: QAExample) -> QAExample | Rejected:
+    """Double the spaces."""
+    places = [match.span() for match in _BETWEEN_SENTENCES.finditer(example.context)]
+    question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
+    if not places and question == example.question:
+        return Rejected("no space between two sentences, nor in the question")
+    context = _BETWEEN_SENTENCES.sub(" ", example.context)
+    return edited(example, context, places, longer=1, question=question)
+
+
+def quoted(example: QAExample) -> QAExample | Rejected:
+    """Change the form of quotation marks and apostrophes; to curly if any is straight."""
+    text = example.context + example.question
+    change = curly_quotes if re.search("[\"']", text) else straight_quotes
+    if change(text) == text:
+        return Rejected("no quotation mark or apostrophe")
+    return edited(example, change(example.context), question=change(example.question))
+
+
+def straight_quotes(text: str) -> str:
+    """Make typographic quotation marks and apostrophes straight, so that `quoted` costs no exact
+    match.
+
+    >>> straight_quotes("Ana’s “red” bike")
+    'Ana\\'s "red" bike'
+    """
+    return text.translate(_CURLY)
+
+
+def curly_quotes(text: str) -> str:
+    """Make straight marks typographic: an opening one if no letter or mark precedes it.
+
+    >>> curly_quotes('Ana\\'s "red" bike')
+    'Ana’s “red” bike'
+    """
+    text = re.sub(
+        r"""(?<![^ \t\n(\[{\-—])["']""", lambda mark: "“" if mark[0] == '"' else "‘", text
+    )
+    return text.replace('"', "”").replace("'", "’")
+
+
+def reworded(example: QAExample) -> QAExample | Rejected:
+    """Replace the question word."""
+    question = example.question.lstrip()
+    for pattern, words in _WORDS["beginnings"].items():
+        match = re.match(pattern.replace("VERBS", _WORDS["verbs"]), question, re.I)
+        if match:
+            rest = question[match.end() :]
+            if not match[0]:  # only preceded
+                rest = rest[:1].lower() + rest[1:]
+            first = words if question[:1].isupper() else words[:1].lower() + words[1:]
+            return edited(example, example.context, question=first + rest)
+    return Rejected("begins with no question word of the list")
+
+
+def edited(
+    example: QAExample,
+    context: str,
+    pieces: Sequence[Place] = (),
+    longer: int = 0,
+    **changes: Any,
+) -> QAExample:
+    """Return the example with another context, in which each of these pieces of the old one has
+    become so much `longer`. Answers and rationales move; one that begins or ends inside such a
+    piece includes all of the new one.
+    """
+
+    def moved(span: Span) -> Span:
+        starts = [start for start, end in pieces if end > span.start]
+        ends = [end for start, end in pieces if start < span.end]
+        start = min([span.start, *starts]) + longer * (len(pieces) - len(starts))
+        end = max([span.end, *ends]) + longer * len(ends)
+        return Span(start, end, context[start:end])
+
+    return replace(
+        example,
+        context=context,
+        answers=tuple(map(moved, example.answers)),
+        rationale=tuple(map(moved, example.rationale)),
+        kept=((0, len(context)),) if context == example.context else (),
+        **changes,
+    )
 
 
 class Pool(NamedTuple):
