@@ -248,35 +248,29 @@ def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[st
             assert found[name] == pytest.approx(numbers, abs=1e-6, nan_ok=True), name
 
 
-ROOT = Path(__file__).resolve().parents[2] / "examples"
-EXAMPLES = {
-    "trainer": ("bert", 6),
-    "sft": ("llama", 6),
-    "dpo": ("llama", 3),
-    "lightning": ("llama", 2),
-}
-
-
 @pytest.fixture
-def run(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An example with fewer questions."""
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs an example with fewer questions."""
     monkeypatch.chdir(tmp_path)
 
-    def example(name: str) -> Any:
-        text = (ROOT / f"probe_{name}.py").read_text()
+    def run(name: str, *arguments: Any) -> Any:
+        text = (Path(__file__).parents[2] / "examples" / f"probe_{name}.py").read_text()
         text = text.replace("limit=500", "limit=24").replace("limit=50", "limit=3")
         exec(compile(text, name, "exec"), names := {"__name__": name})
-        folder, steps = EXAMPLES[name]
-        return names["main"](str(folders[folder]), str(tmp_path / "out"), steps)
+        return names["main"](*map(str, arguments[:-1]), arguments[-1])
 
-    return example
+    return run
 
 
-@pytest.mark.parametrize("name", ["trainer", "sft", "dpo"])
-def test_examples_of_transformers_choose_and_log(name: str, run: Any) -> None:
-    if name != "trainer":
+@pytest.mark.parametrize("kind", ["trainer", "sft", "dpo"])
+def test_examples_of_transformers_choose_and_log(
+    kind: str, example: Any, folders: dict[str, Path]
+) -> None:
+    if kind == "trainer":
+        trainer: Trainer = example("trainer", folders["bert"], "out", 6)
+    else:
         pytest.importorskip("trl")
-    trainer: Trainer = run(name)
+        trainer = example("trl", kind, folders["llama"], "out", 6)
     (probe,) = (one for one in trainer.callback_handler.callbacks if hasattr(one, "ask"))
     scores = {
         row["step"]: row["eval_val/score"]
@@ -284,13 +278,10 @@ def test_examples_of_transformers_choose_and_log(name: str, run: Any) -> None:
         if "eval_val/score" in row
     }
     assert len(scores) == 4  # the start, and three evaluations
-    if trainer.args.load_best_model_at_end:
-        best = trainer.state.best_model_checkpoint
-        assert trainer.state.best_metric == max(list(scores.values())[1:])
-        assert scores[int(best.rpartition("-")[2])] == trainer.state.best_metric
-        assert probe.ask(trainer.model)["val/score"] == pytest.approx(
-            trainer.state.best_metric, abs=1e-6
-        )
+    best = trainer.state.best_metric
+    assert best == max(list(scores.values())[1:])
+    assert scores[int(trainer.state.best_model_checkpoint.rpartition("-")[2])] == best
+    assert probe.ask(trainer.model)["val/score"] == pytest.approx(best, abs=1e-6)
     seen, reporter = list[dict[str, float]](), TrainerCallback()
     reporter.on_log = lambda *_, logs, **__: seen.append(logs)  # type: ignore[method-assign]
     trainer.add_callback(reporter)
@@ -298,8 +289,8 @@ def test_examples_of_transformers_choose_and_log(name: str, run: Any) -> None:
     assert seen[-1]["eval_val/score"] == metrics["eval_val/score"]
 
 
-def test_the_example_of_lightning_chooses_and_logs(run: Any) -> None:
-    trainer = run("lightning")
+def test_the_example_of_lightning_chooses_and_logs(example: Any, folders: dict[str, Path]) -> None:
+    trainer = example("lightning", folders["llama"], "out", 2)
     best = trainer.checkpoint_callback.best_model_score
     rows = (Path(trainer.logger.log_dir) / "metrics.csv").read_text().splitlines()
     column = rows[0].split(",").index("val/score")
