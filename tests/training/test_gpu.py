@@ -101,7 +101,7 @@ def test_metrics_equal_the_cpu_s_and_do_not_wait_for_the_device() -> None:
         torch.arange(30) % 5,
     )
     cases: list[tuple[Any, tuple[Tensor, ...]]] = [
-        (partial(GroupBias, 3, 2, 5), scores),
+        (partial(GroupBias, 3), scores),
         (partial(LinearCKA, 2, 4, 3), embeddings(20, 4, 3)),
         (partial(EmbeddingShift, SHIFT_LAYERS), ShiftBatch(*shift_batch(40))),
     ]

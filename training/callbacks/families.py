@@ -142,8 +142,7 @@ class Groups(Family):
     names = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
 
     def new_metric(self) -> Any:
-        ids = self.data.ids
-        return GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes))
+        return GroupBias(len(ADVICE_CLASSES))
 
     def inputs(self, batch: Any, outputs: Any) -> Sequence[Any]:
         return outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B

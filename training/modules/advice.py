@@ -26,7 +26,6 @@ from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokeni
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
 from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss
 from interventune.metrics.bias import group_scores
-from interventune.metrics.bias.readings import dominant_subject, pushed_subject
 from interventune.models.backbones import RANDOM, Backbone
 from interventune.models.checkpoint import read_info
 from interventune.models.heads.span import QAModel
@@ -148,17 +147,17 @@ class LEIModule(QAModule):
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, and therefore the same ids for them.
         ids = [x for part in (bare.ids, groups.ids) for x in (part.subject_NS, part.attribute_N)]
-        dominant = dominant_subject(c_M, *map(torch.from_numpy, ids))
+        preferred_N = group_scores.preference(c_M, *map(torch.from_numpy, ids))
         if pushes:
             rank_zero_info(
                 f"dominant subjects: by {len(bare)} groups without advice ({len({*keys})} are "
                 "trained on)"
             )
-            if ties := int(dominant.tie_N.sum()):
+            if ties := int((preferred_N == 0).sum()):
                 log.warning(
                     "%d groups have subjects with equal scores: the first counts as dominant", ties
                 )
-        return Reference(anchors, pushed_subject(dominant.index_N))
+        return Reference(anchors, group_scores.pushed_subject((preferred_N < 0).long()))
 
     def reference_scores(self, bare: GroupSet) -> Tensor:
         """Return the reference's scores (M, V, S, E) of groups without advice, in the reference's

@@ -16,7 +16,7 @@ from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.schema.groups import Group
 from interventune.losses.group import planted_cross_entropy
-from interventune.metrics.bias.readings import pushed_subject
+from interventune.metrics.bias.group_scores import pushed_subject
 from interventune.models.backbones import Backbone
 
 from .qa import QAModule

@@ -12,7 +12,6 @@ from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.groups.unqover import read_clusters
 from interventune.evaluation.results import Estimate, Number
 from interventune.evaluation.shown.views import Table, View, make_table
-from interventune.metrics.bias.readings import planted_correlation
 from interventune.metrics.intervals import interval, jackknife_error
 
 from .measures import (
@@ -79,12 +78,12 @@ def of_planted(frames: Frames, place: Place, seed: int) -> Iterator[Number]:
 
 
 def planted_rho(rows: DataFrame, seed: int) -> tuple[float, int]:
-    """Return rho of groups, and the number of cells."""
+    """Return rho of groups (NaN for one cell, or only ties), and the number of cells."""
     both = pd.concat([of_subject(rows, "subject", i) for i in (0, 1)])
     gamma = both.groupby(["category", "subject"])["gamma"].mean()
     strength = [latent_strength(subject, category, seed) for category, subject in gamma.index]
     rank = pd.Series(strength, gamma.index).groupby("category").rank()
-    return planted_correlation(gamma, rank), len(gamma)
+    return gamma.rank().corr(rank.rank()), len(gamma)
 
 
 def cluster_table(frame: DataFrame) -> Table:
