@@ -24,11 +24,6 @@ def ranks(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
     return (choice_NC == label_N[:, None]).argmax(1)
 
 
-def choice_variance(confidence_NC: np.ndarray) -> np.ndarray:
-    """Definition 1, prior bias: the variance of a question's confidences over its choices, (N,)."""
-    return np.asarray(confidence_NC.var(1))
-
-
 def others_less_own(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
     """Mean confidence in the other choices minus that in slot y, (N,). For no-right-answer (section
     3.2): ANC - RAC before the change (-1 if the model knows), ANC' - SAC after it (0 without bias;
@@ -38,32 +33,36 @@ def others_less_own(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarra
     return np.asarray((confidence_NC.sum(1) - own_N) / (confidence_NC.shape[1] - 1) - own_N)
 
 
-def halves(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split the indices 0 to n - 1 at random: training half (the smaller if n is odd), evaluation
-    half.
-    """
-    order = np.random.default_rng(seed).permutation(n)
-    return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
-
-
-def maxprob(
-    original_N: np.ndarray, changed_N: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Separate changed questions from originals by their highest confidence (section 3.3). Return
-    the threshold tau, which is the mean of the two kinds in the training half, and which originals
-    and which changed questions of the other half are classified correctly.
+def maxprob(before_N: np.ndarray, after_N: np.ndarray) -> dict[str, np.ndarray]:
+    """Separate changed questions from originals by their highest confidence (section 3.3), in a
+    random half of the questions, as in Table 2; NaN for the others, which set the threshold.
+    Confidences are rounded to twelve decimals, so that the order of choices does not matter.
 
     The paper's accuracy may be over all of these, or over changed questions alone: only the second
     allows the numbers below 1/2 in its Table 2.
 
     Args:
-        original_N: max over the choices, unchanged.
-        changed_N: the same for the same questions, changed.
-        train: indices that set the threshold.
-        test: indices to classify; a question counts as original iff its maximum is greater.
+        before_N: max over the choices, unchanged.
+        after_N: the same for the same questions, changed.
+
+    Returns:
+        tau, the threshold: the mean of both kinds in the first half (the smaller if N is odd);
+        whether the changed question is classified correctly, which counts as original iff its
+        maximum is greater; the share of correct ones of the question and its original.
     """
-    tau = float(np.concatenate([original_N[train], changed_N[train]]).mean())
-    return tau, original_N[test] > tau, changed_N[test] <= tau
+    before_N, after_N = before_N.round(12), after_N.round(12)
+    order_N = np.random.default_rng(0).permutation(len(before_N))
+    train = np.sort(order_N[: len(order_N) // 2])
+    tau = np.concatenate([before_N[train], after_N[train]]).mean()
+    changed_N = after_N <= tau
+    outcomes = {
+        "tau": np.full(len(order_N), tau),
+        "acc_perturbed_only": changed_N * 1.0,
+        "acc_mixed": ((before_N > tau) * 1.0 + changed_N) / 2,
+    }
+    for outcome_N in outcomes.values():
+        outcome_N[train] = np.nan
+    return outcomes
 
 
 def t_against(values: np.ndarray, expected: float) -> float:

@@ -57,9 +57,9 @@ def answer_rows(
             numbers["accuracy_before"] = metrics.ranks(before_PC, label_P) == 0
             numbers["confidence_before"] = metrics.at_label(before_PC, label_P)
         if trial.probe in BIASED:
-            numbers["variance"] = metrics.choice_variance(confidence_PC)
+            numbers["variance"] = confidence_PC.var(1)  # Definition 1, prior bias
             if trial.number == 0:
-                numbers |= maxprob_numbers(before_PC, confidence_PC)
+                numbers |= metrics.maxprob(before_PC.max(1), confidence_PC.max(1))
         if trial.probe == "no_question":
             no_question_N[at] = own_P
         elif trial.probe == "wrong_question" and np.isfinite(no_question_N[at]).all():
@@ -87,25 +87,6 @@ def answer_rows(
             }
             ids = {"trial": trial.number, "index": int(at[p]), "id": question.id}
             yield {**place, **ids, **asked, "donors": list(question.donors), **found}
-
-
-def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np.ndarray]:
-    """MaxProb on a random half of the questions, as in the paper's Table 2; NaN for the half that
-    sets tau. Confidences are rounded to twelve decimals, so that the order of choices does not
-    matter.
-    """
-    before_P, after_P = before_PC.max(1).round(12), after_PC.max(1).round(12)
-    train, test = metrics.halves(len(before_P), 0)
-    tau, right_original, right_changed = metrics.maxprob(before_P, after_P, train, test)
-    outcomes = {
-        "tau": tau,
-        "acc_perturbed_only": right_changed,
-        "acc_mixed": np.mean([right_original, right_changed], axis=0),
-    }
-    numbers = {name: np.full(len(before_P), np.nan) for name in outcomes}
-    for name, outcome_P in outcomes.items():
-        numbers[name][test] = outcome_P
-    return numbers
 
 
 def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
