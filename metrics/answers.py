@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from .sum_metric import SumMetric
@@ -176,7 +177,8 @@ def best_of_the_others(scores: Sequence[float]) -> float:
 
 
 class AnswerResult(NamedTuple):
-    """Means over questions in [0, 1], float64, by type and over all; NaN if n = 0. n is int64.
+    """Means over questions in [0, 1], float64, by type and, in the last place, over all; NaN if
+    n = 0. n is int64.
 
     `unknown` is the share of predictions that abstain (unk%). In a variant without its rationale, a
     faithful model maximises it, and em and f1 against the original answers drop.
@@ -186,18 +188,8 @@ class AnswerResult(NamedTuple):
     f1_K: Tensor
     unknown_K: Tensor
     n_K: Tensor
-    em: Tensor
-    f1: Tensor
-    unknown: Tensor
-    n: Tensor
     failed: Tensor
     """Number of questions without an answer, which count nowhere else; int64."""
-
-
-def means(sums_4: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean exact match, F1 and unknown, and the number of questions (int64), from sums (..., 4)."""
-    em, f1, unknown, n = sums_4.unbind(-1)
-    return em / n, f1 / n, unknown / n, n.long()
 
 
 class AnswerScores(SumMetric):
@@ -212,8 +204,8 @@ class AnswerScores(SumMetric):
         >>> metric, modes = AnswerScores(["yes", "span"]), ["max"] * 3
         >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], modes)
         >>> result = metric.compute()
-        >>> result.f1_K.tolist(), result.unknown_K.tolist(), result.n.item()
-        ([1.0, 0.5], [0.0, 0.5], 3)
+        >>> result.em_K[:2].tolist(), result.unknown_K[:2].tolist(), result.n_K.tolist()
+        ([1.0, 0.5], [0.0, 0.5], [1, 2, 3])
     """
 
     sums_K4: Tensor
@@ -251,5 +243,6 @@ class AnswerScores(SumMetric):
 
     def compute(self) -> AnswerResult:
         """Means over everything seen."""
-        whole = means(self.sums_K4.sum(0))
-        return AnswerResult(*means(self.sums_K4), *whole, self.failed.long())
+        sums_K4 = torch.cat([self.sums_K4, self.sums_K4.sum(0, keepdim=True)])
+        em_K, f1_K, unknown_K, n_K = sums_K4.unbind(1)
+        return AnswerResult(em_K / n_K, f1_K / n_K, unknown_K / n_K, n_K.long(), self.failed.long())

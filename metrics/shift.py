@@ -6,7 +6,7 @@ that both inputs share, with their states. Source: h_CLS and h_t of Chaturvedi e
 5.2.
 
 Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned
-tokens, L layers, D hidden, S sums, C counts.
+tokens, L layers, D hidden, S sums.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def pair_cosines(
 
 class ShiftResult(NamedTuple):
     """Means and population standard deviations of cosines per layer, float64; NaN where there are
-    none. What is not finite in some layer is left out.
+    none. What is not finite is left out.
     """
 
     cls_mean_L: Tensor
@@ -75,15 +75,15 @@ class ShiftResult(NamedTuple):
     token_std_L: Tensor
     token_macro_L: Tensor
     """Mean over examples of the mean of their token pairs."""
-    n: Tensor
+    n_L: Tensor
     """Examples; int64."""
 
 
-def mean_and_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of cosines from sums of u = 1 - cosine and of its squares;
+def mean_and_std(n_L: Tensor, sum_L: Tensor, square_L: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of n cosines from sums of u = 1 - cosine and of its squares;
     negative rounding errors become 0.
     """
-    return 1 - sum_L / n, (square_L / n - (sum_L / n).square()).clamp(min=0).sqrt()
+    return 1 - sum_L / n_L, (square_L / n_L - (sum_L / n_L).square()).clamp(min=0).sqrt()
 
 
 class EmbeddingShift(SumMetric):
@@ -105,14 +105,13 @@ class EmbeddingShift(SumMetric):
     """
 
     sum_SL: Tensor
-    count_C: Tensor
 
     def __init__(self, layers: int) -> None:
         super().__init__()
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the variance.
-        # Of CLS: u, its square; of tokens: u, its square, the mean u of each example.
-        self.add_sum("sum_SL", 5, layers)
-        self.add_sum("count_C", 3)  # examples, token pairs, examples with a token pair
+        # Of CLS, then of tokens: their number, u and its square; the number of examples with a
+        # token pair, and their mean u.
+        self.add_sum("sum_SL", 8, layers)
 
     def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> None:
         """Add N examples with all their P token pairs; an example must not be split over two
@@ -124,25 +123,20 @@ class EmbeddingShift(SumMetric):
             example_P: its index, 0 .. N-1 in any order. An example without one counts for CLS
                 alone.
         """
-        fine_N, fine_P = (cos.isfinite().all(1).long() for cos in (cls_cos_NL, token_cos_PL))
-        cls_NL, token_PL = (
-            torch.where(fine[:, None] > 0, 1 - cos.double(), 0)
-            for fine, cos in ((fine_N, cls_cos_NL), (fine_P, token_cos_PL))
+        fine_NL, fine_PL = cls_cos_NL.isfinite(), token_cos_PL.isfinite()
+        cls_NL = torch.where(fine_NL, 1 - cls_cos_NL.double(), 0)
+        token_PL = torch.where(fine_PL, 1 - token_cos_PL.double(), 0)
+        count_NL, total_NL = (
+            torch.zeros_like(cls_NL).index_add_(0, example_P, value_PL)
+            for value_PL in (fine_PL.double(), token_PL)
         )
-        count_N = torch.zeros_like(fine_N).index_add_(0, example_P, fine_P)
-        total_NL = torch.zeros_like(cls_NL).index_add_(0, example_P, token_PL)
-        mean_NL = total_NL / count_N.clamp(min=1)[:, None]
-        parts = (cls_NL, cls_NL.square(), token_PL, token_PL.square(), mean_NL)
-        self.sum_SL += torch.stack([part.sum(0) for part in parts])
-        self.count_C += torch.stack([fine_N.sum(), fine_P.sum(), (count_N > 0).sum()])
+        of_cls = fine_NL, cls_NL, cls_NL.square()
+        of_tokens = fine_PL, token_PL, token_PL.square()
+        parts = (*of_cls, *of_tokens, count_NL > 0, total_NL / count_NL.clamp(min=1))
+        self.sum_SL += torch.stack([part.sum(0).double() for part in parts])
 
     def compute(self) -> ShiftResult:
         """Return means and deviations of everything seen."""
-        cls_L, cls_square_L, token_L, token_square_L, macro_L = self.sum_SL
-        n, pairs, paired = self.count_C
-        return ShiftResult(
-            *mean_and_std(cls_L, cls_square_L, n),
-            *mean_and_std(token_L, token_square_L, pairs),
-            1 - macro_L / paired,
-            n.long(),
-        )
+        sums_cls, sums_tokens, (paired_L, macro_L) = self.sum_SL.split((3, 3, 2))
+        cls, tokens = mean_and_std(*sums_cls), mean_and_std(*sums_tokens)
+        return ShiftResult(*cls, *tokens, 1 - macro_L / paired_L, sums_cls[0].long())

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -32,6 +33,9 @@ from tests.support.processes import on_two_ranks
 STORIES, GROUPS = "stories:conversation_dev", "stories:heldout"
 CLASSES = {"bert": AutoModelForQuestionAnswering, "llama": AutoModelForCausalLM}
 SCORE = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
+BY = ["class", "coverage", "variant", "subject", "answer_type", "domain"]
+BY += ["embedding", "reference", "layer", "stories"]
+"""Dimensions of reports."""
 
 
 def opened(folder: Path) -> tuple[Any, Any]:
@@ -58,20 +62,11 @@ def table(
 ) -> dict[tuple[str, ...], list[float]]:
     """Value, low and high of the last folder, and of its change, by what tells cells apart."""
     named = [f"{name}={folder}" for name, folder in zip("ab", folders, strict=True)]
-    found = interventune.evaluate(
-        protocol, checkpoint=named, data=[source], limit=6, device="cpu", **flags
-    ).results.frame
-    by = ("measure", "against", "class", "coverage", "variant", "subject", "answer_type", "domain")
-    by += ("embedding", "reference", "layer", "stories")
-    rows = found[found["checkpoint"] == "b"].to_dict("records")
-    return {
-        tuple(str(row.get(name, "")) for name in by if row.get(name)): [
-            row["value"],
-            row["low"],
-            row["high"],
-        ]
-        for row in rows
-    }
+    flags |= {"checkpoint": named, "data": [source], "limit": 6, "device": "cpu"}
+    rows = interventune.evaluate(protocol, **flags).results.frame.query("checkpoint == 'b'")
+    by = ["measure", "against", *(name for name in BY if name in rows)]
+    cells = (tuple(filter(None, map(str, cell))) for cell in rows[by].to_numpy())
+    return dict(zip(cells, rows[["value", "low", "high"]].to_numpy().tolist(), strict=True))
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "lora"])
@@ -80,29 +75,26 @@ def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_
     model, tokenizer = opened(start)
     if name == "lora":
         peft = pytest.importorskip("peft")
-        config = peft.LoraConfig(
-            target_modules="all-linear", lora_dropout=0.5, task_type="CAUSAL_LM"
-        )
-        model = peft.get_peft_model(model, config).train()
+        lora: Any = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
+        model = peft.get_peft_model(model, peft.LoraConfig(lora_dropout=0.5, **lora)).train()
     probe = small(score=SCORE)
     probe.ask(model, tokenizer)
     tuned(model)
     found = probe.ask(model, tokenizer)
-    for one, folder in ((model, tmp_path / "now"), (tokenizer, tmp_path / "now")):
-        one.save_pretrained(folder)
+    model.save_pretrained(tmp_path / "now")
+    tokenizer.save_pretrained(tmp_path / "now")
     near = {"abs": 1e-5 if name == "lora" else 1e-6, "nan_ok": True}  # LoRA is merged there
-    expected = {}
-    for (measure, *place), numbers in table(
-        "faithfulness", STORIES, start, tmp_path / "now", variants=["os", "ts_r"]
-    ).items():
+    expected, both = {}, (start, tmp_path / "now")
+    answers = table("faithfulness", STORIES, *both, variants=["os", "ts_r"])
+    for (measure, *place), numbers in answers.items():
         if place[-1] == "os" and measure in ("f1", "em", "unknown"):
             expected[f"qa/{measure}", len(place) == 2] = numbers
         if place in (["os+ts_r"], ["a", "os+ts_r"]):
             expected[f"abstention/{measure.removeprefix('abstention_')}", len(place) == 2] = numbers
-    for (measure, *place), numbers in table("bias", GROUPS, start, tmp_path / "now").items():
+    for (measure, *place), numbers in table("bias", GROUPS, *both).items():
         if place in (["a", "ethical"], ["none"]) and measure in ("mu", "mean_abs_c", "mass"):
             expected[f"bias/{place[-1]}/{measure}", len(place) == 2] = numbers
-    shift = table("shift", STORIES, start, tmp_path / "now", variants=["ts_r"])
+    shift = table("shift", STORIES, *both, variants=["ts_r"])
     layers = model.config.num_hidden_layers
     for ours, theirs in (("cls", "cls"), ("tokens", "common")):
         expected[f"shift/{ours}/ts_r/mean", False] = shift["cosine", "ts_r", theirs, "last"]
@@ -113,54 +105,44 @@ def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_
     assert len(expected) == 6 + 15 + 6 + 8  # who never abstains has no precision, and so no change
     for (key, change), numbers in expected.items():
         columns = ["change", "change_low", "change_high"] if change else ["value", "low", "high"]
-        assert probe.table.loc[f"val/{key}", columns].tolist() == pytest.approx(numbers, **near), (
-            key
-        )
+        shown = probe.table.loc[f"val/{key}", columns].tolist()
+        assert shown == pytest.approx(numbers, **near), key
         assert found[f"val/{key}" + "/change" * change] == pytest.approx(numbers[0], **near)
     assert found["val/score"] == found["val/qa/f1"] - 0.5 * found["val/bias/ethical/mu"]
 
 
-MISTAKES: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    (STORIES, {"measures": ["biass"]}, "measures: .* 'qa', 'abstention' or 'shift', found 'biass'"),
+    (STORIES, {"measures": ["bias"]}, "measures: bias needs a source with groups"),
+    ("stories:choices_dev", {}, "stories have no questions 'choices_dev'"),
+    ("nowhere.json", {}, "nowhere.json: no such file"),
+    ("choices.jsonl", {}, "choices.jsonl: holds choices, but questions are needed"),
     (
-        (STORIES,),
-        {"measures": ["biass"]},
-        "measures: .* 'bias', 'qa', 'abstention' or 'shift', found 'biass'",
-    ),
-    ((STORIES,), {"measures": ["bias"]}, "measures: bias needs a source with groups"),
-    (("stories:choices_dev",), {}, "stories have no questions 'choices_dev'"),
-    (("nowhere.json",), {}, "nowhere.json: no such file"),
-    (("{}/choices.jsonl",), {}, "choices.jsonl: holds choices, but questions are needed"),
-    (
-        (STORIES,),
+        STORIES,
         {"score": {"val/qa/f2": 1.0}},
-        "score: no measure gives 'val/qa/f2'; there are val/qa/f1",
+        "score: no measure gives 'val/qa/f2'; there are val",
     ),
-    ((STORIES,), {"model": BertForSequenceClassification}, "is no model for question answering"),
-    ((STORIES,), {"model": lambda _: torch.nn.Linear(2, 2)}, "no model of transformers in Linear"),
+    (STORIES, {"model": BertForSequenceClassification}, "is no model for question answering"),
+    (STORIES, {"model": lambda _: torch.nn.Linear(2, 2)}, "no model of transformers in Linear"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("sources", "options", "said"), MISTAKES, ids=lambda value: str(value)[:30]
-)
+@pytest.mark.parametrize(("source", "options", "message"), MISTAKES)
 def test_mistakes_are_one_line(
-    sources: tuple[str, ...],
+    source: str,
     options: dict[str, Any],
-    said: str,
+    message: str,
     folders: dict[str, Path],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "choices.jsonl").write_text(
-        '{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n'
-    )
+    monkeypatch.chdir(tmp_path)
+    Path("choices.jsonl").write_text('{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n')
     model, tokenizer = opened(folders["bert"])
-    if "model" in options:
-        model = options["model"](model.config)
-    given = {name: value for name, value in options.items() if name != "model"}
-    with pytest.raises(ValueError, match=said) as error:
-        interventune.Probe(*(source.format(tmp_path) for source in sources), **given).ask(
-            model, tokenizer
-        )
+    kind = options.get("model", lambda _: model)
+    options = {name: value for name, value in options.items() if name != "model"}
+    with pytest.raises(ValueError, match=message) as error:
+        interventune.Probe(source, **options).ask(kind(model.config), tokenizer)
     assert "\n" not in str(error.value)
 
 
@@ -177,11 +159,8 @@ class UsersModule(pl.LightningModule):
 def units(model: Any) -> list[tuple[Any, bool]]:
     """Where each unit of FSDP2 is resharded after its forward, and whether it is unsharded now."""
     states = [part._get_fsdp_state() for part in model.modules() if isinstance(part, FSDPModule)]
-    return [
-        (one.post_forward_mesh_info, one.is_unsharded)
-        for state in states
-        for one in state._fsdp_param_groups
-    ]
+    groups = [group for state in states for group in state._fsdp_param_groups]
+    return [(group.post_forward_mesh_info, group.is_unsharded) for group in groups]
 
 
 def ask_on_rank(rank: int, folder: str) -> None:
@@ -192,19 +171,15 @@ def ask_on_rank(rank: int, folder: str) -> None:
     for name in CLASSES:
         model, tokenizer = opened(Path(folder) / name)
         probe = interventune.TransformersProbe(GROUPS, STORIES, limit=6)
-        call: Any = (
-            TrainingArguments(folder, use_cpu=True, report_to=[]),
-            TrainerState(),
-            TrainerControl(),
-        )
+        arguments, state = TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState()
+        call: Any = (arguments, state, TrainerControl())
         whole = torch.nn.parallel.DistributedDataParallel(model)
-        probe.on_train_begin(*call, model=whole, processing_class=tokenizer)
+        given: Any = {"model": whole, "processing_class": tokenizer, "metrics": (metrics := {})}
+        probe.on_train_begin(*call, **given)
         tuned(model)
-        probe.on_evaluate(
-            *call, model=whole, processing_class=tokenizer, metrics={}
-        )  # the same step
-        call[1].global_step = 1
-        probe.on_evaluate(*call, model=whole, processing_class=tokenizer, metrics=(metrics := {}))
+        probe.on_evaluate(*call, **given)  # the same step
+        state.global_step = 1
+        probe.on_evaluate(*call, **given)
         found[name] = {key.removeprefix("eval_"): value for key, value in metrics.items()}
         again = opened(Path(folder) / name)[0]
         mesh = init_device_mesh("cpu", (2,))
@@ -272,11 +247,8 @@ def test_examples_of_transformers_choose_and_log(
         pytest.importorskip("trl")
         trainer = example("trl", kind, folders["llama"], "out", 6)
     (probe,) = (one for one in trainer.callback_handler.callbacks if hasattr(one, "ask"))
-    scores = {
-        row["step"]: row["eval_val/score"]
-        for row in trainer.state.log_history
-        if "eval_val/score" in row
-    }
+    rows = [row for row in trainer.state.log_history if "eval_val/score" in row]
+    scores = {row["step"]: row["eval_val/score"] for row in rows}
     assert len(scores) == 4  # the start, and three evaluations
     best = trainer.state.best_metric
     assert best == max(list(scores.values())[1:])
@@ -291,9 +263,6 @@ def test_examples_of_transformers_choose_and_log(
 
 def test_the_example_of_lightning_chooses_and_logs(example: Any, folders: dict[str, Path]) -> None:
     trainer = example("lightning", folders["llama"], "out", 2)
-    best = trainer.checkpoint_callback.best_model_score
-    rows = (Path(trainer.logger.log_dir) / "metrics.csv").read_text().splitlines()
-    column = rows[0].split(",").index("val/score")
-    scores = [float(row.split(",")[column]) for row in rows[1:] if row.split(",")[column]]
+    scores = pd.read_csv(Path(trainer.logger.log_dir) / "metrics.csv")["val/score"].dropna()
     assert len(scores) == 3  # the start, and two epochs
-    assert best == pytest.approx(max(scores[1:]))
+    assert trainer.checkpoint_callback.best_model_score == pytest.approx(max(scores[1:]))

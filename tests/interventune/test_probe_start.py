@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
-from transformers import PreTrainedTokenizerFast, Trainer, TrainingArguments
+from transformers import PreTrainedTokenizerFast, Trainer
 
 import interventune
 from interventune.storage.files import read_archive
 from tests.interventune.test_probe import GROUPS, STORIES, opened, small, tuned
-from tests.interventune.test_probe_trace import Tuning, lightning, loader
+from tests.interventune.test_probe_trace import QUIET, Tuning, lightning, loader, span_trainer
 
 MEAN, CKA = "val/shift/cls/start/mean", "val/shift/tokens/start/cka"
 CHANGES = ("val/qa/f1/change", "val/bias/ethical/mu/change", f"{MEAN}/change")
@@ -31,23 +31,15 @@ def probe(*sources: str, **options: Any) -> Any:
 
 @pytest.fixture
 def trainer(folders: dict[str, Path], tmp_path: Path) -> Callable[..., Trainer]:
-    def made(*probes: Any, steps: int = 2) -> Trainer:
-        torch.manual_seed(1)
-        fresh, tokenizer = opened(folders["bert"])
-        rows = [
-            dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3)
-            for i in range(12)
-        ]
-        how: Any = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "learning_rate": 1e-2}
-        how |= {"max_steps": steps, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
-        arguments = TrainingArguments(str(tmp_path), lr_scheduler_type="constant", **how)
-        given = {"train_dataset": rows, "eval_dataset": rows[:2], "processing_class": tokenizer}
-        trainer = Trainer(fresh, arguments, **given)
-        for one in probes:
-            one.attach(trainer)
+    def build(*probes: Any, steps: int = 2) -> Trainer:
+        how: Any = {"learning_rate": 1e-2, "lr_scheduler_type": "constant", "max_steps": steps}
+        how |= QUIET | {"eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
+        trainer = span_trainer(folders["bert"], tmp_path, [], **how)
+        for probe in probes:
+            probe.attach(trainer)
         return trainer
 
-    return made
+    return build
 
 
 def probed(trainer: Trainer) -> list[dict[str, float]]:
@@ -92,9 +84,8 @@ def test_a_resumed_training_keeps_its_start(
     for ours, theirs in zip(probed(on)[-2:], probed(whole)[-2:], strict=True):
         same = [name for name in theirs if name in ours and name.startswith("val/")]
         assert same
-        assert [ours[name] for name in same] == pytest.approx(
-            [theirs[name] for name in same], nan_ok=True
-        )
+        for name in same:
+            assert ours[name] == pytest.approx(theirs[name], nan_ok=True)
     resumed = [found for found in probed(on)[-4:] if MEAN in found]
     assert not any(map(is_start, resumed))
     read_archive(tmp_path / "checkpoint-4" / one.key)  # runs no code
@@ -175,19 +166,15 @@ def test_shift_with_another_tokenizer(
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     words = state["model"]["vocab"]
     swapped = [word for word in words if word.isalpha()]
-    for name, index in zip(
-        swapped, sorted((words[word] for word in swapped), reverse=True), strict=True
-    ):
-        words[name] = index
+    backwards = sorted((words[word] for word in swapped), reverse=True)
+    words |= zip(swapped, backwards, strict=True)
     backend = type(tokenizer.backend_tokenizer).from_str(json.dumps(state))
     other = PreTrainedTokenizerFast(tokenizer_object=backend, **tokenizer.special_tokens_map)
     found = one.ask(model, other)
     assert math.isnan(found[MEAN])
     assert math.isnan(found[CKA])
     assert math.isfinite(found[CHANGES[0]])
-    assert said(caplog) == [
-        "tokens or width are not those of the start: shift since then is undefined"
-    ]
+    assert said(caplog)[0].startswith("tokens or width are not those of the start: shift")
     fresh = small(STORIES)
     fresh.ask(model, other)
     assert found["val/qa/f1"] == fresh.table.loc["val/qa/f1", "value"]
@@ -195,14 +182,10 @@ def test_shift_with_another_tokenizer(
 
 def squad(path: Path, *questions: tuple[str, str]) -> str:
     """A file of (question, answer) about one sentence, which leaves nothing if it is deleted."""
-    qas = [
-        {
-            "id": str(i),
-            "question": question,
-            "answers": [{"text": a, "answer_start": 0}] if a else [],
-        }
-        for i, (question, a) in enumerate(questions)
-    ]
+    qas = []
+    for i, (question, text) in enumerate(questions):
+        answers = [{"text": text, "answer_start": 0}] if text else []
+        qas.append({"id": str(i), "question": question, "answers": answers})
     rows = {"data": [{"paragraphs": [{"context": "Ann saw it.", "qas": qas}]}]}
     path.write_text(json.dumps(rows))
     return str(path)

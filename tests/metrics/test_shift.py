@@ -28,7 +28,7 @@ def naive(batch: ShiftBatch) -> dict[str, np.ndarray]:
         "token_mean_L": token.mean(0),
         "token_std_L": token.std(0),
         "token_macro_L": np.mean(means, axis=0),
-        "n": np.array(len(cls)),
+        "n_L": np.full(SHIFT_LAYERS, len(cls)),
     }
 
 
@@ -38,7 +38,7 @@ def test_equals_numpy() -> None:
     for name, expected in naive(batch).items():
         value = getattr(result, name)
         np.testing.assert_allclose(value.numpy(), expected, rtol=0, atol=1e-12, err_msg=name)
-    assert result.n.dtype == torch.int64
+    assert result.n_L.dtype == torch.int64
 
 
 def test_deviation_of_cosines_close_to_1_is_kept() -> None:
@@ -56,7 +56,7 @@ def test_deviation_of_cosines_close_to_1_is_kept() -> None:
 def test_what_is_not_a_number_is_left_out() -> None:
     batch = shift_batch(12)
     cls_NL, token_PL = batch.cls_NL.clone(), batch.token_PL.clone()
-    cls_NL[0, 1], token_PL[3, 0], token_PL[4] = torch.nan, torch.inf, torch.nan
+    cls_NL[0], token_PL[3], token_PL[4] = torch.nan, torch.inf, torch.nan
     result = metric_of(batch._replace(cls_NL=cls_NL, token_PL=token_PL)).compute()
     fine = [i for i in range(len(token_PL)) if i not in (3, 4)]
     expected = naive(ShiftBatch(batch.cls_NL, token_PL[fine], batch.example_P[fine]))
@@ -65,7 +65,7 @@ def test_what_is_not_a_number_is_left_out() -> None:
     )
     for name in ("token_mean_L", "token_macro_L"):
         np.testing.assert_allclose(getattr(result, name).numpy(), expected[name], atol=1e-12)
-    assert result.n == 11
+    assert result.n_L.tolist() == [11] * SHIFT_LAYERS
 
 
 @settings(deadline=None)

@@ -108,10 +108,10 @@ class Questions(Family):
         )
 
     def named(self, result: Any) -> Scalars:
-        yield from ((name, getattr(result, name)) for name in self.names)
+        yield from ((name, getattr(result, f"{name}_K")[-1]) for name in self.names)
         if result.failed:
             yield "failed", result.failed
-        present = result.n_K.nonzero().flatten().tolist()
+        present = result.n_K[:-1].nonzero().flatten().tolist()
         for k in present if len(present) > 1 else []:
             yield from of_class(result, k, ANSWER_TYPES[k], self.names)
 
@@ -184,7 +184,7 @@ class Pairs(Family):
             yield f"{cls}/{name}", getattr(result, f"cls_{name}_L")
         for name in ("mean", "std", "macro"):
             yield f"{tokens}/{name}", getattr(result, f"token_{name}_L")
-        yield f"{cls}/n", result.n
+        yield f"{cls}/n", result.n_L
 
 
 class Choices(Family):
