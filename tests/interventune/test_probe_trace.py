@@ -28,10 +28,8 @@ def span_trainer(folder: Path, out: object, probes: list[Any], **how: Any) -> Tr
     """Transformers' Trainer of a span model."""
     torch.manual_seed(1)
     model, tokenizer = opened(folder)
-    answer = {"start_positions": 1, "end_positions": 3}
-    rows = [
-        dict(tokenizer("a", "red b c"), **answer | {"start_positions": i % 3}) for i in range(12)
-    ]
+    row = {**tokenizer("a", "red b c"), "end_positions": 3}
+    rows = [row | {"start_positions": i % 3} for i in range(12)]
     arguments = TrainingArguments(str(out), **how)
     return Trainer(model, arguments, None, rows, rows[:2], tokenizer, callbacks=probes)
 
@@ -142,11 +140,8 @@ def seen(model: Any, tokenizer: Any) -> dict[str, Any]:
     values["tokenizer"] = tokenizer.backend_tokenizer.to_str(), repr(vars(tokenizer))
     configs = model.config, getattr(model, "generation_config", None)
     values["configs"] = [config and config.to_dict() for config in configs]
-    values["random"] = (
-        torch.get_rng_state().tolist(),
-        random.getstate(),
-        repr(np.random.get_state()),
-    )
+    values["random"] = torch.get_rng_state().tolist(), random.getstate()
+    values["numpy"] = repr(np.random.get_state())
     values["torch"] = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
     return values
 
