@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
-
-from interventune.metrics.sum_metric import SumMetric
 
 from .group_scores import score_groups
 from .intervals import ClassGroups, statistic
@@ -49,7 +48,7 @@ class BiasResult(NamedTuple):
     """Mean of S(x1) + S(x2)."""
 
 
-class GroupBias(SumMetric):
+class GroupBias(Metric):
     """Bias per class over all groups seen, on all processes: a `BiasResult`.
 
     State: 72 bytes for each group.
@@ -66,6 +65,7 @@ class GroupBias(SumMetric):
         0.085
     """
 
+    full_state_update = False
     rows: list[Tensor]
     """Of each update, (N, F): the scores of `GroupScores`, then class, subjects and attribute."""
 
