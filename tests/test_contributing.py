@@ -4,8 +4,6 @@ A block opens with its language and file: the whole file, or (`diff`) lines of i
 changes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -2,8 +2,6 @@
 test_api.py.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path

@@ -2,8 +2,6 @@
 exist.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterable

@@ -2,8 +2,6 @@
 errors.
 """
 
-from __future__ import annotations
-
 import doctest
 import json
 import re

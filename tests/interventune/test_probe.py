@@ -2,8 +2,6 @@
 keys.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -146,14 +144,24 @@ def test_mistakes_are_one_line(
     assert "\n" not in str(error.value)
 
 
-class UsersModule(pl.LightningModule):
-    """A module that knows nothing of us."""
+class Tuning(pl.LightningModule):
+    """A user's module, which knows nothing of us."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.qa, self.tokenizer = opened(folder)
+        self.model, self.tokenizer = opened(folder)
+        self.model.activation_checkpointing_enable()
+        self.losses: list[float] = []
+
+    def training_step(self, ids_BT: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        loss: torch.Tensor = self.model(ids_BT, labels=ids_BT).loss
+        self.losses.append(loss.item())
+        return loss
 
     def validation_step(self, batch: torch.Tensor, batch_idx: int) -> None: ...
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
 def units(model: Any) -> list[tuple[Any, bool]]:
@@ -202,7 +210,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
         how: Any = {"accelerator": "cpu", "strategy": "ddp", "devices": 2}
         trainer = pl.Trainer(callbacks=[probe], **silent, **how)
         loader = torch.utils.data.DataLoader([0.0, 0.0])
-        trainer.validate(UsersModule(Path(folder) / "bert"), loader, verbose=False)
+        trainer.validate(Tuning(Path(folder) / "bert"), loader, verbose=False)
     found["lightning"] = {name: float(value) for name, value in trainer.callback_metrics.items()}
     torch.save(found, Path(folder) / f"{rank}.pt")
 

@@ -2,8 +2,6 @@
 model.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -17,8 +15,8 @@ from transformers import PreTrainedTokenizerFast, Trainer
 
 import interventune
 from interventune.storage.files import read_archive
-from tests.interventune.test_probe import GROUPS, STORIES, opened, small, tuned
-from tests.interventune.test_probe_trace import QUIET, Tuning, lightning, loader, span_trainer
+from tests.interventune.test_probe import GROUPS, STORIES, Tuning, opened, small, tuned
+from tests.interventune.test_probe_trace import QUIET, lightning, loader, span_trainer
 
 MEAN, CKA = "val/shift/cls/start/mean", "val/shift/tokens/start/cka"
 CHANGES = ("val/qa/f1/change", "val/bias/ethical/mu/change", f"{MEAN}/change")

@@ -1,7 +1,5 @@
 """A probe leaves no trace: trainings with and without it are equal in every bit."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 import interventune
-from tests.interventune.test_probe import STORIES, opened, small
+from tests.interventune.test_probe import STORIES, Tuning, opened, small
 
 STEPS = 3
 QUIET: dict[str, Any] = {"use_cpu": True, "report_to": [], "disable_tqdm": True}
@@ -59,26 +57,6 @@ def with_transformers(kind: str, folders: dict[str, Path], out: str, probes: lis
     trainer.train()
     losses = [(row["loss"], row["grad_norm"]) for row in trainer.state.log_history if "loss" in row]
     return losses, trainer.model.state_dict()
-
-
-class Tuning(pl.LightningModule):
-    """A user's module."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.model, self.tokenizer = opened(folder)
-        self.model.activation_checkpointing_enable()
-        self.losses: list[float] = []
-
-    def training_step(self, ids_BT: torch.Tensor, batch_idx: int) -> torch.Tensor:
-        loss: torch.Tensor = self.model(ids_BT, labels=ids_BT).loss
-        self.losses.append(loss.item())
-        return loss
-
-    def validation_step(self, batch: torch.Tensor, batch_idx: int) -> None: ...
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
 def lightning(callbacks: list[Any], steps: int, root: Path, **how: Any) -> pl.Trainer:
