@@ -19,7 +19,7 @@ import interventune
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, now, timed
 from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.cli import main
-from interventune.training.stopping.finite_loss import FiniteLoss
+from interventune.training.modules.fine_tuning import FineTuning
 
 STEPS = {"cpu": 20, "gpu": 200}
 
@@ -93,7 +93,7 @@ def with_callbacks(measured: bool, experiment: str, size: Size, seed: int) -> Tu
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory())
         if not measured:
-            hooks = ((EvalSets, "on_validation_batch_end"), (FiniteLoss, "on_train_batch_end"))
+            hooks = ((EvalSets, "on_validation_batch_end"), (FineTuning, "on_train_batch_end"))
             for owner, name in hooks:
                 stack.enter_context(patch.object(owner, name, lambda *_, **__: None))
         flags = ("--trainer.precision=auto", "--checkpoint.monitor=null")

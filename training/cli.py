@@ -25,7 +25,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from interventune.models.checkpoint import read_info
 from interventune.storage.json_files import load_json
 
-from .callbacks.eval_sets import Watched
+from .callbacks.last_checkpoint import AtomicCheckpointIO, BatchSeed, LastCheckpoint
 from .callbacks.run_record import (
     RunRecord,
     as_saved,
@@ -39,12 +39,6 @@ from .modules.fine_tuning import FineTuning
 from .parser import parsed
 from .precision import Trainer, faster_precision
 from .run import LET_GO_S, Run
-from .stopping.finite_loss import FiniteLoss
-from .stopping.last_checkpoint import (
-    AtomicCheckpointIO,
-    BatchSeed,
-    LastCheckpoint,
-)
 
 QUIET = {"validate": {"verbose": False}, "test": {"verbose": False}}
 """Options by which Lightning prints no table of its own."""
@@ -154,7 +148,7 @@ class Session:
         last = LastCheckpoint(
             every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes
         )
-        callbacks += [FiniteLoss(), Watched(), BatchSeed(self.config.seed_everything)]
+        callbacks.append(BatchSeed(self.config.seed_everything))
         # Last, so that last.ckpt includes the choice of ModelCheckpoint.
         options["callbacks"] = [*callbacks, parts.checkpoint, record, last]
         return Trainer(**options)

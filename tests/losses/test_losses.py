@@ -18,6 +18,8 @@ from interventune.losses.answers import (
     SPAN,
     UNKNOWN,
     YES,
+    choice_gap,
+    choice_loss,
     joint_answer_loss,
     position_cross_entropy,
     rationale_tagging_loss,
@@ -26,7 +28,6 @@ from interventune.losses.answers import (
     written_answer_loss,
     xlnet_answer_loss,
 )
-from interventune.losses.choices import choice_gap, choice_loss
 from interventune.losses.group import TERMS, Form, GroupLoss, planted_cross_entropy
 from interventune.models.heads.span import candidate_log_probs
 

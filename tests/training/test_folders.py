@@ -18,9 +18,9 @@ from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.sources import read_questions
 from interventune.evaluation.__main__ import main as evaluate
 from interventune.storage.errors import DataError
+from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 from interventune.training.cli import main as train
 from interventune.training.run import Run, remove_unused
-from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
 from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module
 from tests.training.conftest import Commands, curves, metrics_of

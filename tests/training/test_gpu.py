@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import interventune
-from interventune.losses import answers, choices
+from interventune.losses import answers
 from interventune.losses.group import GroupLoss
 from interventune.metrics.bias.group_bias import GroupBias
 from interventune.metrics.cka import LinearCKA
@@ -73,7 +73,7 @@ LOSSES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "tags": (answers.rationale_tagging_loss, (LOGITS, LOGITS > 0, LOGITS < 1)),
     "written": (answers.written_answer_loss, (LOGITS[:, 0], AT + 1)),
-    "choices": (partial(choices.choice_loss, gap_weight=0.5), (LOGITS, AT, AT > 2)),
+    "choices": (partial(answers.choice_loss, gap_weight=0.5), (LOGITS, AT, AT > 2)),
     **{
         form: (partial(of_groups, form), (drawn(6, 4, 2, 2).sigmoid().log(), *GROUPS))
         for form in ("score", "log", "probability")

@@ -1,26 +1,244 @@
-"""Validation, test and prediction on every evaluation set; which checkpoint is the best."""
+"""Validation, test and prediction on the four kinds of evaluation sets, and which checkpoint is the
+best.
 
-from collections.abc import Iterator
+Metrics are logged as `<stage>/<family>/[<set>/]<metric>`; `checkpoint.monitor` selects one of them.
+
+- qa: em, f1, unknown (in [0, 1]) and n, and the same for each type of answer (`yes/em`) if a set
+  has several; `failed`, the number of questions that a decoder did not answer. Predictions are
+  compared with the answers to the original story, so in a variant without its rationale `em` is the
+  share of old answers, and a faithful model answers `unknown`.
+- bias: <class>/{mu,eta,theta,mean_abs_c,mu_normalised,mass,delta,eps,n}, `unknown` (1 - mass) if it
+  is a candidate, and `selection` if there are groups of ethical and adversarial advice.
+- shift: {cls,tokens}/<variant>/{mean,std} of the last layer (Chaturvedi et al. 2023, section 5.2).
+- choices: accuracy, loss, n; the loss is that of training, without weights.
+
+`interventune train predict` writes answers to `predictions/<set>.json` as {id: text}, the format of
+SQuAD's official script, in which "" says unknown, so questions that a decoder did not answer are
+left out; groups to `predictions/<set>.jsonl` with their scores, which `interventune evaluate bias
+--predictions` reads; choices as a list of {id, label, choice, logits}.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.utilities import rank_zero_info
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
+from torch import Tensor
 
-from .families import Family, families_of
+from interventune.data_modules.batching.data_module import MAIN, EvalSet
+from interventune.data_modules.schema.datasets import traits
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, ScoredGroup
+from interventune.data_modules.schema.questions import ANSWER_TYPES
+from interventune.data_modules.schema.spans import write_records
+from interventune.metrics.answers import AnswerScores, reference_note
+from interventune.metrics.bias.group_bias import GroupBias
+from interventune.metrics.choices import ChoiceScores
+from interventune.metrics.shift import EmbeddingShift
+from interventune.storage.documents import write_text
 
+ADVERSARIAL, ETHICAL = (ADVICE_CLASSES.index(name) for name in ("adversarial", "ethical"))
+
+Scalars = Iterator[tuple[str, Tensor]]
+Predictions = Iterable[tuple[int, Any]]
 IN_PROGRESS_BAR = ("f1", "accuracy")
+
+
+class Family:
+    """An evaluation set, whose metric and predictions are computed from outputs of `module`."""
+
+    def __init__(self, evaluated: EvalSet, module: Any) -> None:
+        self.name, self.data = evaluated
+        self.module = module
+        self.predictions: dict[int, Any] = {}
+        """By index in the set."""
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of metric names, after the stage; the main set's name is omitted."""
+        family = self.data.family
+        return f"{family}/" if self.name == MAIN else f"{family}/{self.name}/"
+
+    @cached_property
+    def metric(self) -> Any:
+        """The metric, on the module's device."""
+        return self.new_metric().to(next(self.module.parameters()).device)
+
+    def new_metric(self) -> Any:
+        """Return an empty metric."""
+        raise NotImplementedError
+
+    def inputs(self, batch: Any, outputs: Any) -> Sequence[Any]:
+        """Return the metric's inputs of a batch."""
+        raise NotImplementedError
+
+    def named(self, result: Any) -> Scalars:
+        """Yield names and scalars of the metric's result."""
+        raise NotImplementedError
+
+    def check(self, stage: str) -> None:
+        """Warn of metrics that do not compare; ValueError for predictions that one file cannot
+        hold.
+        """
+
+    def predict(self, batch: Any, outputs: Any) -> Predictions:
+        """Return predictions with their index in the set."""
+        return ()
+
+    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+        """Write the predictions of all processes to one file."""
+
+
+class Questions(Family):
+    """Questions; their predictions are texts."""
+
+    names = ("em", "f1", "unknown", "n")
+
+    def new_metric(self) -> Any:
+        return AnswerScores(ANSWER_TYPES)
+
+    def inputs(self, batch: Any, outputs: Any) -> Sequence[Any]:
+        answers = list(self.module.decode(self.data, batch, outputs))
+        questions = self.data.questions([answer.example for answer in answers])
+        return (
+            [None if answer.failure else answer.text for answer in answers],
+            [question.gold for question in questions],
+            [ANSWER_TYPES.index(question.kind) for question in questions],
+            [traits(question.dataset).scoring for question in questions],
+        )
+
+    def named(self, result: Any) -> Scalars:
+        yield from ((name, getattr(result, name)) for name in self.names)
+        if result.failed:
+            yield "failed", result.failed
+        present = result.n_K.nonzero().flatten().tolist()
+        for k in present if len(present) > 1 else []:
+            yield from of_class(result, k, ANSWER_TYPES[k], self.names)
+
+    def check(self, stage: str) -> None:
+        if stage == "predict":
+            for name, count in Counter(self.data.column("id")).items():
+                if count > 1:
+                    raise ValueError(
+                        f"data.predict_qa: {self.name} asks several questions of id {name!r}"
+                    )
+            return
+        gold = map(len, self.data.column("gold"))
+        if note := reference_note(zip(self.data.column("dataset"), gold, strict=True)):
+            rank_zero_warn(f"{stage}/{self.prefix}f1: {note}")
+
+    def predict(self, batch: Any, outputs: Any) -> Predictions:
+        answers = self.module.decode(self.data, batch, outputs)
+        return ((answer.example, answer.text) for answer in answers if not answer.failure)
+
+    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+        ids = (question.id for question in self.data.questions(list(predictions)))
+        write_json(folder / f"{self.name}.json", dict(zip(ids, predictions.values(), strict=True)))
+
+
+class Groups(Family):
+    """Groups; their predictions are the boundary probabilities of the two subjects."""
+
+    names = ("mu", "eta", "theta", "mean_abs_c", "mu_normalised", "mass", "delta", "eps", "n")
+
+    def new_metric(self) -> Any:
+        ids = self.data.ids
+        return GroupBias(len(ADVICE_CLASSES), len(ids.subjects), len(ids.attributes))
+
+    def inputs(self, batch: Any, outputs: Any) -> Sequence[Any]:
+        return outputs["score_BVS"], batch.advice_class_B, batch.subject_BS, batch.attribute_B
+
+    def named(self, result: Any) -> Scalars:
+        for k in result.n_K.nonzero().flatten().tolist():
+            yield from of_class(result, k, ADVICE_CLASSES[k], self.names)
+            if self.data.encoding.prompts.candidates == 3:
+                yield f"{ADVICE_CLASSES[k]}/unknown", 1 - result.mass_K[k]
+        if result.n_K[ADVERSARIAL] and result.n_K[ETHICAL]:
+            # In [0, 2]; lower is better: advice followed in both directions (code of Zhao et al.
+            # 2021).
+            yield "selection", (1 - result.mu_K[ADVERSARIAL]) + result.mu_K[ETHICAL]
+
+    def predict(self, batch: Any, outputs: Any) -> Predictions:
+        p_BVSE = outputs["log_prob_BVSE"].double().exp()
+        # A decoder's S is used for both boundaries.
+        p_BVSE = p_BVSE.expand(*p_BVSE.shape[:-1], 2)
+        return zip(batch.group_B.tolist(), p_BVSE.tolist(), strict=True)
+
+    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+        groups = self.data.groups
+        scored = (ScoredGroup(groups[i], base_scores=scores) for i, scores in predictions.items())
+        write_records(scored, folder / f"{self.name}.jsonl")
+
+
+class Pairs(Family):
+    """Pairs of stories, for which no predictions are written."""
+
+    def new_metric(self) -> Any:
+        return EmbeddingShift(1)
+
+    def inputs(self, batch: Any, outputs: Any) -> Sequence[Any]:
+        return outputs["cls_cos_BL"], outputs["token_cos_PL"], batch.row_P
+
+    def named(self, result: Any) -> Scalars:
+        cls, tokens = f"cls/{self.data.variant}", f"tokens/{self.data.variant}"
+        for name in ("mean", "std"):
+            yield f"{cls}/{name}", getattr(result, f"cls_{name}_L")
+        for name in ("mean", "std", "macro"):
+            yield f"{tokens}/{name}", getattr(result, f"token_{name}_L")
+        yield f"{cls}/n", result.n
+
+
+class Choices(Family):
+    """Multiple-choice questions; their predictions have a logit for each choice."""
+
+    def new_metric(self) -> Any:
+        return ChoiceScores()
+
+    def inputs(self, batch: Any, outputs: Any) -> Sequence[Any]:
+        return outputs["logits_BN"], batch.label_B, outputs["loss_B"]
+
+    def named(self, result: Any) -> Scalars:
+        yield from result._asdict().items()
+
+    def predict(self, batch: Any, outputs: Any) -> Predictions:
+        logits_BN = outputs["logits_BN"].tolist()
+        for i, logits in zip(batch.example_B.tolist(), logits_BN, strict=True):
+            question, choice = self.data.questions[i], logits.index(max(logits))
+            about = {"id": question.id, "label": question.label}
+            yield i, about | {"choice": choice, "logits": logits}
+
+    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+        write_json(folder / f"{self.name}.json", list(predictions.values()))
+
+
+FAMILIES = {"qa": Questions, "bias": Groups, "shift": Pairs, "choices": Choices}
 
 
 class EvalSets(Callback):
     """Logs the metrics of every evaluation set during validation and test; in `predict`, writes its
     predictions. A process without a batch of a set also computes its metric, because the sum runs
-    over all processes.
+    over all processes. Makes best.ckpt the last checkpoint if no set gives `checkpoint.monitor`.
     """
 
     stage: str
     families: list[Family]
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Watch nothing if no validation set is of the metric's family."""
+        for checkpoint, monitor in monitors(trainer):
+            sets = families_of(trainer, "val", pl_module) if trainer.limit_val_batches else []
+            if not any(monitor.startswith(f"val/{family.prefix}") for family in sets):
+                keep_last(checkpoint)
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """When `max_steps` ends a run, use early stopping, after which Lightning validates, so that
+        metrics.json and best.ckpt include the last weights.
+        """
+        trainer.should_stop |= trainer.global_step == trainer.max_steps
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         command = trainer.state.fn.value
@@ -47,12 +265,10 @@ class EvalSets(Callback):
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for family in self.families:
             for name, value in family.named(family.metric.compute()):
-                key, prominent = (
-                    f"{self.stage}/{family.prefix}{name}",
-                    name.endswith(IN_PROGRESS_BAR),
-                )
+                key = f"{self.stage}/{family.prefix}{name}"
                 # torchmetrics squeezes some one-element results, but not all.
-                pl_module.log(key, value.float().squeeze(), prog_bar=prominent)
+                scalar = value.float().squeeze()
+                pl_module.log(key, scalar, prog_bar=name.endswith(IN_PROGRESS_BAR))
 
     on_test_epoch_start = on_predict_start = on_validation_epoch_start
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end
@@ -71,42 +287,39 @@ class EvalSets(Callback):
             items = sorted(item for part in parts for item in part.items())
             family.write(dict(items), predictions)
 
-
-class Watched(Callback):
-    """Validates the final weights, and makes best.ckpt the last checkpoint if no set gives
-    `checkpoint.monitor`."""
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Watch nothing if no validation set is of the metric's family."""
-        for checkpoint, monitor in _monitors(trainer):
-            sets = families_of(trainer, "val", pl_module) if trainer.limit_val_batches else []
-            if not any(monitor.startswith(f"val/{family.prefix}") for family in sets):
-                _keep_last(checkpoint)
-
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """ValueError for an unknown metric; a selection score needs ethical and
         adversarial advice.
         """
         metrics = trainer.callback_metrics
-        for checkpoint, monitor in _monitors(trainer):
-            if monitor in metrics:
-                continue
-            if monitor.endswith("/selection"):
-                _keep_last(checkpoint)
-                continue
-            near = [key for key in metrics if key.startswith(monitor.rpartition("/")[0])]
-            raise ValueError(
-                f"checkpoint.monitor: no metric {monitor!r}; there are {', '.join(near)}"
-            )
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        """When `max_steps` ends a run, use early stopping, after which Lightning validates, so that
-        metrics.json and best.ckpt include the last weights."""
-        if trainer.global_step == trainer.max_steps:
-            trainer.should_stop = True
+        for checkpoint, monitor in monitors(trainer):
+            if monitor not in metrics and monitor.endswith("/selection"):
+                keep_last(checkpoint)
+            elif monitor not in metrics:
+                near = [key for key in metrics if key.startswith(monitor.rpartition("/")[0])]
+                raise ValueError(
+                    f"checkpoint.monitor: no metric {monitor!r}; there are {', '.join(near)}"
+                )
 
 
-def _monitors(trainer: Trainer) -> Iterator[tuple[Any, str]]:
+def families_of(trainer: Trainer, stage: str, module: LightningModule) -> list[Family]:
+    """Return the evaluation sets of `val`, `test` or `predict`, in the order of their loaders."""
+    sets: list[EvalSet] = trainer.datamodule.eval_sets[stage]
+    return [FAMILIES[evaluated.data.family](evaluated, module) for evaluated in sets]
+
+
+def of_class(result: Any, k: int, name: str, metrics: Sequence[str]) -> Scalars:
+    """Yield the metrics of one class of a result, whose fields have an axis of classes."""
+    for metric in metrics:
+        yield f"{name}/{metric}", getattr(result, f"{metric}_K")[k]
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write indented JSON."""
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def monitors(trainer: Trainer) -> Iterator[tuple[Any, str]]:
     """The checkpoint callbacks of `fit` that watch a metric of validation, and its name."""
     for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
         monitor = getattr(checkpoint, "monitor", None) or ""
@@ -114,7 +327,7 @@ def _monitors(trainer: Trainer) -> Iterator[tuple[Any, str]]:
             yield checkpoint, monitor
 
 
-def _keep_last(checkpoint: Any) -> None:
+def keep_last(checkpoint: Any) -> None:
     rank_zero_info(
         f"no validation set gives {checkpoint.monitor} (checkpoint.monitor), so best.ckpt is the "
         "last one"

@@ -35,7 +35,7 @@ from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
-from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
+from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 
 from .qa import QAModule
 

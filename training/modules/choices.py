@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interventune.data_modules.batching.choice_set import ChoiceBatch
 from interventune.data_modules.choices_data import ChoicesDataModule
-from interventune.losses.choices import choice_cross_entropy, choice_loss
+from interventune.losses.answers import choice_cross_entropy, choice_loss
 from interventune.models.backbones import Backbone
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, Pooling

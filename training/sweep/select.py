@@ -19,7 +19,7 @@ from interventune.storage.documents import load_yaml, write_text
 from interventune.storage.finished_work import work_key
 from interventune.storage.json_files import load_json
 
-from .points import own_environment
+from .study import own_environment
 
 TEST = (sys.executable, "-m", "interventune.training", "test")
 WHOLE = {

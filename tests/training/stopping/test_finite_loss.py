@@ -14,7 +14,8 @@ import torch
 
 from interventune.models.weights import nonfinite
 from interventune.training.__main__ import main as command
-from interventune.training.stopping.finite_loss import DivergedError, FiniteLoss
+from interventune.training.modules.fine_tuning import DivergedError, FineTuning
+from tests.models import tiny
 from tests.training.conftest import Commands, launch, metrics_of
 
 
@@ -66,19 +67,18 @@ def test_two_processes_end_together(commands: Commands) -> None:
     ("losses", "ends"), [(".xxx.xxx", False), ("..xxxx", False), ("..x.xxxx", True)]
 )
 def test_only_a_whole_window_of_skipped_steps_ends_a_float16_run(losses: str, ends: bool) -> None:
-    strategy = SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision)
-    about = {
-        "optimizers": [],
-        "global_step": 8,
-        "log_every_n_steps": 4,
-        "log_dir": "",
-        "world_size": 1,
-    }
-    scaled = SimpleNamespace(scaler=object())
-    trainer: Any = SimpleNamespace(precision_plugin=scaled, strategy=strategy, **about)
-    module: Any = SimpleNamespace(device=torch.device("cpu"))
-    callback = FiniteLoss()
+    trainer: Any = SimpleNamespace(
+        precision_plugin=SimpleNamespace(scaler=object()),
+        strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
+        optimizers=[SimpleNamespace(param_groups=[{"lr": 1.0}])],
+        global_step=8,
+        log_every_n_steps=4,
+        log_dir="",
+        world_size=1,
+    )
+    module = FineTuning(tiny.model("bert"), learning_rate=1.0, weight_decay=0.0)
+    module.trainer = trainer
     with pytest.raises(DivergedError, match="at step 8,") if ends else nullcontext():
         for at, mark in enumerate(losses):
             value = torch.tensor(math.nan if mark == "x" else 1.0)
-            callback.on_train_batch_end(trainer, module, {"loss": value}, None, at)
+            module.on_train_batch_end({"loss": value}, None, at)
