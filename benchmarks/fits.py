@@ -58,7 +58,7 @@ def fit(root: str, shape: Shape, seed: int, *flags: str) -> tuple[Clock, pl.Trai
         "--trainer.devices=1",
         "--trainer.enable_progress_bar=false",
     ]
-    trainer = main(command).trainer
+    trainer = main(command)
     clock = next(callback for callback in trainer.callbacks if isinstance(callback, Clock))
     return clock, trainer
 

@@ -119,13 +119,6 @@ class LEIModule(QAModule):
         groups = self.training_groups
         codes = set(groups.ids.advice_class_N.tolist())
         self.joined_terms = self.loss.joined(codes)
-        if not any(self.loss.weights[name] for name in self.joined_terms):
-            weights = " and ".join(f"model.loss.{name}_weight" for name in self.joined_terms)
-            raise ValueError(
-                "data.train_groups: no group joins a loss, all are of class "
-                f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} "
-                "above 0, or name other groups"
-            )
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 
     def reference_of(self, groups: GroupSet, *, pushes: bool) -> Reference:

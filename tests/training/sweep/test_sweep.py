@@ -49,9 +49,8 @@ def begin(home: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[
     code = "import sys; from interventune.training.sweep import run, study; study.FIT = {}; "
     code += "run.check_first_point = print; sys.exit(run.main(sys.argv[1:]))"
     arguments = [written(home.parent, content), f"--output={home}", *flags]
-    return subprocess.Popen(
-        [sys.executable, "-c", code.format(FAKE), *arguments], cwd=ROOT, text=True
-    )
+    command = [sys.executable, "-c", code.format(FAKE), *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True)
 
 
 def starts(study: Path) -> dict[str, int]:
@@ -97,10 +96,8 @@ def sweep(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def command(content: dict[str, Any], *flags: str, code: int = 0) -> str:
-        assert (
-            main([written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}", *flags])
-            == code
-        )
+        file, output = written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}"
+        assert main([file, output, *flags]) == code
         return "".join(capfd.readouterr())
 
     return command
@@ -119,17 +116,12 @@ def test_failed_points_are_kept_with_a_reason(
     run = tmp_path / "study/points/x=1.0/run"
     assert not (run / "checkpoints" / "last.ckpt").exists()
     start = json.loads((run / "starts.txt").read_text())
-    assert (start["job"], start["flags"]["twice"], start["flags"]["ckpt_path"]) == (
-        None,
-        "1.0",
-        "auto",
-    )
+    assert start["job"] is None
+    assert (start["flags"]["twice"], start["flags"]["ckpt_path"]) == ("1.0", "auto")
     for flags, times in (((), 1), (("--again",), 2)):
         sweep(content, *flags)
-        assert (starts(tmp_path / "study")["x=-1.0"], starts(tmp_path / "study")["x=1.0"]) == (
-            times,
-            1,
-        )
+        counts = starts(tmp_path / "study")
+        assert (counts["x=-1.0"], counts["x=1.0"]) == (times, 1)
 
 
 def test_points_are_compared_by_the_weights_that_are_kept(
