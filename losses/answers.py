@@ -158,10 +158,9 @@ def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Ten
     token_BT = mask_BT != 0
     # A masked logit must not put infinity or NaN into the gradient.
     logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)
-    nats_BT = binary_cross_entropy_with_logits(
-        logits_BT, target_BT.to(logits_BT.dtype), reduction="none"
-    )
-    return torch.where(token_BT, nats_BT, 0.0).sum() / token_BT.sum().clamp(min=1)
+    target_BT, weight_BT = target_BT.to(logits_BT.dtype), token_BT.to(logits_BT.dtype)
+    nats = binary_cross_entropy_with_logits(logits_BT, target_BT, weight_BT, reduction="sum")
+    return nats / token_BT.sum().clamp(min=1)
 
 
 def choice_cross_entropy(logits_BN: Tensor, label_B: Tensor) -> Tensor:
@@ -184,12 +183,10 @@ def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
     loss (Zhao et al. 2021, appendix B.2, in logarithms) applied to BBQ's ambiguous questions.
     Source: this project.
     """
-    others_BN = torch.arange(logits_BN.shape[1], device=logits_BN.device) != label_B.unsqueeze(1)
-    low, high = float("-inf"), float("inf")
+    is_label_BN = torch.arange(logits_BN.shape[1], device=logits_BN.device) == label_B[:, None]
     logits_BN = logits_BN.float()  # the softmax's denominator cancels
-    return logits_BN.masked_fill(~others_BN, low).amax(1) - logits_BN.masked_fill(
-        ~others_BN, high
-    ).amin(1)
+    largest_B = logits_BN.masked_fill(is_label_BN, -torch.inf).amax(1)
+    return largest_B - logits_BN.masked_fill(is_label_BN, torch.inf).amin(1)
 
 
 def choice_loss(

@@ -69,10 +69,7 @@ def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
         parts = parser.instantiate_classes(config)
     except ValueError as error:
         raise ValueError(shortened(str(error))) from error
-    seed = BatchSeed(config.seed_everything)
-    trainer = build_trainer(
-        parts, parts.run.loggers(resumed_step), [seed, parts.checkpoint, record]
-    )
+    trainer = build_trainer(parts, record, resumed_step)
     if path := config.ckpt_path:
         architecture, heads = config.backbone.architecture, parts.model.model.heads
         read_info(path).require(architecture=architecture, heads=heads)

@@ -29,7 +29,6 @@ def example(
     checkpoint: list[Named],
     limit: Count | None = None,
     all_rows: bool = False,
-    shuffle: bool = True,
     threshold: float = 0.5,
     options: Options = Options(prompt="short"),
 ) -> dict[str, Any]:
@@ -54,10 +53,10 @@ def parsed(*argv: str) -> dict[str, Any]:
 
 
 def test_values_have_the_types_of_the_signature() -> None:
-    line = "a b --checkpoint n=c d --limit 3 --all-rows --no-shuffle --threshold 1e-1 --device cpu"
+    line = "a b --checkpoint n=c d --limit 3 --all-rows --threshold 1e-1 --device cpu"
     values = parsed(*f"{line} --prompt plain".split())
     expected = {"sources": ["a", "b"], "checkpoint": ["n=c", "d"], "limit": 3, "threshold": 0.1}
-    expected |= {"all_rows": True, "shuffle": False, "options": Options(device="cpu")}
+    expected |= {"all_rows": True, "options": Options(device="cpu")}
     assert values == expected
 
 

@@ -158,7 +158,15 @@ class LEIModule(QAModule):
         encoding; from the cache, if they are there.
         """
         model = self.reference_model()
-        path = self.reference_cache / f"{_fingerprint(model, self.trainer, bare)}.pt"
+        key = work_key(
+            weights=fingerprint(model),
+            encoding=asdict(bare.encoding),
+            heads=model.head_options,
+            precision=str(self.trainer.precision),
+            tokenizer=tokenizer_files(bare.tokenizer),
+            groups=repr(bare.groups),
+        )
+        path = self.reference_cache / f"{key[:32]}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             # The first process scores, the others then find the file: once per node, or once for
@@ -211,22 +219,16 @@ def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_ba
     The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
     device.
     """
-    device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
+    device, training = trainer.strategy.root_device, model.training
     model.to(device).eval()
-    limits: Any = {"tokens": rows_per_batch * groups.encoding.max_length, "device": device}
     with trainer.precision_plugin.forward_context():
-        scores = score_rows(groups.rows, groups.lengths, score, what="reference pass", **limits)
+        scores = score_rows(
+            groups.rows,
+            groups.lengths,
+            model.group_log_probs,
+            tokens=rows_per_batch * groups.encoding.max_length,
+            device=device,
+            what="reference pass",
+        )
     model.cpu().train(training)
     return scores.unflatten(0, (-1, 4))
-
-
-def _fingerprint(model: QAModel, trainer: Trainer, bare: GroupSet) -> str:
-    key = work_key(
-        weights=fingerprint(model),
-        encoding=asdict(bare.encoding),
-        heads=model.head_options,
-        precision=str(trainer.precision),
-        tokenizer=tokenizer_files(bare.tokenizer),
-        groups=repr(bare.groups),
-    )
-    return key[:32]

@@ -53,11 +53,11 @@ class ChoiceModule(FineTuning):
         gap_weight: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
-        model: ChoiceModel | CausalModel
-        if backbone.causal:
-            model = start(backbone, CausalModel)
-        else:
-            model = start(backbone, ChoiceModel, pooling=pooling)
+        model: Any = (
+            start(backbone, CausalModel)
+            if backbone.causal
+            else start(backbone, ChoiceModel, pooling=pooling)
+        )
         super().__init__(model, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         self.gap_weight = gap_weight
 
