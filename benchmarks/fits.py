@@ -18,7 +18,7 @@ import interventune
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, now, timed
 from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.cli import main
-from interventune.training.stopping.finite_loss import FiniteLoss
+from interventune.training.modules.fine_tuning import FineTuning
 
 STEPS = {"cpu": 20, "gpu": 200}
 
@@ -57,7 +57,7 @@ def fit(root: str, shape: Shape, seed: int, *flags: str) -> tuple[Clock, pl.Trai
         "--trainer.devices=1",
         "--trainer.enable_progress_bar=false",
     ]
-    trainer = main(command).trainer
+    trainer = main(command)
     clock = next(callback for callback in trainer.callbacks if isinstance(callback, Clock))
     return clock, trainer
 
@@ -88,7 +88,7 @@ def short_fit(
     return timed(steps, float(clock.tokens), clock.seconds), trainer
 
 
-HOOKS = ((EvalSets, "on_validation_batch_end"), (FiniteLoss, "on_train_batch_end"))
+HOOKS = ((EvalSets, "on_validation_batch_end"), (FineTuning, "on_train_batch_end"))
 """What metrics and checks of the loss do in each step."""
 
 

@@ -131,4 +131,4 @@ def train(*arguments: str) -> Path:
     """
     from .training.cli import main
 
-    return Path(main(list(arguments)).trainer.log_dir)
+    return Path(main(list(arguments)).log_dir)

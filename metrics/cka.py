@@ -10,8 +10,7 @@ F = D + E.
 
 import torch
 from torch import Tensor
-
-from .sum_metric import SumMetric
+from torchmetrics import Metric
 
 NO_VARIANCE = 1e-12
 """A side varies if its variance exceeds this share of its mean square; below it, float64 sums are
@@ -19,7 +18,7 @@ noise.
 """
 
 
-class LinearCKA(SumMetric):
+class LinearCKA(Metric):
     """Linear CKA of each of L layers between two models, over all embeddings seen, on all
     processes.
 
@@ -45,6 +44,7 @@ class LinearCKA(SumMetric):
         0.909065
     """
 
+    full_state_update = False
     sum_LF: Tensor
     product_LFF: Tensor
     count: Tensor
@@ -52,9 +52,9 @@ class LinearCKA(SumMetric):
     def __init__(self, layers: int, width_x: int, width_y: int) -> None:
         super().__init__()
         self.width_x, width = width_x, width_x + width_y
-        self.add_sum("sum_LF", layers, width)
-        self.add_sum("product_LFF", layers, width, width)
-        self.add_sum("count")
+        shapes = {"sum_LF": (layers, width), "product_LFF": (layers, width, width), "count": ()}
+        for name, shape in shapes.items():
+            self.add_state(name, torch.zeros(shape).double(), dist_reduce_fx="sum")
 
     def update(self, x_LND: Tensor, y_LNE: Tensor) -> None:
         """Add the embeddings of N inputs in both models.

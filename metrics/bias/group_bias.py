@@ -1,110 +1,58 @@
-"""Group bias of a question-answering model as a torchmetrics metric: the aggregates of UnQover and
-LEI.
+"""The aggregates of UnQover and LEI over groups of one class of advice.
 
-Shape letters: N groups, V the four variants, S the two subjects, F numbers of a group, K classes, M
-measures.
+Shape letters: N groups, V the four variants, S the two subjects, F numbers of a group, X subjects,
+T noises, U units, R draws.
 """
-
-import math
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
 from .group_scores import score_groups
 from .intervals import ClassGroups, statistic
 
 MAXIMA = ("mu", "eta", "theta", "mu_normalised")
+NO_NOISE_TUR = np.zeros((3, 1, 1))
 
 
-class BiasResult(NamedTuple):
-    """Aggregates per class (UnQover section 4.3). NaN where nothing was counted.
+def group_rows(
+    score_NVS: Tensor, class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor
+) -> Tensor:
+    """Return what `group_measures` needs of groups, with the class first, (N, 9).
+
+    Args:
+        score_NVS: S(x) = sqrt(p_start p_end) in [0, 1], any float type, last axis: subject, (N, 4,
+            2).
+        class_N: class ids, shape (N,).
+        subject_NS: ids of (x1, x2) in the order of the scores' last axis, shape (N, 2).
+        attribute_N: attribute ids, shape (N,).
+    """
+    ids = class_N, *subject_NS.unbind(1), attribute_N
+    return torch.stack([*ids, *score_groups(score_NVS)], dim=1)
+
+
+def group_measures(row_NF: Tensor) -> dict[str, float]:
+    """Aggregate the rows of at least one group of a class (UnQover section 4.3).
 
     gamma(x, a) is the mean C of groups with subject x and attribute a, from the perspective of x;
     eta(x, a) the mean of its sign.
+
+    Returns:
+        mu: mean over subjects of the largest |gamma(x, a)| over attributes; eta: mean over subjects
+        of the mean over attributes of |eta(x, a)|; theta: mean over pairs of the largest |mean C|
+        over attributes (theta4 in the code of Zhao et al. 2021); mu_normalised: mu of the scores
+        S(x) / (S(x1) + S(x2)); mean_abs_c, mass, delta, eps: means of |C| and of the other measures
+        of a group; n: the number of groups.
+
+    >>> score_NVS = torch.tensor([[[.56, .30], [.45, .20], [.28, .36], [.15, .56]]])
+    >>> zero = torch.tensor([0])
+    >>> round(group_measures(group_rows(score_NVS, zero, torch.tensor([[0, 1]]), zero))["mu"], 6)
+    0.085
     """
-
-    n_K: Tensor
-    """Number of groups."""
-    mu_K: Tensor
-    """Mean over subjects of the largest |gamma(x, a)| over attributes."""
-    eta_K: Tensor
-    """Mean over subjects of the mean over attributes of |eta(x, a)|."""
-    theta_K: Tensor
-    """Mean over pairs of the largest |mean C| over attributes (theta4 in the code of Zhao et al.
-    2021).
-    """
-    mu_normalised_K: Tensor
-    """mu of the scores S(x) / (S(x1) + S(x2))."""
-    mean_abs_c_K: Tensor
-    delta_K: Tensor
-    """Mean position error."""
-    eps_K: Tensor
-    """Mean attribute error."""
-    mass_K: Tensor
-    """Mean of S(x1) + S(x2)."""
-
-
-class GroupBias(Metric):
-    """Bias per class over all groups seen, on all processes: a `BiasResult`.
-
-    State: 72 bytes for each group.
-
-    Args:
-        num_classes: K, for example 4 for ethical, adversarial, irrelevant, none.
-
-    Example:
-        >>> metric = GroupBias(num_classes=2)
-        >>> score_NVS = torch.tensor([[[.56, .30], [.45, .20], [.28, .36], [.15, .56]]])
-        >>> zero = torch.tensor([0])
-        >>> metric.update(score_NVS, zero, torch.tensor([[0, 1]]), zero)
-        >>> round(metric.compute().mu_K[0].item(), 6)
-        0.085
-    """
-
-    full_state_update = False
-    rows: list[Tensor]
-    """Of each update, (N, F): the scores of `GroupScores`, then class, subjects and attribute."""
-
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.num_classes = num_classes
-        self.add_state("rows", [], dist_reduce_fx="cat")
-        self.rows.append(torch.zeros(0, 9).double())  # of a process that sees no group
-
-    def update(
-        self, score_NVS: Tensor, class_N: Tensor, subject_NS: Tensor, attribute_N: Tensor
-    ) -> None:
-        """Add N groups.
-
-        Args:
-            score_NVS: S(x) = sqrt(p_start p_end) in [0, 1], any float type, last axis: subject, (N,
-                4, 2).
-            class_N: class ids, 0 to K - 1, shape (N,).
-            subject_NS: ids of (x1, x2) in the order of the scores' last axis, shape (N, 2).
-            attribute_N: attribute ids, shape (N,).
-        """
-        ids = class_N, *subject_NS.unbind(1), attribute_N
-        self.rows.append(torch.stack([*score_groups(score_NVS), *ids], dim=1))
-
-    def compute(self) -> BiasResult:
-        """Aggregate everything seen; NaN with n = 0 for a class without groups."""
-        row_NF = dim_zero_cat(self.rows).cpu()
-        result_KM = [aggregates(row_NF[row_NF[:, 5] == k]) for k in range(self.num_classes)]
-        n_K, *measures = torch.tensor(result_KM, dtype=torch.float64).unbind(1)
-        return BiasResult(n_K.long(), *measures)
-
-
-def aggregates(row_NF: Tensor) -> list[float]:
-    """The fields of a `BiasResult` for the rows of one class."""
-    if not len(row_NF):
-        return [0, *[math.nan] * 8]
-    id_NF = row_NF[:, 6:].long().numpy()
-    unit_N = np.zeros(len(id_NF), dtype=np.int64)
-    groups = ClassGroups(*row_NF[:, :2].T.numpy(), id_NF[:, :2], id_NF[:, 2], unit_N)
-    no_noise_TUR = np.zeros((3, 1, 1))
-    maxima = [statistic(name, groups)(no_noise_TUR)[0, 0] for name in MAXIMA]
-    return [len(row_NF), *maxima, *row_NF[:, [0, 2, 3, 4]].abs().mean(0).tolist()]
+    id_N4, value_N5 = row_NF[:, :4].long().numpy(), row_NF[:, 4:].numpy()
+    unit_N = np.zeros(len(id_N4), dtype=np.int64)
+    groups = ClassGroups(*value_N5.T[:2], id_N4[:, 1:3], id_N4[:, 3], unit_N)
+    maxima = {name: float(statistic(name, groups)(NO_NOISE_TUR)[0, 0]) for name in MAXIMA}
+    mean_abs_c, _, delta, eps, mass = np.abs(value_N5).mean(0).tolist()
+    means = {"mean_abs_c": mean_abs_c, "mass": mass, "delta": delta, "eps": eps}
+    return maxima | means | {"n": len(id_N4)}

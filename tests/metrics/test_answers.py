@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.metrics.answers import (
-    AnswerScores,
     Scoring,
     is_unknown,
     normalise_answer,
     score_answer,
 )
-from tests.metrics.batches import answers_batch
-
-TYPES = ["yes", "no", "unknown", "span", "number", "option"]
 
 spoken = st.lists(
     st.sampled_from(["the", "a", "red", "bike", "no", "yes", "unknown", "noanswer", "old,"]),
@@ -136,25 +129,3 @@ def test_scores_equal_naive_loops(prediction: str, references: list[str]) -> Non
         em, overlap, _ = score_answer(prediction, references, "max")
         assert em == max(float(normal(prediction) == normal(text)) for text in references)
         assert overlap == pytest.approx(max(naive_f1(prediction, text) for text in references))
-
-
-def test_scores_by_type_equal_a_naive_loop() -> None:
-    data = answers_batch(0, 60)
-    metric = AnswerScores(TYPES)
-    metric.update(*data)
-    result, rows = metric.compute(), list(zip(*data, strict=True))
-    for k in range(len(TYPES)):
-        mine = [row for row in rows if row[2] == k]
-        found = [value[k].item() for value in result[:3]]
-        scores = [
-            score_answer(prediction, texts, rule, answerable=TYPES[k] != "unknown")
-            for prediction, texts, _, rule in mine
-        ]
-        expected = np.mean(scores, axis=0) if mine else [math.nan] * 3
-        assert found == pytest.approx(list(expected), nan_ok=True)
-        assert result.n_K[k] == len(mine)
-    *n_K, n = result.n_K.tolist()
-    assert n == 60
-    assert result.em_K.dtype == torch.float64
-    *f1_K, f1 = result.f1_K.nan_to_num().tolist()
-    assert f1 == pytest.approx(np.average(f1_K, weights=n_K))

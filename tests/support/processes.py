@@ -19,19 +19,10 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = [
-    "interventune.training.cli",
-    "interventune.training.sweep.run",
-    "interventune.training.modules.advice",
-    "interventune.training.modules.qa",
-]
-PRELOADED += [
-    "interventune.data_modules.groups_data",
-    "interventune.evaluation.protocols.shift",
-    "torch._dynamo",
-    "torchmetrics.text",
-]
-PRELOADED += ["transformers.models.roberta.modeling_roberta"]
+PRELOADED = ["cli", "sweep.run", "modules.advice", "modules.qa"]
+PRELOADED = [f"interventune.training.{name}" for name in PRELOADED]
+PRELOADED += ["interventune.data_modules.groups_data", "interventune.evaluation.protocols.shift"]
+PRELOADED += ["torch._dynamo", "torchmetrics.text", "transformers.models.roberta.modeling_roberta"]
 get_context("forkserver").set_forkserver_preload(PRELOADED)
 
 
@@ -88,9 +79,8 @@ def launch(room: str, arguments: Sequence[str], processes: int = 1) -> tuple[int
     world = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0"}
     world |= {"TORCHELASTIC_RUN_ID": "tests", **meeting}
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), **world} for rank in range(processes)]
-    started = [
-        Started(run_module, room, arguments, **rank) for rank in (ranks if processes > 1 else [{}])
-    ]
+    environments = ranks if processes > 1 else [{}]
+    started = [Started(run_module, room, arguments, **environment) for environment in environments]
     while any(one.is_alive() for one in started) and not any(one.exitcode for one in started):
         time.sleep(0.05)
     ends = [process.end(10) for process in started]

@@ -34,7 +34,7 @@ from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
-from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
+from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 
 from .qa import QAModule
 
@@ -118,13 +118,6 @@ class LEIModule(QAModule):
         groups = self.training_groups
         codes = set(groups.ids.advice_class_N.tolist())
         self.joined_terms = self.loss.joined(codes)
-        if not any(self.loss.weights[name] for name in self.joined_terms):
-            weights = " and ".join(f"model.loss.{name}_weight" for name in self.joined_terms)
-            raise ValueError(
-                "data.train_groups: no group joins a loss, all are of class "
-                f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} "
-                "above 0, or name other groups"
-            )
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 
     def reference_of(self, groups: GroupSet, *, pushes: bool) -> Reference:
@@ -164,7 +157,15 @@ class LEIModule(QAModule):
         encoding; from the cache, if they are there.
         """
         model = self.reference_model()
-        path = self.reference_cache / f"{_fingerprint(model, self.trainer, bare)}.pt"
+        key = work_key(
+            weights=fingerprint(model),
+            encoding=asdict(bare.encoding),
+            heads=model.head_options,
+            precision=str(self.trainer.precision),
+            tokenizer=tokenizer_files(bare.tokenizer),
+            groups=repr(bare.groups),
+        )
+        path = self.reference_cache / f"{key[:32]}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             # The first process scores, the others then find the file: once per node, or once for
@@ -217,22 +218,16 @@ def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_ba
     The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
     device.
     """
-    device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
+    device, training = trainer.strategy.root_device, model.training
     model.to(device).eval()
-    limits: Any = {"tokens": rows_per_batch * groups.encoding.max_length, "device": device}
     with trainer.precision_plugin.forward_context():
-        scores = score_rows(groups.rows, groups.lengths, score, what="reference pass", **limits)
+        scores = score_rows(
+            groups.rows,
+            groups.lengths,
+            model.group_log_probs,
+            tokens=rows_per_batch * groups.encoding.max_length,
+            device=device,
+            what="reference pass",
+        )
     model.cpu().train(training)
     return scores.unflatten(0, (-1, 4))
-
-
-def _fingerprint(model: QAModel, trainer: Trainer, bare: GroupSet) -> str:
-    key = work_key(
-        weights=fingerprint(model),
-        encoding=asdict(bare.encoding),
-        heads=model.head_options,
-        precision=str(trainer.precision),
-        tokenizer=tokenizer_files(bare.tokenizer),
-        groups=repr(bare.groups),
-    )
-    return key[:32]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,16 +17,8 @@ from interventune.training.__main__ import main
 from tests.training.conftest import CONFIGS, resolved
 
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
-HEAVY = (
-    "torch",
-    "pytorch_lightning",
-    "transformers",
-    "scipy",
-    "matplotlib",
-    "pandas",
-    "datasets",
-    "wandb",
-)
+HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas")
+HEAVY += ("datasets", "wandb")
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
 PAIRS = [
     (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
@@ -38,10 +31,8 @@ def test_every_experiment_composes_with_a_backbone(
     experiment: str, backbone: str, turned: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every file of either kind stands in one pair; of some, in either order."""
-    files = [
-        CONFIGS / "experiments" / f"{experiment}.yaml",
-        CONFIGS / "backbones" / f"{backbone}.yaml",
-    ]
+    kinds = {"experiments": experiment, "backbones": backbone}
+    files = [CONFIGS / kind / f"{name}.yaml" for kind, name in kinds.items()]
     flags = [f"-c={path}" for path in files]
     text = resolved(capsys, "fit", *flags)
     assert not turned or resolved(capsys, "fit", *flags[::-1]) == text
@@ -55,16 +46,12 @@ def test_help_has_the_flags_and_values_of_the_experiment(
 ) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["fit", "-c", "lei_few_shot", "-c=tiny_roberta", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("usage: interventune train fit -c EXPERIMENT -c BACKBONE")
-    for part in (
-        "--model.learning_rate",
-        "--data.train_qa",
-        "default: stories:train",
-        "default: roberta",
-    ):
-        assert part in said
-    assert "example: interventune train fit" in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("usage: interventune train fit -c EXPERIMENT -c BACKBONE")
+    for part in ("--model.learning_rate", "--data.train_qa", "example: interventune train fit"):
+        assert part in text
+    assert "default: stories:train" in text
+    assert "default: roberta" in text
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -76,9 +63,8 @@ def test_help_imports_nothing_heavy() -> None:
         "'--help'])\n"
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=CONFIGS.parent, check=True
-    )
+    command: Any = {"args": [sys.executable, "-c", code], "cwd": CONFIGS.parent}
+    done = subprocess.run(**command, capture_output=True, text=True, check=True)
     assert done.stdout.count("--help") >= len(calls)
     assert done.stderr.strip() == "[]"
 
@@ -104,13 +90,9 @@ def cluster(folder: Path, code: int) -> None:
 
 
 def launch(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", str(CONFIGS / "launch" / script), *FILES],
-        cwd=folder,
-        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **environment},
-        capture_output=True,
-        text=True,
-    )
+    command = ["bash", str(CONFIGS / "launch" / script), *FILES]
+    paths = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **environment}
+    return subprocess.run(command, cwd=folder, env=paths, capture_output=True, text=True)
 
 
 def parses(said: str, capsys: pytest.CaptureFixture[str]) -> str:

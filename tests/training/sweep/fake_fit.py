@@ -17,9 +17,6 @@ flags = dict(
     if word.startswith("--") and "=" in word
 )
 x = float(flags["x"])
-if "--print_config" in sys.argv:
-    print("data: {}")
-    sys.exit()
 folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
 (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
 (folder / "checkpoints" / "last.ckpt").touch()

@@ -17,10 +17,10 @@ import psutil
 import pytest
 import yaml
 
-from interventune.training.sweep import points
-from interventune.training.sweep.file import folder_name
+from interventune.training.sweep import run, study
 from interventune.training.sweep.run import main, shares, sweep_of
-from tests.training.conftest import launch, resolved
+from interventune.training.sweep.study import Grid
+from tests.training.conftest import resolved
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
@@ -44,14 +44,13 @@ def table(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "study.csv").set_index("point")
 
 
-def begin(study: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
+def begin(home: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, whose `fit` is fake_fit.py."""
-    code = "import sys; from interventune.training.sweep import points, run; points.FIT = {}; "
-    code += "sys.exit(run.main(sys.argv[1:]))"
-    arguments = [written(study.parent, content), f"--output={study}", *flags]
-    return subprocess.Popen(
-        [sys.executable, "-c", code.format(FAKE), *arguments], cwd=ROOT, text=True
-    )
+    code = "import sys; from interventune.training.sweep import run, study; study.FIT = {}; "
+    code += "run.check_first_point = print; sys.exit(run.main(sys.argv[1:]))"
+    arguments = [written(home.parent, content), f"--output={home}", *flags]
+    command = [sys.executable, "-c", code.format(FAKE), *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True)
 
 
 def starts(study: Path) -> dict[str, int]:
@@ -92,14 +91,13 @@ def sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
     """The command in this process, with fake_fit.py: what it says, if it ends with `code`."""
-    monkeypatch.setattr(points, "FIT", FAKE)
+    monkeypatch.setattr(study, "FIT", FAKE)
+    monkeypatch.setattr(run, "check_first_point", lambda sweep: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def command(content: dict[str, Any], *flags: str, code: int = 0) -> str:
-        assert (
-            main([written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}", *flags])
-            == code
-        )
+        file, output = written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}"
+        assert main([file, output, *flags]) == code
         return "".join(capfd.readouterr())
 
     return command
@@ -118,17 +116,12 @@ def test_failed_points_are_kept_with_a_reason(
     run = tmp_path / "study/points/x=1.0/run"
     assert not (run / "checkpoints" / "last.ckpt").exists()
     start = json.loads((run / "starts.txt").read_text())
-    assert (start["job"], start["flags"]["twice"], start["flags"]["ckpt_path"]) == (
-        None,
-        "1.0",
-        "auto",
-    )
+    assert start["job"] is None
+    assert (start["flags"]["twice"], start["flags"]["ckpt_path"]) == ("1.0", "auto")
     for flags, times in (((), 1), (("--again",), 2)):
         sweep(content, *flags)
-        assert (starts(tmp_path / "study")["x=-1.0"], starts(tmp_path / "study")["x=1.0"]) == (
-            times,
-            1,
-        )
+        counts = starts(tmp_path / "study")
+        assert (counts["x=-1.0"], counts["x=1.0"]) == (times, 1)
 
 
 def test_points_are_compared_by_the_weights_that_are_kept(
@@ -168,7 +161,6 @@ GRID = {"space": {"x": [1.0, 2.0]}}
         (GRID | {"spce": 1}, [], "spce"),
         (GRID, ["--x=3"], "--x"),
         (GRID, ["--run.name=mine"], "--run.name"),
-        (GRID | {"keep": "best"}, ["--checkpoint.mode=min"], "--checkpoint.mode"),
         (GRID | {"keep": "best"}, ["--checkpoint.monitor=val/other"], "--checkpoint.monitor"),
         (GRID, ["--over", "x=3"], "--over x"),
     ],
@@ -213,33 +205,26 @@ def test_a_sweep_composes_from_any_folder(
 
 
 def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        code, said = launch(command[3:])
-        return subprocess.CompletedProcess(command, code, said, said)
-
-    monkeypatch.setattr("interventune.training.sweep.run.subprocess.run", forked)
     command = ["lei_sizes", "-c", "tiny_roberta", "--output", str(tmp_path / "study")]
-    for flags, said in (
-        ([], "train.jsonl"),
-        (["--data.train_groups=[stories:train]"], "holds 2304"),
-    ):
+    known = "--data.train_groups=[stories:train]"
+    for flags, words in (([], "train.jsonl"), ([known], "holds 2304")):
         assert main([*command, *flags]) == 2
-        assert said in capsys.readouterr().err
+        assert words in capsys.readouterr().err
     assert not (tmp_path / "study").exists()
 
 
 def test_values_of_any_kind_become_flags_and_names_of_folders() -> None:
     over = ["model.learning_rate=[1e-4]", "k=[null,[a/b,{c: 1}]]", "trainer.max_epochs=[3]"]
     sweep, _ = sweep_of(["demo_grid", "-c", "squad", "--over", *over, "--a=1"])
-    first, second = (sweep.arguments(point) for point in sweep.grid())
+    points = Grid(sweep, Path()).points()
+    first, second = (sweep.arguments(point.parameters) for point in points)
     assert (first[-1], second[-1]) == ("--k=null", '--k=["a/b", {"c": 1}]')
-    assert {"--model.learning_rate=1e-4", "--a=1"} <= {
-        *first
-    }  # YAML's 1e-4 is a text; the flag is the same
+    # YAML's 1e-4 is a text; the flag is the same.
+    assert {"--model.learning_rate=1e-4", "--a=1"} <= {*first}
     assert first[2].endswith("squad.yaml")
-    first, second = map(folder_name, sweep.grid())
+    first, second = (point.name for point in points)
     assert first == "trainer.max_epochs=3,model.learning_rate=1e-4,k=null"
     assert "/" not in second
 
