@@ -8,9 +8,11 @@ Shape letters: L layers, N embeddings (tokens or examples), D width of one side,
 F = D + E.
 """
 
+from typing import Any
+
 import torch
+import torch.distributed as dist
 from torch import Tensor
-from torchmetrics import Metric
 
 NO_VARIANCE = 1e-12
 """A side varies if its variance exceeds this share of its mean square; below it, float64 sums are
@@ -18,7 +20,7 @@ noise.
 """
 
 
-class LinearCKA(Metric):
+class LinearCKA:
     """Linear CKA of each of L layers between two models, over all embeddings seen, on all
     processes.
 
@@ -34,6 +36,7 @@ class LinearCKA(Metric):
         layers: L.
         width_x: D.
         width_y: E.
+        device: that of the embeddings.
 
     Example:
         >>> metric = LinearCKA(layers=1, width_x=2, width_y=1)
@@ -44,17 +47,13 @@ class LinearCKA(Metric):
         0.909065
     """
 
-    full_state_update = False
-    sum_LF: Tensor
-    product_LFF: Tensor
-    count: Tensor
-
-    def __init__(self, layers: int, width_x: int, width_y: int) -> None:
-        super().__init__()
-        self.width_x, width = width_x, width_x + width_y
-        shapes = {"sum_LF": (layers, width), "product_LFF": (layers, width, width), "count": ()}
-        for name, shape in shapes.items():
-            self.add_state(name, torch.zeros(shape).double(), dist_reduce_fx="sum")
+    def __init__(self, layers: int, width_x: int, width_y: int, device: Any = "cpu") -> None:
+        width = width_x + width_y
+        self.x, self.y = slice(width_x), slice(width_x, width)
+        self.sum_LF, self.product_LFF, self.count = (
+            torch.zeros(shape, dtype=torch.float64, device=device)
+            for shape in ((layers, width), (layers, width, width), ())
+        )
 
     def update(self, x_LND: Tensor, y_LNE: Tensor) -> None:
         """Add the embeddings of N inputs in both models.
@@ -71,8 +70,13 @@ class LinearCKA(Metric):
         self.count += x_LND.shape[1]
 
     def compute(self) -> Tensor:
-        """Return CKA per layer, shape (L,), float64 in [0, 1]; NaN where a side does not vary."""
-        ratios, x, y = [], slice(self.width_x), slice(self.width_x, None)
+        """Return CKA per layer, shape (L,), float64 in [0, 1]; NaN where a side does not vary. A
+        collective operation, which turns the states into the sums of all processes.
+        """
+        ratios, x, y = list[Tensor](), self.x, self.y
+        for state in (self.sum_LF, self.product_LFF, self.count):
+            if dist.is_initialized():
+                dist.all_reduce(state)
         for sum_F, product_FF in zip(self.sum_LF, self.product_LFF, strict=True):
             centred_FF = product_FF - torch.outer(sum_F, sum_F / self.count)
             norm = centred_FF[x, x].norm() * centred_FF[y, y].norm()

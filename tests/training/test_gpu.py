@@ -77,7 +77,7 @@ def test_losses_and_gradients_equal_the_cpu_s(name: str) -> None:
 def test_metrics_equal_the_cpu_s_and_do_not_wait_for_the_device() -> None:
     row_B, pair_BS = torch.arange(30), torch.tensor([[0, 1]] * 30)
     scores = (drawn(30, 4, 2).sigmoid(), row_B % 3, pair_BS, row_B % 5)
-    metrics = LinearCKA(2, 4, 3), LinearCKA(2, 4, 3).to("cuda")
+    metrics = LinearCKA(2, 4, 3), LinearCKA(2, 4, 3, "cuda")
     cases: list[tuple[Any, tuple[Tensor, ...]]] = [
         (group_rows, scores),
         (distance_sums, shift_batch(40)),
