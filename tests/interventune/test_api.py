@@ -56,8 +56,8 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
     about = interventune.evaluate("bias", checkpoint=["a"], calibrated=False).about
     flags = {"checkpoint": ["a"], "calibrated": False, "limit": None}
     assert about == {"protocol": "bias", **flags, "seen": [False, None]}
-    given = {"checkpoint": ["a"]}
-    for wrong in ({}, {"checkpoint": "a"}, given | {"limmit": 1}, given | {"limit": 0}):
+    good = {"checkpoint": ["a"]}
+    for wrong in ({}, {"checkpoint": "a"}, good | {"limmit": 1}, good | {"limit": 0}):
         with pytest.raises(ValueError, match=list(wrong)[-1] if wrong else "checkpoint"):
             interventune.evaluate("bias", **wrong)
 

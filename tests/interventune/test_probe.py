@@ -78,7 +78,7 @@ def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_
     probe = small(score=SCORE)
     probe.ask(model, tokenizer)
     tuned(model)
-    found = probe.ask(model, tokenizer)
+    values = probe.ask(model, tokenizer)
     model.save_pretrained(tmp_path / "now")
     tokenizer.save_pretrained(tmp_path / "now")
     near = {"abs": 1e-5 if name == "lora" else 1e-6, "nan_ok": True}  # LoRA is merged there
@@ -105,8 +105,8 @@ def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_
         columns = ["change", "change_low", "change_high"] if change else ["value", "low", "high"]
         shown = probe.table.loc[f"val/{key}", columns].tolist()
         assert shown == pytest.approx(numbers, **near), key
-        assert found[f"val/{key}" + "/change" * change] == pytest.approx(numbers[0], **near)
-    assert found["val/score"] == found["val/qa/f1"] - 0.5 * found["val/bias/ethical/mu"]
+        assert values[f"val/{key}" + "/change" * change] == pytest.approx(numbers[0], **near)
+    assert values["val/score"] == values["val/qa/f1"] - 0.5 * values["val/bias/ethical/mu"]
 
 
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
@@ -175,20 +175,20 @@ def ask_on_rank(rank: int, folder: str) -> None:
     """What users of transformers, of Lightning and of FSDP see in one of two processes."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{folder}/meeting", timedelta(minutes=1), 2, rank)
-    found = {}
+    answers = {}
     for name in CLASSES:
         model, tokenizer = opened(Path(folder) / name)
         probe = interventune.TransformersProbe(GROUPS, STORIES, limit=6)
         arguments, state = TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState()
         call: Any = (arguments, state, TrainerControl())
         whole = torch.nn.parallel.DistributedDataParallel(model)
-        given: Any = {"model": whole, "processing_class": tokenizer, "metrics": (metrics := {})}
-        probe.on_train_begin(*call, **given)
+        about: Any = {"model": whole, "processing_class": tokenizer, "metrics": (metrics := {})}
+        probe.on_train_begin(*call, **about)
         tuned(model)
-        probe.on_evaluate(*call, **given)  # the same step
+        probe.on_evaluate(*call, **about)  # the same step
         state.global_step = 1
-        probe.on_evaluate(*call, **given)
-        found[name] = {key.removeprefix("eval_"): value for key, value in metrics.items()}
+        probe.on_evaluate(*call, **about)
+        answers[name] = {key.removeprefix("eval_"): value for key, value in metrics.items()}
         again = opened(Path(folder) / name)[0]
         mesh = init_device_mesh("cpu", (2,))
         layers = next(part for part in again.modules() if isinstance(part, torch.nn.ModuleList))
@@ -200,7 +200,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
         with pytest.raises(ZeroDivisionError), together(again):
             1 / 0  # noqa: B018
         assert units(again) == before
-        found[f"fsdp {name}"] = small().ask(again, tokenizer)
+        answers[f"fsdp {name}"] = small().ask(again, tokenizer)
         assert units(again) == before
         again(torch.ones(1, 4, dtype=torch.long))  # it still collects its weights
     with pytest.MonkeyPatch.context() as patch:
@@ -211,8 +211,8 @@ def ask_on_rank(rank: int, folder: str) -> None:
         trainer = pl.Trainer(callbacks=[probe], **silent, **how)
         loader = torch.utils.data.DataLoader([0.0, 0.0])
         trainer.validate(Tuning(Path(folder) / "bert"), loader, verbose=False)
-    found["lightning"] = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    torch.save(found, Path(folder) / f"{rank}.pt")
+    answers["lightning"] = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    torch.save(answers, Path(folder) / f"{rank}.pt")
 
 
 def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[str, Path]) -> None:
@@ -226,9 +226,9 @@ def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[st
         expected[name] = probe.ask(model, tokenizer)
     expected["lightning"] = expected["fsdp bert"]
     for rank in (0, 1):
-        found = torch.load(root / f"{rank}.pt")
+        answers = torch.load(root / f"{rank}.pt")
         for name, numbers in expected.items():
-            assert found[name] == pytest.approx(numbers, abs=1e-6, nan_ok=True), name
+            assert answers[name] == pytest.approx(numbers, abs=1e-6, nan_ok=True), name
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ def test_examples_of_transformers_choose_and_log(
     else:
         pytest.importorskip("trl")
         trainer = example("trl", kind, folders["llama"], "out", 6)
-    (probe,) = (one for one in trainer.callback_handler.callbacks if hasattr(one, "ask"))
+    (probe,) = (item for item in trainer.callback_handler.callbacks if hasattr(item, "ask"))
     rows = [row for row in trainer.state.log_history if "eval_val/score" in row]
     scores = {row["step"]: row["eval_val/score"] for row in rows}
     assert len(scores) == 4  # the start, and three evaluations

@@ -41,11 +41,11 @@ def text_trainer(kind: str, folder: Path, out: str, probes: list[Any]) -> Traine
     answers = {"SFT": ["completion"], "DPO": ["chosen", "rejected"]}[kind]
     texts = [{name: f" {name[: i % 3 + 1]}" for name in answers} for i in range(12)]
     data = Dataset.from_list([{"prompt": "Is it", **row} for row in texts])
-    given: dict[str, Any] = {"train_dataset": data, "eval_dataset": data.select([0])}
-    given |= {"processing_class": tokenizer, "callbacks": probes}
-    given["peft_config"] = peft.LoraConfig(r=4, lora_dropout=0.3, **lora)
+    options: dict[str, Any] = {"train_dataset": data, "eval_dataset": data.select([0])}
+    options |= {"processing_class": tokenizer, "callbacks": probes}
+    options["peft_config"] = peft.LoraConfig(r=4, lora_dropout=0.3, **lora)
     arguments = getattr(trl, f"{kind}Config")(out, **HOW, bf16=kind == "DPO")
-    trainer: Trainer = getattr(trl, f"{kind}Trainer")(model, args=arguments, **given)
+    trainer: Trainer = getattr(trl, f"{kind}Trainer")(model, args=arguments, **options)
     return trainer
 
 
@@ -88,10 +88,10 @@ def test_a_training_with_a_probe_is_the_same(
         return with_transformers(kind, folders, str(tmp_path), [*probes])
 
     probe = interventune.LightningProbe if kind == "lightning" else interventune.TransformersProbe
-    (losses, weights), (ours, found) = train(), train(probe(STORIES, limit=2))
+    (losses, weights), (ours, probed) = train(), train(probe(STORIES, limit=2))
     assert ours == losses
     assert len(losses) >= STEPS
-    assert all(torch.equal(found[name], weight) for name, weight in weights.items())
+    assert all(torch.equal(probed[name], weight) for name, weight in weights.items())
 
 
 @pytest.mark.gpu
