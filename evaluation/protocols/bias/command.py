@@ -1,15 +1,16 @@
 """Group bias of checkpoints, or of external scores (UnQover's and LEI's measures)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from interventune.evaluation.answering.asking import Asking, named_sources
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Number, Results, Row
+from interventune.evaluation.results import Results
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.headlines import Said, short
 from interventune.evaluation.shown.views import View, cells_of
@@ -180,50 +181,36 @@ def evaluate(
         raise ValueError(
             "--checkpoint needs --data (groups); --predictions takes no --data and no --limit"
         )
-    from . import groups, measures, subjects
+    from interventune.data_modules.groups.unqover import read_clusters
+    from interventune.data_modules.schema.groups import ScoredGroup
+
+    from . import groups, measures
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
+    cluster_of = read_clusters(clusters) if clusters else {}
     if predictions:
-        frames = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
+        rows_of = {
+            name: groups.read_predictions(Path(path), cluster_of) for name, path in named.items()
+        }
     else:
-        from . import asked
-
-        sets, frame = asked.read_sets(named_sources(data or [], "--data"), limit)
-        frames = {"": frame}
-    if clusters:
-        frames = {name: subjects.with_clusters(rows, clusters) for name, rows in frames.items()}
-    protocol = replace(BIAS, also=[partial(numbers, planted_seed=planted_seed)])
-    if not measures.several_attributes(frames.values()):
+        sets = groups.read_sets(named_sources(data or [], "--data"), limit)
+        unscored = [
+            groups.group_row(ScoredGroup(group), name, cluster_of)
+            for name, members in sets.items()
+            for group in members
+        ]
+        rows_of = {"": unscored}
+    for rows in rows_of.values() if clusters else ():
+        if not any(measures.differ(row["clusters"]) for row in rows):
+            raise ValueError("--clusters: no group compares subjects of two of these clusters")
+    protocol = replace(BIAS, also=[partial(measures.numbers, planted_seed=planted_seed)])
+    if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
-
-    def rows(model: Any) -> Iterator[dict[str, Any]]:
-        scored = model if predictions else asked.scored(frames[""], sets, model)
-        return groups.example_rows(scored)
-
-    opened = frames.__getitem__ if predictions else None
-    sources = {name: name for name in named} if predictions else named
-    report = protocol.run(rows, sources, asking, need="subjects", opened=opened)
-    return replace(report, views=[*report.views, subjects.cluster_table(report.results.frame)])
-
-
-def numbers(
-    rows: Sequence[Row], _: Sequence[str], planted_seed: int | None = None
-) -> Iterator[Number]:
-    """Yield the numbers of each data set that are not means of groups, and those of subjects."""
-    from interventune.data_modules.schema.groups import ADVICE_CLASSES
-
-    from . import groups, measures, subjects
-    from .effects import effects
-
-    for data, part in measures.prepared(groups.table(rows)).groupby("data", sort=False):
-        frames = dict(iter(part.groupby("checkpoint", sort=False)))
-        for advice in ADVICE_CLASSES:
-            place = {"data": str(data), "class": advice}
-            sides = {name: side[side["class"] == advice] for name, side in frames.items()}
-            yield from measures.of_class(sides, place)
-            if part["clusters"].notna().any():
-                yield from subjects.of_clusters(sides)
-            if planted_seed is not None:
-                yield from subjects.of_planted(sides, place, planted_seed)
-        if (part["class"] != "none").any():
-            yield from effects(frames, {"data": str(data)})
+    if predictions:
+        report = protocol.run(
+            iter, {name: name for name in named}, need="subjects", opened=rows_of.__getitem__
+        )
+    else:
+        ask = partial(groups.asked, sets, unscored)
+        report = protocol.run(ask, named, asking, need="subjects")
+    return replace(report, views=[*report.views, measures.cluster_table(report.results.frame)])
