@@ -85,21 +85,21 @@ class Part(NamedTuple):
     """Number of the group of nonsense."""
 
 
-def parts_of(method: Method, specifications: Specifications, groups: int) -> list[Part]:
-    """Return all parts: default, original, opposite, every group of nonsense, blank. Nonsense is as
-    given, or `groups` groups from the seeds 0, 1, ...
+def parts_of(method: Method, path: str | Path, groups: int) -> list[Part]:
+    """Return all parts of a method, from the texts of a file: default, original, opposite, every
+    group of nonsense, blank. Nonsense is as the file gives it, or `groups` groups from the seeds 0,
+    1, ... DataError names file and field.
     """
+    specifications = read_specifications(path, method)
     count, filled = len(specifications.original), specifications.filled
     nonsense = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
-    blank = specifications.blank
-    if method == "instructive":
-        blank += specifications.separator
+    separator = specifications.separator if method == "instructive" else ""
     return [
         Part("default"),
         Part("original", filled(specifications.original)),
         Part("opposite", filled(specifications.opposite)),
         *(Part("nonsense", filled(texts), group) for group, texts in enumerate(nonsense)),
-        Part("blank", (blank,)),
+        Part("blank", (specifications.blank + separator,)),
     ]
 
 
