@@ -20,13 +20,6 @@ CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
 BY_CHANCE = {f"{name}_chance": f"{name} by chance" for name in ("mu", "eta", "theta")}
-NORMALISED = {"mu_normalised": "mu (normalised)"}
-WHEN = {
-    "ethical": "under ethical advice",
-    "adversarial": "under adversarial",
-    "none": "without advice",
-}
-
 NOTE = (
     "`class` is the class of the advice; in `none` the same questions are asked without advice. "
     "mu: strength of the preference for one subject, the mean over subjects of the largest "
@@ -115,7 +108,9 @@ BIAS = Protocol(
         ),
         View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
         View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
-        View("Normalised scores", CELL, NORMALISED, caption=NORMALISED_NOTE),
+        View(
+            "Normalised scores", CELL, {"mu_normalised": "mu (normalised)"}, caption=NORMALISED_NOTE
+        ),
     ],
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
     headline=[
@@ -125,10 +120,9 @@ BIAS = Protocol(
             "ethical",
         ),
         said("kept", "share of preference left by such advice (kept)", "mismatched_ethical"),
-        *(
-            said("mu", f"preference for one subject (mu) {when}", advice)
-            for advice, when in WHEN.items()
-        ),
+        said("mu", "preference for one subject (mu) under ethical advice", "ethical"),
+        said("mu", "preference for one subject (mu) under adversarial", "adversarial"),
+        said("mu", "preference for one subject (mu) without advice", "none"),
         Said("accuracy", "right answers where the context gives one"),
         said("mean_abs_c", "preference in a group without advice (mean |C|)", "none"),
         said("delta", "position error without advice (delta)", "none"),

@@ -39,24 +39,17 @@ CELL = ("data", "class")
 CATEGORY = ["category", "attribute"]
 COLUMNS = ("checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "subjects", "clusters")
 SCORES = ("c", "c_normalised", "delta", "eps", "mass")
-GROUPS = Protocol(
-    title="Groups",
+STATISTICS = {
+    **{name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")},
+    "mass": mean("mass", "mass"),
+}
+SUBJECTS = Protocol(
+    title="Subjects",
     unit="unit",
-    item=("key",),
-    by=(*CELL, *CATEGORY, "subject", "cluster"),
-    cells=[CELL],
-    measures={
-        **{
-            name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")
-        },
-        "mass": mean("mass", "mass"),
-    },
-    failures="",
-)
-SUBJECTS = replace(
-    GROUPS,
     item=("key", "subject", "cluster"),
+    by=(*CELL, *CATEGORY, "subject", "cluster"),
     measures={name: Statistic(name, (name,), limits=(-1, 1)) for name in ("gamma", "eta")},
+    failures="",
 )
 MATCHED = ("ethical", "adversarial")
 """Classes of advice about the subjects' domain: the remaining share is `carry`; for the others,
@@ -76,7 +69,8 @@ def numbers(
             members = groups[groups["class"] == advice]
             pairs = [*compare(members, names, {"data": data, "class": advice})]
             yield from of_maxima(pairs, ["mu", "eta", "theta", "mu_normalised"])
-            yield from of_rows(GROUPS, members, names)
+            for measure, statistic in STATISTICS.items():
+                yield from of_statistic(pairs, measure, statistic)
             yield from of_subjects(members, names)
             yield from of_subjects(between_clusters(members), names, "cluster")
             if planted_seed is not None:
@@ -128,11 +122,10 @@ def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
     for place, sides in pairs:
         counts = len(sides[0]), sides[0]["asked"].nunique()
         for name, values in maxima(measures, *map(numbered, sides)).items():
-            (value, *ends), (by_chance, *most) = values
-            yield Number(name, place, Estimate(value, (ends[0], ends[1]), *counts), "questions")
-            if len(sides) == 1:
-                chance = Estimate(by_chance, (most[0], most[1]), *counts)
-                yield Number(f"{name}_chance", place, chance, "questions")
+            for measure, (value, low, high) in zip((name, f"{name}_chance"), values, strict=True):
+                if len(sides) == 1 or measure == name:
+                    estimated = Estimate(value, (low, high), *counts)
+                    yield Number(measure, place, estimated, "questions")
 
 
 def numbered(groups: DataFrame) -> ClassGroups:
@@ -143,21 +136,18 @@ def numbered(groups: DataFrame) -> ClassGroups:
     return ClassGroups(c_N, c_normalised_N, subject_N2.reshape(-1, 2), attribute_N, unit_N)
 
 
-def of_rows(protocol: Protocol, groups: DataFrame, names: Sequence[str]) -> Iterator[Number]:
-    """Yield the numbers of a protocol of groups, or of their subjects."""
-    if len(groups):
-        protocol = replace(protocol, units=groups["units"].iloc[0])
-        yield from protocol.numbers(groups.to_dict("records"), names)
-
-
 def of_subjects(groups: DataFrame, names: Sequence[str], kind: str = "subject") -> Iterator[Number]:
     """Yield gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and
     of each.
     """
+    if groups.empty:
+        return
     sides = pd.concat([by_subject(groups[groups["checkpoint"] == name], kind) for name in names])
-    yield from of_rows(replace(SUBJECTS, cells=[(*CELL, kind)]), sides, names)
-    sides = sides.assign(unit=sides["asked"], units="questions")
-    yield from of_rows(replace(SUBJECTS, cells=[(*CELL, kind, *CATEGORY)]), sides, names)
+    rows, cell = sides.to_dict("records"), (*CELL, kind)
+    overall = replace(SUBJECTS, units=groups["units"].iloc[0], cells=[cell])
+    yield from overall.numbers(rows, names)
+    of_each = replace(SUBJECTS, unit="asked", units="questions", cells=[(*cell, *CATEGORY)])
+    yield from of_each.numbers(rows, names)
 
 
 def by_subject(groups: DataFrame, kind: str = "subject") -> DataFrame:
@@ -210,9 +200,7 @@ def cluster_table(frame: DataFrame) -> Table:
     table).
     """
     by = [*CELL, "cluster", *CATEGORY]
-    gamma = frame[
-        (frame["measure"] == "gamma") & (frame["cluster"] != "") & (frame["attribute"] != "")
-    ]
+    gamma = cells_of(frame, {"measure": "gamma", "cluster": None, "attribute": None})
     gamma = gamma.sort_values(["cluster", "value"], ascending=[True, False], kind="stable")
     places = gamma[(gamma["value"] > 0) & (gamma["n"] > 1)].drop_duplicates(by)
     first = places.groupby([*CELL, "cluster"], sort=False).head(10)
@@ -229,7 +217,7 @@ def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[N
         pairs = [*advised(members, {**place, "checkpoint": name})]
         yield from of_maxima(pairs, ["mu"])
         for measure in ("mean_abs_c", "mass", "delta", "eps"):
-            yield from of_statistic(pairs, measure, GROUPS.statistics()[measure])
+            yield from of_statistic(pairs, measure, STATISTICS[measure])
     for advice in groups.loc[groups["class"] != "none", "class"].unique():
         for domains in domain_places(groups[groups["class"] == advice]):
             at = {"class": advice, **domains}
