@@ -57,12 +57,6 @@ def test_ranks_match_a_stable_sort_and_ignore_the_order_of_choices(logit_NC: np.
         assert (rank == 0) == (row.argmax() == y)
 
 
-def test_halves_split_all_indices_by_seed() -> None:
-    first, second = of.halves(7, 0)
-    assert (sorted([*first, *second]), len(first)) == (list(range(7)), 3)
-    assert of.halves(100, 0)[0].tolist() != of.halves(100, 1)[0].tolist()
-
-
 def test_p_is_nan_where_there_is_no_test() -> None:
     assert math.isnan(of.t_against(np.array([0.5]), 0))
     assert math.isnan(of.t_against(np.full(4, 0.5), 0.2))
