@@ -176,7 +176,6 @@ def evaluate(
             "--checkpoint needs --data (groups); --predictions takes no --data and no --limit"
         )
     from interventune.data_modules.groups.unqover import read_clusters
-    from interventune.data_modules.schema.groups import ScoredGroup
 
     from . import groups, measures
 
@@ -187,23 +186,18 @@ def evaluate(
             name: groups.read_predictions(Path(path), cluster_of) for name, path in named.items()
         }
     else:
-        sets = groups.read_sets(named_sources(data or [], "--data"), limit)
-        unscored = [
-            groups.group_row(ScoredGroup(group), name, cluster_of)
-            for name, members in sets.items()
-            for group in members
-        ]
+        sources = named_sources(data or [], "--data")
+        sets, unscored = groups.read_sets(sources, limit, cluster_of)
         rows_of = {"": unscored}
     for rows in rows_of.values() if clusters else ():
-        if not any(measures.differ(row["clusters"]) for row in rows):
+        if not any(measures.differ(row.get("clusters")) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")
     protocol = replace(BIAS, also=[partial(measures.numbers, planted_seed=planted_seed)])
     if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
     if predictions:
-        report = protocol.run(
-            iter, {name: name for name in named}, need="subjects", opened=rows_of.__getitem__
-        )
+        checkpoints = {name: name for name in named}
+        report = protocol.run(iter, checkpoints, opened=rows_of.__getitem__)
     else:
         ask = partial(groups.asked, sets, unscored)
         report = protocol.run(ask, named, asking, need="subjects")

@@ -24,15 +24,18 @@ from interventune.storage.errors import DataError
 Rows = list[dict[str, Any]]
 
 
-def read_sets(sources: Mapping[str, str], limit: int) -> dict[str, list[Group]]:
+def read_sets(
+    sources: Mapping[str, str], limit: int, cluster_of: Mapping[str, str]
+) -> tuple[dict[str, list[Group]], Rows]:
     """Read groups by data set, with their questions without advice, at most `limit` of a class (0:
-    all).
+    all); and the rows of all.
     """
-    sets = {name: list(read_groups(source)) for name, source in sources.items()}
-    return {
-        name: with_unadvised(spread(groups, limit) if limit else groups)
-        for name, groups in sets.items()
-    }
+    sets, rows = {}, Rows()
+    for name, source in sources.items():
+        groups = list(read_groups(source))
+        sets[name] = with_unadvised(spread(groups, limit) if limit else groups)
+        rows += [group_row(ScoredGroup(group), name, cluster_of) for group in sets[name]]
+    return sets, rows
 
 
 def group_row(record: ScoredGroup, data: str, cluster_of: Mapping[str, str]) -> dict[str, Any]:
