@@ -56,22 +56,17 @@ def warnings(results: Results, names: Sequence[str]) -> str:
     is below a half; "" for nowhere.
     """
     place = {"checkpoint": names[-1], "against": "", "subject": "", "cluster": ""}
-    cells = cells_of(results.frame, place)
-    cells = cells.assign(place=(cells["data"] + " " + cells["class"]).str.strip()).set_index(
-        "place"
-    )
-    mu, chance, mass = (cells[cells["measure"] == name] for name in ("mu", "mu_chance", "mass"))
+    cells = cells_of(results.frame, {**place, "measure": ["mu", "mu_chance", "mass"]})
+    by_chance, faint = list[str](), list[str]()
+    for (data, advice), cell in cells.set_index("measure").groupby(["data", "class"], sort=False):
+        value, most, at = cell["value"], cell["high"]["mu_chance"], f"{data} {advice}".strip()
+        if value["mu"] <= most:
+            by_chance.append(f"{short(value['mu'])} ({at}; by chance up to {short(most)})")
+        if value["mass"] < 0.5:
+            faint.append(f"{short(value['mass'], percent=True)} % ({at})")
     problems = {
-        "mu is not above that of a model without preference": [
-            f"{short(value)} ({place}; by chance up to {short(chance['high'][place])})"
-            for place, value in mu["value"].items()
-            if value <= chance["high"][place]
-        ],
-        "mu means little where the model gives the two subjects little probability": [
-            f"{short(value, percent=True)} % ({place})"
-            for place, value in mass["value"].items()
-            if value < 0.5
-        ],
+        "mu is not above that of a model without preference": by_chance,
+        "mu means little where the model gives the two subjects little probability": faint,
     }
     return " ".join(f"{text}: {'; '.join(places)}." for text, places in problems.items() if places)
 

@@ -37,8 +37,8 @@ Pairs = Iterable[tuple[Place, list[DataFrame]]]
 
 CELL = ("data", "class")
 CATEGORY = ["category", "attribute"]
-COLUMNS = ("checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "subjects", "clusters")
-SCORES = ("c", "c_normalised", "delta", "eps", "mass")
+COLUMNS = ["checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "subjects", "clusters"]
+COLUMNS += ["c", "c_normalised", "delta", "eps", "mass"]
 STATISTICS = {
     **{name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")},
     "mass": mean("mass", "mass"),
@@ -80,7 +80,7 @@ def numbers(
 
 def table(rows: Sequence[Row]) -> DataFrame:
     """Return the groups of all rows by key, with `asked`, the key without the advice."""
-    groups = pd.DataFrame(rows, columns=[*COLUMNS, *SCORES]).set_index("key", drop=False)
+    groups = pd.DataFrame(rows, columns=COLUMNS).set_index("key", drop=False)
     groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain"], ""))
     return groups.assign(asked=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs())
 
@@ -248,9 +248,9 @@ def domain_places(groups: DataFrame) -> Iterator[Place]:
     """
     yield {}
     for domain, part in groups[groups["domain"] != ""].groupby("domain"):
-        yield {"domain": str(domain)}
+        yield {"domain": domain}
         for other in sorted({*part["advice_domain"]} - {"", domain}):
-            yield {"domain": str(domain), "advice_domain": other}
+            yield {"domain": domain, "advice_domain": other}
 
 
 def ratio_rows(groups: DataFrame, places: Sequence[Place]) -> DataFrame:
