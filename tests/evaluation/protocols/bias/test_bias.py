@@ -102,16 +102,15 @@ def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
     names, data = tmp_path / "names", json.loads((oracle / f"{EX2}.json").read_text())
     names.write_text("".join(f"[subj] {cluster} | {name}\n" for name, cluster in CLUSTERS.items()))
     if given == "ids":
-        parts = ((key.split("|")[2:], record) for key, record in data.items())
-        data = {
-            "|".join([*map(CLUSTERS.__getitem__, key[:2]), *key]): record for key, record in parts
-        }
+        keys = [key.split("|")[2:] for key in data]
+        full = ("|".join([CLUSTERS[key[0]], CLUSTERS[key[1]], *key]) for key in keys)
+        data = dict(zip(full, data.values(), strict=True))
     (tmp_path / "p.json").write_text(json.dumps(data))
     flags = [f"--clusters={names}"] if given == "lists" else []
     cells = cells_of(tmp_path, "--predictions", tmp_path / "p.json", *flags)
     place, means = of_class("none", "p", data=""), []
-    theirs = json.loads((oracle / "expected_full_precision.json").read_text())[EX2]
-    c_of = theirs["C(sorted x1|x2|template|attr)"]
+    expected = json.loads((oracle / "expected_full_precision.json").read_text())[EX2]
+    c_of = expected["C(sorted x1|x2|template|attr)"]
     for attribute in ("was brave", "was rude"):
         own = {key: c for key, c in c_of.items() if key.endswith(attribute) and "boro" in key}
         values = [c if key.startswith("ayan|boro") else -c for key, c in own.items()]
