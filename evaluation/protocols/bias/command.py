@@ -185,14 +185,15 @@ def evaluate(
         sets, unscored = groups.read_sets(sources, limit, cluster_of)
         rows_of = {"": unscored}
     for rows in rows_of.values() if clusters else ():
-        if not any(measures.differ(row.get("clusters")) for row in rows):
+        if not any(measures.differ(row["clusters"]) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")
     protocol = replace(BIAS, also=[partial(measures.numbers, planted_seed=planted_seed)])
     if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
     if predictions:
         checkpoints = {name: name for name in named}
-        report = protocol.run(iter, checkpoints, opened=rows_of.__getitem__)
+        scored = partial(map, groups.without_empty)
+        report = protocol.run(scored, checkpoints, opened=rows_of.__getitem__)
     else:
         ask = partial(groups.asked, sets, unscored)
         report = protocol.run(ask, named, asking, need="subjects")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from interventune.data_modules.groups.advice import spread, with_unadvised
 from interventune.data_modules.groups.sets import gold_examples
-from interventune.data_modules.schema.groups import Group, ScoredGroup
+from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.sources import read_groups, read_scored
 from interventune.evaluation.answering.interface import Answerer
 from interventune.metrics.bias.group_scores import score_groups, span_score
@@ -25,25 +25,25 @@ Rows = list[dict[str, Any]]
 
 
 def read_sets(
-    sources: Mapping[str, str], limit: int, cluster_of: Mapping[str, str]
+    sources: Mapping[str, str], limit: int, cluster_of: Mapping[str, str] | None = None
 ) -> tuple[dict[str, list[Group]], Rows]:
     """Read groups by data set, with their questions without advice, at most `limit` of a class (0:
     all); and the rows of all.
     """
-    sets, rows = {}, Rows()
+    sets, rows = dict[str, list[Group]](), Rows()
     for name, source in sources.items():
         groups = list(read_groups(source))
         sets[name] = with_unadvised(spread(groups, limit) if limit else groups)
-        rows += [group_row(ScoredGroup(group), name, cluster_of) for group in sets[name]]
+        rows += [group_row(group, name, cluster_of) for group in sets[name]]
     return sets, rows
 
 
-def group_row(record: ScoredGroup, data: str, cluster_of: Mapping[str, str]) -> dict[str, Any]:
+def group_row(
+    group: Group, data: str = "", cluster_of: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Convert a group to a row without scores and answers; `domain` is the subjects', `advice` has
-    both sentences if two orders differ, `references` the subject named by contexts that decide,
-    `clusters` are those of the subjects, by default the record's.
+    both sentences if two orders differ, `references` the subject named by contexts that decide.
     """
-    group = record.group
     (first, negated, *_), gold = group.variants, group.gold
     fields = ("key", "category", "attribute", "domain", "advice_domain", "subjects")
     return {
@@ -55,8 +55,11 @@ def group_row(record: ScoredGroup, data: str, cluster_of: Mapping[str, str]) -> 
         "advice": " / ".join(dict.fromkeys(variant.advice for variant in group.variants)),
         "story": first.context,
         "references": [] if gold is None else [group.subjects[gold]],
-        "clusters": tuple(map(cluster_of.get, group.subjects)) if cluster_of else record.clusters,
-        **dict.fromkeys(("answers", "accuracy", "unknown", "failure")),
+        "clusters": tuple(map(cluster_of.get, group.subjects)) if cluster_of else None,
+        "answers": None,
+        "accuracy": np.nan,
+        "unknown": np.nan,
+        "failure": "",
     }
 
 
@@ -72,30 +75,34 @@ def asked(sets: Mapping[str, Sequence[Group]], rows: Rows, answerer: Answerer) -
             failure = one.failure or two.failure
             texts = (one.text, two.text)
             rows[i] = rows[i] | ({"failure": failure} if failure else judged(groups[i], texts))
-    return with_scores(rows, torch.cat(scores), offers_unknown=answerer.offers_unknown)
+    for row in with_scores(rows, torch.cat(scores)):
+        unknown = 1 - row["mass"] if answerer.offers_unknown else None
+        yield without_empty({**row, "unknown": unknown})
 
 
-def with_scores(
-    rows: Rows, score_NVS: Tensor, *, offers_unknown: bool = False
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows without empty fields, and with `prediction` (the subject with the higher score
-    in each variant), `scores` (4, 2), and measures from these: c (positive if the model assigns the
-    attribute to the first subject), c_normalised, delta, eps, mass.
+def with_scores(rows: Rows, score_NVS: Tensor) -> Iterator[dict[str, Any]]:
+    """Yield the rows with `prediction` (the subject with the higher score in each variant),
+    `scores` (4, 2), and measures from these: c (positive if the model assigns the attribute to the
+    first subject), c_normalised, delta, eps, mass.
 
     Args:
         rows: the N groups.
         score_NVS: S(x) = sqrt(p_start p_end) by subject, in [0, 1].
-        offers_unknown: whether the rest of the scores is that of unknown.
     """
-    columns = {
-        name: value_N.tolist() for name, value_N in score_groups(score_NVS)._asdict().items()
-    }
-    for row, score_VS, *values in zip(rows, score_NVS.tolist(), *columns.values(), strict=True):
-        measures = dict(zip((name.removesuffix("_N") for name in columns), values, strict=True))
-        unknown = 1 - measures["mass"] if offers_unknown else None
+    measured = score_groups(score_NVS)._asdict()
+    names = [name.removesuffix("_N") for name in measured]
+    columns = (value_N.tolist() for value_N in measured.values())
+    for row, score_VS, *values in zip(rows, score_NVS.tolist(), *columns, strict=True):
         prediction = [row["subjects"][second > first] for first, second in score_VS]
-        row = {**row, "unknown": unknown, "prediction": prediction, "scores": score_VS, **measures}
-        yield {name: value for name, value in row.items() if value not in ("", None)}
+        measures = dict(zip(names, values, strict=True))
+        yield {**row, "prediction": prediction, "scores": score_VS, **measures}
+
+
+def without_empty(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without empty fields."""
+    return {
+        name: value for name, value in row.items() if value not in ("", None) and value == value
+    }
 
 
 def judged(group: Group, answers: Sequence[str]) -> dict[str, Any]:
@@ -137,8 +144,8 @@ def read_predictions(path: Path, cluster_of: Mapping[str, str]) -> Rows:
     rows, probability_NVSE = Rows(), list[Any]()
     for record in records:
         probability_VSE = np.array(record.base_scores or np.nan)
-        rounded = 1.001
-        if not ((probability_VSE >= 0) & (probability_VSE <= rounded)).all():
+        rounded_one = 1.001
+        if not ((probability_VSE >= 0) & (probability_VSE <= rounded_one)).all():
             raise DataError(
                 f"{path}: group {record.group.key!r}: needs a model's probabilities (`start` and "
                 "`end` of every ans0 and ans1 in UnQover's layout, `start-end-score` of every "
@@ -146,5 +153,6 @@ def read_predictions(path: Path, cluster_of: Mapping[str, str]) -> Rows:
             )
         probability_NVSE.append(probability_VSE)
         outcome = judged(record.group, record.answers) if answered else {}
-        rows.append(group_row(record, "", cluster_of) | outcome)
+        row = group_row(record.group, "", cluster_of) | outcome
+        rows.append({**row, "clusters": row["clusters"] or record.clusters})
     return [*with_scores(rows, span_score(torch.from_numpy(np.stack(probability_NVSE))))]

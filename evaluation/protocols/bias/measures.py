@@ -228,8 +228,8 @@ def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[N
                 sums = pd.concat([ratio_rows(members, places) for _, members in checkpoints])
                 fields = tuple(sums.columns.drop(["checkpoint", "unit", "units"]))
                 statistic = Statistic(measure, fields, ratios, fewest)
-                pairs = compare(sums, names, {**place, **at})
-                yield from of_statistic(pairs, measure, statistic)
+                by_checkpoint = compare(sums, names, {**place, **at})
+                yield from of_statistic(by_checkpoint, measure, statistic)
 
 
 def advised(groups: DataFrame, place: Place) -> Pairs:

@@ -62,7 +62,8 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else path
         for where, value in labelled_rows(str(file)):
-            row = {"checkpoint": name, "method": "given", **check(value, Continuation, where)}
+            row: dict[str, Any] = {"checkpoint": name, "method": "given"}
+            row |= check(value, Continuation, where)
             if not {"continuation", "failure"} & {*row}:
                 raise DataError(
                     f"{where}: the field 'text' is missing: the continuation, without its prompt"
@@ -84,7 +85,7 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
                 f"{domain} prompts with the specification {variant!r}"
             )
     methods = dict.fromkeys(method for _, method in systems)
-    order = [*product(methods, DOMAINS, VARIANTS)]
+    order: list[tuple[Any, ...]] = [*product(methods, DOMAINS, VARIANTS)]
     every.sort(key=lambda row: order.index(tuple(map(row.get, KEY[1:4]))))
     rows: dict[str, list[dict[str, Any]]] = {checkpoint: [] for checkpoint, _ in systems}
     for row in every:
