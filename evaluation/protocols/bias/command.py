@@ -1,11 +1,11 @@
 """Group bias of checkpoints, or of external scores (UnQover's and LEI's measures)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from interventune.evaluation.answering.asking import Asking, named_sources
 from interventune.evaluation.protocol import Protocol
@@ -175,26 +175,21 @@ def evaluate(
     from . import groups, measures
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
-    cluster_of = read_clusters(clusters) if clusters else {}
+    cluster_of = read_clusters(clusters) if clusters else None
+    ask: Callable[[Any], Iterator[Any]]
     if predictions:
-        rows_of = {
-            name: groups.read_predictions(Path(path), cluster_of) for name, path in named.items()
-        }
+        rows_of = {path: groups.read_predictions(Path(path), cluster_of) for path in named.values()}
+        ask = partial(map, groups.without_empty)
     else:
         sources = named_sources(data or [], "--data")
         sets, unscored = groups.read_sets(sources, limit, cluster_of)
-        rows_of = {"": unscored}
+        rows_of, ask = {"": unscored}, partial(groups.asked, sets, unscored)
     for rows in rows_of.values() if clusters else ():
         if not any(measures.differ(row["clusters"]) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")
     protocol = replace(BIAS, also=[partial(measures.numbers, planted_seed=planted_seed)])
     if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
-    if predictions:
-        checkpoints = {name: name for name in named}
-        scored = partial(map, groups.without_empty)
-        report = protocol.run(scored, checkpoints, opened=rows_of.__getitem__)
-    else:
-        ask = partial(groups.asked, sets, unscored)
-        report = protocol.run(ask, named, asking, need="subjects")
+    opened = rows_of.get if predictions else None
+    report = protocol.run(ask, named, asking, need="subjects", opened=opened)
     return replace(report, views=[*report.views, measures.cluster_table(report.results.frame)])

@@ -132,7 +132,7 @@ def names_subject(text: str, name: str, other: str) -> bool:
     return name in (text.replace(other, "|") if name in other else text)
 
 
-def read_predictions(path: Path, cluster_of: Mapping[str, str]) -> Rows:
+def read_predictions(path: Path, cluster_of: Mapping[str, str] | None) -> Rows:
     """Read the scored groups of a file in UnQover's or LEI's layout, with `answers` if it has them.
 
     Raises:
