@@ -1,18 +1,13 @@
-"""The report of the confusion probes: a row for every answer, and numbers that are not means of
-rows (Shen and Kejriwal 2022).
-
-Shape letters: N questions, P targets of a trial, C choices.
+"""The report of the confusion probes (Shen and Kejriwal 2022), and its numbers that are not means
+of rows.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.results import Number, Row, plain
 from interventune.evaluation.shown.figures import Bars, Lines
@@ -20,8 +15,6 @@ from interventune.evaluation.shown.headlines import Said
 from interventune.evaluation.shown.views import View
 from interventune.evaluation.statistics import estimate, mean, share
 from interventune.metrics import confusion as metrics
-
-from .command import Sampling, Trial
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")
@@ -134,7 +127,7 @@ CONFUSION = Protocol(
                 x_label="k (dashed: all questions, own choices)",
                 level=ORIGINAL | {"measure": "accuracy"},
             )
-            for sampling in get_args(Sampling)
+            for sampling in ("random", "heuristic")
         },
     },
     headline=[
@@ -147,67 +140,6 @@ CONFUSION = Protocol(
     failures="",
     console=2,
 )
-
-
-def answer_rows(
-    answerer: Answerer, questions: Sequence[ChoiceQuestion], trials: Sequence[Trial]
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for every answer: its cell, the question and the pick, and its numbers.
-
-    Args:
-        answerer: the model that chooses.
-        questions: the originals.
-        trials: originals before their changed versions, no_question before wrong_question.
-    """
-    label_N = np.array([question.label for question in questions])
-    original_NC = np.full((len(questions), len(questions[0].choices)), np.nan)
-    no_question_N = np.full(len(questions), np.nan)
-    for trial in trials:
-        at = np.array(trial.targets)
-        cell = " ".join(filter(None, (trial.probe, trial.sampling, trial.n_choices)))
-        logits = answerer.choice_logits(trial.questions, f"{cell}, trial {trial.number + 1}")
-        confidence_PC = softmax(np.stack([*logits]).astype(np.float64), axis=1)
-        slot_P = np.array([question.label for question in trial.questions])
-        rank_P = metrics.ranks(confidence_PC, slot_P)
-        own_P = metrics.at_label(confidence_PC, slot_P)
-        right = "pseudo_accuracy" if trial.probe in BIASED else "accuracy"
-        numbers = {right: rank_P == 0, "confidence": own_P, "rank": rank_P}
-        if trial.probe == "original":
-            original_NC[at] = confidence_PC
-        else:
-            before_PC, label_P = original_NC[at], label_N[at]
-            numbers["accuracy_before"] = metrics.ranks(before_PC, label_P) == 0
-            numbers["confidence_before"] = metrics.at_label(before_PC, label_P)
-        if trial.probe in BIASED:
-            numbers["variance"] = metrics.choice_variance(confidence_PC)
-            if trial.number == 0:
-                numbers |= metrics.maxprob(before_PC, confidence_PC)
-        if trial.probe == "no_question":
-            no_question_N[at] = own_P
-        elif trial.probe == "wrong_question":
-            numbers["confidence_difference"] = no_question_N[at] - own_P
-        elif trial.probe == "no_right_answer":
-            numbers["anc_post_minus_sac"] = metrics.others_less_own(confidence_PC, label_P)
-            numbers["anc_minus_rac"] = metrics.others_less_own(before_PC, label_P)
-        elif trial.probe == "choice_paralysis":
-            numbers["paralysis"] = numbers["confidence_before"] - own_P  # Definition 2
-        for p, question in enumerate(trial.questions):
-            values = {name: float(value_P[p]) for name, value_P in numbers.items()}
-            yield {
-                "probe": trial.probe,
-                "sampling": trial.sampling,
-                "n_choices": trial.n_choices,
-                "trial": trial.number,
-                "index": int(at[p]),
-                "id": question.id,
-                "prompt": question.prompt,
-                "choices": list(question.choices),
-                "label": question.label,
-                "donors": list(question.donors),
-                "pick": int(confidence_PC[p].argmax()),
-                "confidences": confidence_PC[p].tolist(),
-                **{name: value for name, value in values.items() if np.isfinite(value)},
-            }
 
 
 def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
