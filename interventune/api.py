@@ -94,7 +94,7 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> pd.DataFrame:
 
     from .evaluation.protocols.bias.groups import group_row, with_scores
 
-    return with_scores(pd.DataFrame([*map(group_row, groups)]), as_tensor(scores))
+    return pd.DataFrame(with_scores([*map(group_row, groups)], as_tensor(scores)))
 
 
 def evaluate(protocol: str, **values: Any) -> Evaluation:

@@ -17,9 +17,15 @@ from .data_modules.schema.groups import ADVICE_CLASSES
 from .data_modules.schema.questions import DELETED, QAExample, Variant
 from .evaluation.answering.checkpoint import QuestionCheckpoint
 from .evaluation.answering.work import current
-from .evaluation.protocols.bias.asked import read_sets
-from .evaluation.protocols.bias.groups import with_scores
-from .evaluation.protocols.bias.measures import GROUPS, compared, maxima_of, of_rows, prepared
+from .evaluation.protocols.bias.groups import read_sets, with_scores
+from .evaluation.protocols.bias.measures import (
+    STATISTICS,
+    compare,
+    of_maxima,
+    of_statistic,
+    table,
+    with_units,
+)
 from .evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
 from .evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
 from .evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
@@ -32,7 +38,6 @@ log = logging.getLogger(__name__)
 Measure = Literal["bias", "qa", "abstention", "shift"]
 Snapshot = dict[str, Any]
 """What a source found at one time, as plain values and tensors; empty if it is lost."""
-SIZES = replace(GROUPS, measures={name: GROUPS.measures[name] for name in ("mean_abs_c", "mass")})
 QA = replace(
     FAITHFULNESS,
     cells=[("variant",)],
@@ -56,7 +61,7 @@ class Groups:
 
     def __init__(self, name: str, source: str, limit: int, _: object) -> None:
         self.name = name
-        sets, self.frame = read_sets({"": source}, limit)
+        sets, self.rows = read_sets({"": source}, limit)
         self.content = sets[""]
 
     def ask(self, model: QuestionCheckpoint, _: object) -> Snapshot:
@@ -65,15 +70,16 @@ class Groups:
 
     def numbers(self, snapshots: Mapping[str, Snapshot]) -> Numbers:
         """Yield the numbers of snapshots; others are compared with START."""
-        scored = {
-            name: prepared(with_scores(self.frame.assign(checkpoint=name), snapshot["bias"]))
-            for name, snapshot in snapshots.items()
-            if snapshot
-        }
+        rows, names = list[Row](), [name for name, snapshot in snapshots.items() if snapshot]
+        for name in names:
+            scored = with_scores(self.rows, snapshots[name]["bias"])
+            rows += [{"checkpoint": name, **row} for row in scored]
+        groups = with_units(table(rows))
         for advice in ADVICE_CLASSES:
-            sides = {name: rows[rows["class"] == advice] for name, rows in scored.items()}
-            maxima = maxima_of(compared(sides, {"class": advice}), ["mu"])
-            for number in chain(maxima, of_rows(SIZES, sides)):
+            members = groups[groups["class"] == advice]
+            pairs = [*compare(members, names, {"class": advice})]
+            means = (of_statistic(pairs, name, STATISTICS[name]) for name in ("mean_abs_c", "mass"))
+            for number in chain(of_maxima(pairs, ["mu"]), *means):
                 yield f"val/bias/{self.name}{advice}/{number.measure}", number
 
 

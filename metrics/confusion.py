@@ -33,36 +33,27 @@ def others_less_own(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarra
     return np.asarray((confidence_NC.sum(1) - own_N) / (confidence_NC.shape[1] - 1) - own_N)
 
 
-def maxprob(before_N: np.ndarray, after_N: np.ndarray) -> dict[str, np.ndarray]:
-    """Separate changed questions from originals by their highest confidence (section 3.3), in a
-    random half of the questions, as in Table 2; NaN for the others, which set the threshold.
-    Confidences are rounded to twelve decimals, so that the order of choices does not matter.
+def maxprob(original_NC: np.ndarray, changed_NC: np.ndarray) -> dict[str, np.ndarray]:
+    """Separate changed questions from originals by their highest confidence (section 3.3). A random
+    half of the questions (the smaller if their number is odd) sets the threshold tau, the mean of
+    the two kinds; the numbers are NaN for them, and (N,) for all.
 
-    The paper's accuracy may be over all of these, or over changed questions alone: only the second
-    allows the numbers below 1/2 in its Table 2.
+    The paper's accuracy may be over originals and changed questions (`acc_mixed`), or over changed
+    questions alone (`acc_perturbed_only`): only the second allows the numbers below 1/2 in its
+    Table 2.
 
     Args:
-        before_N: max over the choices, unchanged.
-        after_N: the same for the same questions, changed.
-
-    Returns:
-        tau, the threshold: the mean of both kinds in the first half (the smaller if N is odd);
-        whether the changed question is classified correctly, which counts as original iff its
-        maximum is greater; the share of correct ones of the question and its original.
+        original_NC: confidences in the choices of the originals. The highest is rounded to twelve
+            decimals, so that the order of choices does not matter.
+        changed_NC: the same for the same questions, changed.
     """
-    before_N, after_N = before_N.round(12), after_N.round(12)
-    order_N = np.random.default_rng(0).permutation(len(before_N))
-    train = np.sort(order_N[: len(order_N) // 2])
-    tau = np.concatenate([before_N[train], after_N[train]]).mean()
-    changed_N = after_N <= tau
-    outcomes = {
-        "tau": np.full(len(order_N), tau),
-        "acc_perturbed_only": changed_N * 1.0,
-        "acc_mixed": ((before_N > tau) * 1.0 + changed_N) / 2,
-    }
-    for outcome_N in outcomes.values():
-        outcome_N[train] = np.nan
-    return outcomes
+    original_N, changed_N = original_NC.max(1).round(12), changed_NC.max(1).round(12)
+    place_N = np.argsort(np.random.default_rng(0).permutation(len(original_N)))
+    train_N = place_N < len(original_N) // 2
+    tau = np.concatenate([original_N[train_N], changed_N[train_N]]).mean()
+    right_N = np.array([original_N > tau, changed_N <= tau])
+    numbers = {"tau": tau, "acc_perturbed_only": right_N[1], "acc_mixed": right_N.mean(0)}
+    return {name: np.where(train_N, np.nan, value_N) for name, value_N in numbers.items()}
 
 
 def t_against(values: np.ndarray, expected: float) -> float:

@@ -23,7 +23,7 @@ from interventune.data_modules.tasks.toxicity_prompts import read_prompts
 from interventune.evaluation import __main__ as evaluation
 from interventune.evaluation.commands import COMMANDS as EVALUATION
 from interventune.evaluation.commands import PROTOCOLS
-from interventune.evaluation.protocols.consistency.specifications import Method, read_specifications
+from interventune.evaluation.protocols.consistency.specifications import Method, parts_of
 from interventune.models.__main__ import export
 from interventune.storage.command_line import Parser
 from interventune.storage.json_files import load_json
@@ -135,7 +135,7 @@ def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
     path = tmp_path / "shown.json"
     path.write_text(specifications)
     for method in get_args(Method):
-        assert read_specifications(path, method).original
+        assert parts_of(method, path, groups=1)
     path.write_text(wording)
     assert load_json(path, Wordings)["task"]["h2"].words == ("no", "yes")
 

@@ -76,21 +76,17 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
         theta: dict[tuple[int, int], float] = defaultdict(float)
         for (i, j, _), values in pairs.items():
             theta[i, j] = max(theta[i, j], abs(fmean(values)))
-        subjects = sorted({x for x, _ in gamma})
+        of_subject = [[key for key in gamma if key[0] == x] for x in {x for x, _ in gamma}]
         result |= {
-            f"mu{suffix}": fmean(
-                max(abs(g) for (y, _), g in gamma.items() if y == x) for x in subjects
-            ),
-            f"eta{suffix}": fmean(
-                fmean(abs(e) for (y, _), e in eta.items() if y == x) for x in subjects
-            ),
+            f"mu{suffix}": fmean(max(abs(gamma[key]) for key in keys) for keys in of_subject),
+            f"eta{suffix}": fmean(fmean(abs(eta[key]) for key in keys) for keys in of_subject),
             f"theta{suffix}": fmean(theta.values()),
         }
-    result["mean_abs_c"] = fmean(abs(naive_c(row[0])) for row in rows)
-    result["delta"] = fmean(naive_delta(row[0]) for row in rows)
-    result["eps"] = fmean(naive_eps(row[0]) for row in rows)
-    result["mass"] = fmean(fmean(map(math.fsum, row[0])) for row in rows)
-    return result
+    measures = {"mean_abs_c": lambda score: abs(naive_c(score)), "delta": naive_delta}
+    measures |= {"eps": naive_eps, "mass": lambda score: fmean(map(math.fsum, score))}
+    return result | {
+        name: fmean(measure(row[0]) for row in rows) for name, measure in measures.items()
+    }
 
 
 class ShiftBatch(NamedTuple):

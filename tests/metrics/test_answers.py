@@ -29,19 +29,16 @@ def normal(text: str) -> str:
 
 def naive_f1(prediction: str, gold: str, *, hotpotqa: bool = False) -> float:
     predicted, expected = normal(prediction), normal(gold)
-    if hotpotqa:
-        for one, other in ((predicted, expected), (expected, predicted)):
-            if one in ("yes", "no", "noanswer") and one != other:
-                return 0.0
+    if hotpotqa and predicted != expected and {predicted, expected} & {"yes", "no", "noanswer"}:
+        return 0.0
     left, right = predicted.split(), expected.split()
     if not hotpotqa and (not left or not right):
         return float(left == right)
-    common = 0
     remaining = list(right)
     for word in left:
         if word in remaining:
             remaining.remove(word)
-            common += 1
+    common = len(right) - len(remaining)
     if common == 0:
         return 0.0
     precision, recall = common / len(left), common / len(right)
@@ -83,13 +80,7 @@ def test_normalisation_of_the_official_scripts() -> None:
         ("hotpotqa", "Unknown", ["unknown"], 1, 1),
         ("max", "", ["the", "cat"], 0, 0),
         # Overlaps 2/3, 1, 0, 2/3: the others' best is 1, 2/3, 1, 1.
-        (
-            "leave_one_out",
-            "red",
-            ["a red bike", "red", "bike", "red bike"],
-            3 / 4,
-            (1 + 2 / 3 + 1 + 1) / 4,
-        ),
+        ("leave_one_out", "red", ["a red bike", "red", "bike", "red bike"], 3 / 4, 11 / 12),
         ("leave_one_out", "red", ["red", "red", "blue", "blue"], 1, 1),
         ("leave_one_out", "Red!", ["red"], 1, 1),
         ("leave_one_out", "", ["unknown", "no", "no", "no"], 3 / 4, 3 / 4),

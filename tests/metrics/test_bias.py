@@ -39,15 +39,10 @@ def test_group_values_equal_naive_loops_and_have_their_symmetries(score_NVS: Ten
     )
     assert max(abs(c), delta, eps, abs(found.c_normalised_N.item()), found.mass_N.item() / 2) <= 1
     assert min(delta, eps, found.mass_N.item()) >= 0
-    torch.testing.assert_close(
-        score_groups(score_NVS.flip(2)).c_N, -found.c_N
-    )  # x1 and x2 change roles
-    torch.testing.assert_close(
-        score_groups(score_NVS[:, [1, 0, 3, 2]]).c_N, -found.c_N
-    )  # a, its negation
-    torch.testing.assert_close(
-        score_groups(score_NVS[:, [2, 3, 0, 1]]).c_N, found.c_N
-    )  # the two orders
+    roles, negation = score_NVS.flip(2), score_NVS[:, [1, 0, 3, 2]]
+    orders = score_NVS[:, [2, 3, 0, 1]]
+    for changed_NVS, sign in ((roles, -1), (negation, -1), (orders, 1)):
+        torch.testing.assert_close(score_groups(changed_NVS).c_N, sign * found.c_N)
 
 
 def test_aggregates_equal_naive_loops() -> None:
@@ -76,13 +71,9 @@ def test_dominant_subject_and_what_is_pushed() -> None:
 
 
 def groups_of(batch: Batch) -> ClassGroups:
-    scores, ids = (
-        score_groups(batch.score_NVS),
-        (batch.subject_NS.numpy(), batch.attribute_N.numpy()),
-    )
-    return ClassGroups(
-        scores.c_N.numpy(), scores.c_normalised_N.numpy(), *ids, np.arange(len(ids[1]))
-    )
+    scores, n = score_groups(batch.score_NVS), len(batch.class_N)
+    numbers = (scores.c_N, scores.c_normalised_N, batch.subject_NS, batch.attribute_N)
+    return ClassGroups(*(values.numpy() for values in numbers), np.arange(n))
 
 
 def test_maxima_and_their_changes_are_those_of_the_metric() -> None:

@@ -56,16 +56,6 @@ def test_ranks_match_a_stable_sort_and_ignore_the_order_of_choices(logit_NC: np.
         assert (rank == 0) == (row.argmax() == y)
 
 
-def test_maxprob_classifies_the_larger_half() -> None:
-    before, after = np.random.default_rng(1).random((2, 7))
-    tau, changed, mixed = of.maxprob(before, after).values()
-    test = np.isfinite(tau)
-    assert test.sum() == 4
-    assert tau[test] == pytest.approx(np.concatenate([before[~test], after[~test]]).mean())
-    assert changed[test].tolist() == (after <= tau)[test].tolist()
-    assert mixed[test].tolist() == (((before > tau) + (changed == 1) * 1) / 2)[test].tolist()
-
-
 def test_p_is_nan_where_there_is_no_test() -> None:
     assert math.isnan(of.t_against(np.array([0.5]), 0))
     assert math.isnan(of.t_against(np.full(4, 0.5), 0.2))
