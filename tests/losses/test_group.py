@@ -1,7 +1,5 @@
 """The losses of groups: the authors' numbers, naive loops, absent classes, mass."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

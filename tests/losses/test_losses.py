@@ -1,7 +1,5 @@
 """All losses: the authors' numbers, naive loops, limits, gradients, absent classes."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

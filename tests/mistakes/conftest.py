@@ -1,7 +1,5 @@
 """Good files of every kind, and a command that must be refused in one line."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Callable

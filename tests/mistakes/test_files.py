@@ -2,8 +2,6 @@
 code.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Typed functions as commands."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

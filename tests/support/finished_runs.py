@@ -1,7 +1,5 @@
 """What two finished runs must have alike, and what a kill must not leave behind."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ multiprocessing's server imports them once and forks itself. Its environment is 
 start.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import socket

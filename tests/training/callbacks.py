@@ -3,8 +3,6 @@ processes, one scores its validations, and one asks: does a step over several ba
 gradient of one batch with all their samples?
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from itertools import chain

@@ -1,7 +1,5 @@
 """On a GPU: what the CPU computes, runs that resume bit for bit, and kernels of our own."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Multiple choice through the command line: fit, validate, test, predict, resume."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

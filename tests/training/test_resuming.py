@@ -2,8 +2,6 @@
 written.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -21,7 +19,7 @@ from interventune.training.cli import main as train
 from interventune.training.run import CurveLogger, Run, keep_curves
 from tests.mistakes.conftest import everything_in, refused
 from tests.support.finished_runs import differences, same
-from tests.training.conftest import Commands, SmallData, metrics_of
+from tests.training.conftest import Capture, Commands, Patch, SmallData, metrics_of
 
 STEPS = "--trainer.max_steps=2"
 
@@ -92,9 +90,7 @@ def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
     train(fit)
 
 
-def test_a_finished_run_keeps_its_record(
-    seeds: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: Capture) -> None:
     home = seeds.root / "squad/0"
     before = everything_in(home)
     changed = "--trainer.log_every_n_steps=5 --data.num_workers=1"
@@ -152,7 +148,7 @@ def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
 
 
 def test_precision_is_not_read_from_the_current_folder(
-    seeds: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seeds: Commands, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Nor from the folder above it; a checkpoint may be named from its own folder."""
     (tmp_path / "environment.json").write_text('{"precision": "64-true"}')
@@ -171,7 +167,7 @@ def test_precision_is_not_read_from_the_current_folder(
     ("faster", "chosen"), [(torch.float32, "32-true"), (torch.bfloat16, "bf16-mixed")]
 )
 def test_auto_is_the_faster_precision_and_stays_when_a_run_goes_on(
-    faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+    faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv(precision.CHOSEN, "")  # so that it is forgotten afterwards
     monkeypatch.delenv(precision.CHOSEN)
@@ -205,9 +201,7 @@ def test_curves_of_any_names_resume(tmp_path: Path) -> None:
         assert path.read_text() == f"{header}\n{kept}"
 
 
-def test_the_score_of_best_is_in_the_metrics(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_score_of_best_is_in_the_metrics(commands: Commands, capsys: Capture) -> None:
     """A user's own ModelCheckpoint does not hide it."""
     scored = "{class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"

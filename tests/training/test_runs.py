@@ -2,8 +2,6 @@
 head, and adapters.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import product

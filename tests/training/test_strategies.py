@@ -5,8 +5,6 @@ so that runs are compared among those of two processes, and metrics with those o
 same checkpoint.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ batch.
 The pure functions are cut at any place in tests/losses/test_losses.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 by; and its reference pass: anchors, dominance, and a cache that knows what it depends on.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from itertools import islice
@@ -25,7 +23,7 @@ from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.storage.errors import DataError
 from interventune.training.cli import main as train
 from interventune.training.modules import advice
-from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
+from tests.training.conftest import SMALL, Commands, Patch, curves, lei, metrics_of
 
 UNWATCHED = "--data.val_qa={} --data.val_groups={} --trainer.log_every_n_steps=1"
 
@@ -80,7 +78,7 @@ Scored = list[tuple[list[Group], torch.Tensor]]
 
 
 @pytest.fixture
-def scored(monkeypatch: pytest.MonkeyPatch) -> Scored:
+def scored(monkeypatch: Patch) -> Scored:
     """What was scored, in order: which groups, and the boundary log-probabilities."""
     made: Scored = []
     original = advice.score_groups
@@ -165,7 +163,7 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
 
 
 def test_dominance_may_be_what_the_file_says(
-    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    commands: Commands, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     every = story_groups.groups("train")
     groups = [group for group in every if group.advice_class == "adversarial"][:6]

@@ -2,8 +2,6 @@
 disturbed.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +15,7 @@ from interventune.training.cli import main as train
 from tests.conftest import once
 from tests.mistakes.conftest import refused
 from tests.support.finished_runs import differences
-from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
+from tests.training.conftest import SMALL, Capture, Commands, SmallData, curves, failing, launch
 
 DROPOUT = SMALL["roberta"].replace(
     "{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, "
@@ -107,7 +105,7 @@ def test_a_signal_finishes_the_step_and_leaves_no_trace(
     changed: str,
     commands: Commands,
     whole: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:
     code = cut(commands, flags, changed, **how)
     assert code == 128 + signal.Signals[how["kind"]]

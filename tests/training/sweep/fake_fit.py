@@ -2,8 +2,6 @@
 `until`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

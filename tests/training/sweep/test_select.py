@@ -1,7 +1,5 @@
 """Selection: the best points by their metric, mean and sample deviation on every test set."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """A sweep finishes whatever dies under it, and runs no point twice. Every shipped one is valid."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -20,7 +18,7 @@ import yaml
 from interventune.training.sweep import run, study
 from interventune.training.sweep.run import main, shares, sweep_of
 from interventune.training.sweep.study import Grid
-from tests.training.conftest import resolved
+from tests.training.conftest import Capture, Patch, resolved
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
@@ -87,9 +85,7 @@ def test_workers_share_a_study_whatever_ends_them(sampler: str, tmp_path: Path) 
 
 
 @pytest.fixture
-def sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def sweep(tmp_path: Path, monkeypatch: Patch, capfd: Capture) -> Callable[..., str]:
     """The command in this process, with fake_fit.py: what it says, if it ends with `code`."""
     monkeypatch.setattr(study, "FIT", FAKE)
     monkeypatch.setattr(run, "check_first_point", lambda sweep: None)
@@ -104,7 +100,7 @@ def sweep(
 
 
 def test_failed_points_are_kept_with_a_reason(
-    tmp_path: Path, sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sweep: Callable[..., str], monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("SLURM_NTASKS", "2")
     content = {"space": {"x": [-1.0, 7.0, 8.0, 9.0, 1.0]}, "keep": "best", "flags": ["--twice={x}"]}
@@ -178,7 +174,7 @@ def test_a_study_is_not_mixed_with_another(tmp_path: Path, sweep: Callable[..., 
     assert "other values" in sweep({"space": {"x": [1.0, 3.0]}}, code=2)
 
 
-def test_workers_share_what_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_share_what_is_visible(monkeypatch: Patch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,GPU-ab")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(2)] == ["4,6", "5,GPU-ab"]
@@ -191,7 +187,7 @@ OURS = [path.stem for path in SWEEPS if not path.name.endswith(".wandb.yaml")]
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_sweep_composes_from_any_folder(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sweep, _ = sweep_of([name])
@@ -205,7 +201,7 @@ def test_a_sweep_composes_from_any_folder(
 
 
 def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     command = ["lei_sizes", "-c", "tiny_roberta", "--output", str(tmp_path / "study")]
     known = "--data.train_groups=[stories:train]"
