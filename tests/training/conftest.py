@@ -78,9 +78,8 @@ def curves(home: Path, metric: str) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class SmallData:
-    """Files in SQuAD's and LEI's formats; 13 questions and 9 groups to validate on, so that no
-    batch size and no number of processes divides them.
-    """
+    """Files in SQuAD's and LEI's formats; no batch size divides the 13 questions and 9 groups to
+    validate on."""
 
     qa_train: Path
     qa_dev: Path

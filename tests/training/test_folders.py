@@ -1,6 +1,4 @@
-"""A run's folder belongs to one process; what it saves is whole, makes the run again, and has the
-numbers that the commands print and that evaluation finds.
-"""
+"""A run's folder belongs to one process; its files are whole and repeat the run; predictions."""
 
 import json
 import os
@@ -124,7 +122,7 @@ def test_nothing_goes_on_from_weights_alone(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["xlnet", "llama"])
-def test_predictions_are_whole_and_of_the_same_bias(
+def test_predictions_have_the_same_bias(
     architecture: str, commands: Commands, tmp_path: Path
 ) -> None:
     home, data = commands.run("fit", "squad", architecture, "--trainer.max_steps=2"), commands.data
@@ -152,9 +150,7 @@ def test_predictions_are_whole_and_of_the_same_bias(
     assert tables[0] == pytest.approx(tables[1], abs=1e-5)
 
 
-def test_answers_that_share_an_id_are_not_written_over_each_other(
-    commands: Commands, tmp_path: Path
-) -> None:
+def test_answers_with_one_id_are_not_overwritten(commands: Commands, tmp_path: Path) -> None:
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")
     example = next(iter(read_questions(commands.data.qa_dev)))
     write_records([example, replace(example, variant="ts")], tmp_path / "rows.jsonl")

@@ -1,6 +1,4 @@
-"""A run that resumes is the run that its config.yaml describes, or is refused before anything is
-written.
-"""
+"""A resumed run is the one that its config.yaml describes, or is refused before it writes."""
 
 import json
 import os
@@ -26,9 +24,7 @@ STEPS = "--trainer.max_steps=2"
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Commands:
-    """Two steps with each of the seeds 0, 1, 2, as docs/scale.md says, in versions of these names;
-    its data are its own.
-    """
+    """Two steps on data of its own with each of the seeds 0, 1, 2, in versions of these names."""
     folder = tmp_path_factory.mktemp("seeds")
     shutil.copy(small_data.qa_train, folder / "train.json")
     commands = Commands(folder / "runs", replace(small_data, qa_train=folder / "train.json"))
@@ -62,9 +58,7 @@ def test_three_seeds_are_three_models(seeds: Commands) -> None:
     ],
 )
 def test_another_run_is_refused(flags: str, words: str, seeds: Commands) -> None:
-    """By the run's version, the newest of the name, or the path of a checkpoint, for which a new
-    folder would be made.
-    """
+    """By the run's version, as the newest of its name, or by the path of its checkpoint."""
     last = seeds.root / "squad/0/checkpoints/last.ckpt"
     os.utime(last)
     before = everything_in(seeds.root)
@@ -102,10 +96,8 @@ def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: Capture) -> No
 
 
 def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> None:
-    """From the first of them on: the learning rate is 0 at the end of two steps, not in the third
-    of more. The record says what held before, also after another resume. The origin of a run that
-    began with another's checkpoint stays in it.
-    """
+    """The learning rate is 0 at the end of two steps, not in the third of more. The record keeps
+    what held before, and the checkpoint that the run began with."""
     last = seeds.root / "squad/2/checkpoints/last.ckpt"
     common = "--seed_everything=2 --trainer.log_every_n_steps=1 --run.version=more"
     fit = seeds.of("fit", "squad", "bert", common)
@@ -147,7 +139,7 @@ def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
         assert word in str(error.value)
 
 
-def test_precision_is_not_read_from_the_current_folder(
+def test_the_current_folder_sets_no_precision(
     seeds: Commands, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Nor from the folder above it; a checkpoint may be named from its own folder."""

@@ -1,6 +1,4 @@
-"""Every shipped configuration parses, composed with another, whatever the order; help answers at
-once. Then the launch scripts, with stand-ins for the programs that a cluster has.
-"""
+"""Shipped configurations compose in any order; help is fast; launch scripts on a fake cluster."""
 
 import os
 import subprocess
@@ -25,9 +23,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("experiment", "backbone", "turned"), PAIRS)
-def test_every_experiment_composes_with_a_backbone(
-    experiment: str, backbone: str, turned: bool, capsys: Capture
-) -> None:
+def test_experiments_compose(experiment: str, backbone: str, turned: bool, capsys: Capture) -> None:
     """Every file of either kind stands in one pair; of some, in either order."""
     kinds = {"experiments": experiment, "backbones": backbone}
     files = [CONFIGS / kind / f"{name}.yaml" for kind, name in kinds.items()]
@@ -39,9 +35,7 @@ def test_every_experiment_composes_with_a_backbone(
     assert f"name: {experiment}" in text
 
 
-def test_help_has_the_flags_and_values_of_the_experiment(
-    capsys: Capture,
-) -> None:
+def test_help_has_the_flags_and_values_of_the_experiment(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["fit", "-c", "lei_few_shot", "-c=tiny_roberta", "--help"])
     text = " ".join(capsys.readouterr().out.split())
@@ -94,9 +88,7 @@ def launch(folder: Path, script: str, **environment: str) -> subprocess.Complete
 
 
 def parses(said: str, capsys: Capture) -> str:
-    """The configuration that the command line after `-m interventune.training` makes, one argument
-    a line.
-    """
+    """The configuration of the command line after `-m`, with one argument a line."""
     arguments = said.splitlines()
     arguments = arguments[arguments.index("-m") + 1 :]
     assert arguments[:2] == ["interventune.training", "fit"]

@@ -1,6 +1,4 @@
-"""The faithfulness paper's recipe, what its authors' code does otherwise, and which weights are
-decayed.
-"""
+"""The warm-up of the faithfulness paper, and which weights are decayed."""
 
 from typing import Any
 
