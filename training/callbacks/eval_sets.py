@@ -21,7 +21,6 @@ left out; groups to `predictions/<set>.jsonl` with their scores, which `interven
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,9 @@ IN_PROGRESS_BAR = ("f1", "accuracy")
 class Family:
     """An evaluation set, whose metric and predictions are computed from outputs of `module`."""
 
+    metric: Any
+    """Of the current epoch."""
+
     def __init__(self, evaluated: EvalSet, module: Any) -> None:
         self.name, self.data = evaluated
         self.module = module
@@ -62,11 +64,6 @@ class Family:
         """The beginning of metric names, after the stage; the main set's name is omitted."""
         family = self.data.family
         return f"{family}/" if self.name == MAIN else f"{family}/{self.name}/"
-
-    @cached_property
-    def metric(self) -> Any:
-        """The metric, on the module's device."""
-        return self.new_metric().to(next(self.module.parameters()).device)
 
     def new_metric(self) -> Any:
         """Return an empty metric."""
@@ -246,6 +243,7 @@ class EvalSets(Callback):
         self.families = families_of(trainer, self.stage, pl_module)
         for family in self.families:
             family.check(self.stage)
+            family.metric = family.new_metric().to(pl_module.device)
 
     def on_validation_batch_end(
         self,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from interventune.models.loading import load_pretrained
-from interventune.training.modules.answers import AnswerModule
 from interventune.training.modules.fine_tuning import decay_groups
+from interventune.training.modules.qa import AnswerModule
 from tests.models.tiny import backbone
 
 
