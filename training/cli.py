@@ -24,7 +24,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from interventune.models.checkpoint import read_info
 from interventune.storage.json_files import load_json
 
-from .callbacks.last_checkpoint import AtomicCheckpointIO, BatchSeed, LastCheckpoint
+from .callbacks.last_checkpoint import AtomicCheckpointIO, LastCheckpoint
 from .callbacks.run_record import (
     RunRecord,
     as_saved,
@@ -69,6 +69,7 @@ def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
         parts = parser.instantiate_classes(config)
     except ValueError as error:
         raise ValueError(shortened(str(error))) from error
+    parts.model.run_seed = config.seed_everything
     trainer = build_trainer(parts, record, resumed_step)
     if path := config.ckpt_path:
         architecture, heads = config.backbone.architecture, parts.model.model.heads
@@ -147,8 +148,7 @@ def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None)
         every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes
     )
     # Last, so that last.ckpt includes the choice of ModelCheckpoint.
-    callbacks += [BatchSeed(record.seed), parts.checkpoint, record, last]
-    options["callbacks"] = callbacks
+    options["callbacks"] = [*callbacks, parts.checkpoint, record, last]
     return Trainer(**options)
 
 
@@ -199,7 +199,7 @@ def follow_seed(config: Namespace) -> None:
     """Set every seed of model and data that is null to the run's, in place."""
     for part in (config.model, config.data):
         for key, value in part.init_args.items():
-            if key.rpartition(".")[2].endswith("seed") and value is None:
+            if key.endswith("seed") and value is None:
                 part.init_args[key] = config.seed_everything
 
 

@@ -1,9 +1,8 @@
 """All losses: the authors' numbers, naive loops, limits, gradients, absent classes."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -50,9 +49,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def logits(extra: int = 0) -> list[Tensor]:
-    """Of starts, ends, types, numbers and options; `extra` columns of padding behind
-    the first two.
-    """
+    """Of starts, ends, types, numbers and options; the first two end in `extra` padding."""
     start_BT, end_BT = (torch.cat((x, torch.full((4, extra), LOW)), dim=1) for x in normal(2, 4, 6))
     return [start_BT, end_BT, *(normal(4, size, seed=size) for size in (3, 12, 3))]
 
@@ -177,12 +174,8 @@ def test_planted_loss_is_least_at_the_planted_probability() -> None:
     assert gradient[0, 4] < gradient[0, 1]
 
 
-def means_and_counts(
-    inputs_BX: Tensor, seed: int, part: slice, form: Form
-) -> dict[str, tuple[Tensor, int]]:
-    """Every loss of some of the items of a batch, as a function of one tensor (B, 4, 2, 4), and the
-    number of items over which it is a mean; 0 for a sum.
-    """
+def means_and_counts(inputs_BX: Tensor, seed: int, part: slice, form: Form) -> dict[str, Any]:
+    """Every loss of a part of a batch (B, 4, 2, 4), and how many items it averages; 0: a sum."""
     batch, make = len(inputs_BX), torch.Generator().manual_seed(seed)
     at_B, other_B = torch.randint(4, (2, batch), generator=make)[:, part]
     ignored_B = torch.where(torch.rand(batch, generator=make) < 0.4, IGNORE_INDEX, 1)[part]
@@ -194,15 +187,9 @@ def means_and_counts(
     n, targets = len(x_BVSX), (at_B, other_B)
     losses = {
         "span": (span_cross_entropy(start_BT, end_BT, *targets), n),
-        "ignored": (
-            position_cross_entropy(start_BT, ignored_B),
-            int((ignored_B == 1).sum()),
-        ),
+        "ignored": (position_cross_entropy(start_BT, ignored_B), (ignored_B == 1).sum().item()),
         "joint": (joint_answer_loss(start_BT, end_BT, yes_BT[:, :3], *targets, at_B), n),
-        "tags": (
-            rationale_tagging_loss(rationale_BT, tags_BT, tokens_BT),
-            int(tokens_BT.sum()),
-        ),
+        "tags": (rationale_tagging_loss(rationale_BT, tags_BT, tokens_BT), int(tokens_BT.sum())),
         "written": (written_answer_loss(yes_BT.sum(1), at_B + 1), int((at_B + 1).sum())),
         "choices": (choice_loss(yes_BT, at_B, other_B == 1, gap_weight=0.5), n),
         "planted": (planted_cross_entropy(x_BVSX[:, 2, :, :2], at_B % 2, 0.9), n),
@@ -224,12 +211,8 @@ def means_and_counts(
     form=st.sampled_from(("score", "log", "probability")),
     seed=st.integers(0, 2**31),
 )
-def test_a_batch_in_parts_has_the_gradient_of_the_batch(
-    cuts: set[int], form: Form, seed: int
-) -> None:
-    """Wherever it is cut: the parts' gradients are averaged, as accumulation and several processes
-    do.
-    """
+def test_parts_have_the_gradient_of_the_batch(cuts: set[int], form: Form, seed: int) -> None:
+    """The parts' gradients are averaged, as by accumulation and by several processes."""
     x = normal(7, 4, 2, 4, seed=seed).requires_grad_()
     edges = [0, *sorted(cuts), 7]
     parts = [means_and_counts(x, seed, slice(*ends), form) for ends in pairwise(edges)]

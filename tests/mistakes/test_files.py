@@ -1,8 +1,4 @@
-"""Damaged files, checkpoints and folders: each is read, or costs one line that names it; none runs
-code.
-"""
-
-from __future__ import annotations
+"""Damaged files, checkpoints and folders are read, or named in one line; none runs code."""
 
 import copy
 import json

@@ -1,8 +1,4 @@
-"""Wrong flags, configurations and places for output: one line that names them, and nothing is
-written.
-"""
-
-from __future__ import annotations
+"""Wrong flags, configurations and output folders: one line names them, nothing is written."""
 
 from pathlib import Path
 

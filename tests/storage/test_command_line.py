@@ -1,7 +1,5 @@
 """Typed functions as commands."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,7 +62,7 @@ WRONG = ["", "--limit 0", "--limit 1.5", "--threshold nan", "--threshold inf", "
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, "--check b"])
-def test_a_mistake_is_one_line_that_names_the_flag(
+def test_a_mistake_is_one_line_with_the_flag(
     wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

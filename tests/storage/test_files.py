@@ -1,8 +1,4 @@
-"""Files are written whole or not at all; what is read and is no such file costs one line; finished
-work.
-"""
-
-from __future__ import annotations
+"""Files are written whole or not at all; a file of another kind costs one line; finished work."""
 
 import json
 import os
@@ -122,9 +118,7 @@ def test_the_type_is_the_check(tmp_path: Path, row: dict[str, Any], field: str) 
         next(rows)
 
 
-def test_a_piece_is_in_the_file_before_the_next_is_begun_and_comes_back_as_it_was(
-    tmp_path: Path,
-) -> None:
+def test_a_piece_is_in_the_file_before_the_next_is_begun(tmp_path: Path) -> None:
     path = tmp_path / "work.jsonl"
     work, memory = FinishedWork(path), FinishedWork(None)
     assert not path.exists()

@@ -1,7 +1,5 @@
 """What two finished runs must have alike, and what a kill must not leave behind."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterator
@@ -30,9 +28,7 @@ def unreadable(folder: Path) -> str:
 
 
 def differences(one: Path, two: Path) -> Iterator[str]:
-    """What tells two finished runs apart: weights, optimiser, best.ckpt, metrics, curves; empty:
-    nothing.
-    """
+    """How two finished runs differ: in weights, optimiser, best.ckpt, metrics, curves."""
     lasts = (folder / "checkpoints/last.ckpt" for folder in (one, two))
     first, second = (torch.load(path, weights_only=True) for path in lasts)
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "global_step"):

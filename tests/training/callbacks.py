@@ -1,9 +1,4 @@
-"""Callbacks for tests, to be named by `--trainer.callbacks+=`: one disturbs a run on one of its
-processes, one scores its validations, and one asks: does a step over several batches have the
-gradient of one batch with all their samples?
-"""
-
-from __future__ import annotations
+"""Callbacks for tests, to be named by `--trainer.callbacks+=`."""
 
 import os
 import signal
@@ -68,9 +63,8 @@ def samples_of(batch: Any) -> BatchIndex:
 
 
 class WholeBatch(pl.Callback):
-    """Compares each step's gradient with that of one batch with all its samples, in all processes;
-    `steps` has the number of batches of every step.
-    """
+    """Compares each step's gradient, over `steps` batches and all processes, with that of one batch
+    with all their samples."""
 
     def __init__(self) -> None:
         self.seen: list[BatchIndex] = []

@@ -1,7 +1,5 @@
 """Small data and a tiny model for runs through the real command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass
@@ -20,6 +18,8 @@ from interventune.training.cli import main as train
 from tests.models.tiny import at
 from tests.support.processes import launch as start_processes
 
+Patch = pytest.MonkeyPatch
+Capture = pytest.CaptureFixture[str]
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 SMALL = {
@@ -44,7 +44,7 @@ def small_folder(folder: Path, architecture: str) -> Path:
     return folder
 
 
-def resolved(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def resolved(capsys: Capture, *arguments: str) -> str:
     """The configuration that `--print_config` shows."""
     with pytest.raises(SystemExit) as stop:
         train([*arguments, "--print_config"])
@@ -64,13 +64,6 @@ def failing(**options: object) -> str:
     return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
 
 
-def lei(commands: Commands, version: str, *flags: str, architecture: str = "llama") -> Path:
-    """Two epochs of the group losses; the folder of the run."""
-    few = "--model.learning_rate=1e-3 --trainer.max_epochs=2 --data.groups_per_class=4"
-    few += f" --model.reference_cache={commands.root.parent / 'reference'} --run.version={version}"
-    return commands.run("fit", "lei_few_shot", architecture, few, *flags)
-
-
 def metrics_of(home: Path) -> dict[str, float]:
     """metrics.json of a run."""
     metrics: dict[str, float] = json.loads((home / "metrics.json").read_text())
@@ -85,9 +78,8 @@ def curves(home: Path, metric: str) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class SmallData:
-    """Files in SQuAD's and LEI's formats; 13 questions and 9 groups to validate on, so that no
-    batch size and no number of processes divides them.
-    """
+    """Files in SQuAD's and LEI's formats; no batch size divides the 13 questions and 9 groups to
+    validate on."""
 
     qa_train: Path
     qa_dev: Path
@@ -143,6 +135,13 @@ class Commands:
 def split(flags: str) -> list[str]:
     """Flags with spaces between, whose values may have spaces too."""
     return re.split(" (?=--)", flags) if flags else []
+
+
+def lei(commands: Commands, version: str, *flags: str, architecture: str = "llama") -> Path:
+    """Two epochs of the group losses; the folder of the run."""
+    few = "--model.learning_rate=1e-3 --trainer.max_epochs=2 --data.groups_per_class=4"
+    few += f" --model.reference_cache={commands.root.parent / 'reference'} --run.version={version}"
+    return commands.run("fit", "lei_few_shot", architecture, few, *flags)
 
 
 @pytest.fixture

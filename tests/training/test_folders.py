@@ -1,8 +1,4 @@
-"""A run's folder belongs to one process; what it saves is whole, makes the run again, and has the
-numbers that the commands print and that evaluation finds.
-"""
-
-from __future__ import annotations
+"""A run's folder belongs to one process; its files are whole and repeat the run; predictions."""
 
 import json
 import os
@@ -22,7 +18,7 @@ from interventune.training.cli import main as train
 from interventune.training.run import Run, remove_unused
 from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module
-from tests.training.conftest import Commands, curves, metrics_of
+from tests.training.conftest import Capture, Commands, Patch, curves, metrics_of
 
 
 def test_no_version_is_given_twice(tmp_path: Path) -> None:
@@ -48,9 +44,7 @@ def test_a_failed_start_leaves_its_version_free(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_run_in_training_is_not_gone_on_with(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_in_training_is_not_gone_on_with(commands: Commands, monkeypatch: Patch) -> None:
     endless = "--trainer.max_epochs=100000 --run.save_every_n_steps=1"
     fit = commands.of("fit", "squad", "bert", endless)
     first = Started(run_module, "training", fit)
@@ -86,9 +80,7 @@ def test_the_saved_configuration_makes_the_run_again(commands: Commands) -> None
     assert saved.read_text() == before
 
 
-def test_a_full_disk_keeps_the_checkpoint_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path, monkeypatch: Patch) -> None:
     path, save = tmp_path / "last.ckpt", torch.save
     AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
     monkeypatch.setattr(torch, "save", lambda content, _: save(content, "/dev/full"))
@@ -99,9 +91,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(
     assert os.listdir(tmp_path) == ["last.ckpt"]
 
 
-def test_what_max_steps_ends_is_validated(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_max_steps_ends_is_validated(commands: Commands, capsys: Capture) -> None:
     fit = ("fit", "squad", "bert", "--ckpt_path=auto", "--data.qa_batch_size=4")
     home = commands.run(*fit, "--trainer.max_steps=3")
     line = capsys.readouterr().out.splitlines()[-1]
@@ -111,9 +101,7 @@ def test_what_max_steps_ends_is_validated(
     assert metrics_of(home)["step"] == 6
 
 
-def test_a_test_adds_to_its_runs_metrics(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_test_adds_to_its_runs_metrics(commands: Commands, capsys: Capture) -> None:
     here = "--run.version=lr[1e-4]"  # a version's name is no pattern
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=2", here)
     before = metrics_of(home)
@@ -134,7 +122,7 @@ def test_nothing_goes_on_from_weights_alone(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["xlnet", "llama"])
-def test_predictions_are_whole_and_of_the_same_bias(
+def test_predictions_have_the_same_bias(
     architecture: str, commands: Commands, tmp_path: Path
 ) -> None:
     home, data = commands.run("fit", "squad", architecture, "--trainer.max_steps=2"), commands.data
@@ -162,9 +150,7 @@ def test_predictions_are_whole_and_of_the_same_bias(
     assert tables[0] == pytest.approx(tables[1], abs=1e-5)
 
 
-def test_answers_that_share_an_id_are_not_written_over_each_other(
-    commands: Commands, tmp_path: Path
-) -> None:
+def test_answers_with_one_id_are_not_overwritten(commands: Commands, tmp_path: Path) -> None:
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")
     example = next(iter(read_questions(commands.data.qa_dev)))
     write_records([example, replace(example, variant="ts")], tmp_path / "rows.jsonl")

@@ -1,7 +1,5 @@
 """On a GPU: what the CPU computes, runs that resume bit for bit, and kernels of our own."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,9 +96,7 @@ def test_metrics_equal_the_cpu_s_and_do_not_wait_for_the_device() -> None:
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "distilbert", "modernbert"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_the_flash_kernel_and_compiled_layers_compute_what_torch_s_attention_does(
-    name: str, compiled: bool
-) -> None:
+def test_kernels_and_compiled_layers_equal_torch_s_attention(name: str, compiled: bool) -> None:
     """Several shapes, with padding; in bfloat16, against float32."""
     model = tiny.model(name).cuda()
     if compiled:

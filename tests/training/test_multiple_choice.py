@@ -1,7 +1,5 @@
 """Multiple choice through the command line: fit, validate, test, predict, resume."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +26,9 @@ PAIRS = [
 ]
 
 
+Files = dict[str, Path]
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """24 questions to train on; 11 and some with two choices to watch."""
@@ -38,7 +39,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def sets(files: dict[str, Path]) -> list[str]:
+def sets(files: Files) -> list[str]:
     """Train on these files, and watch them."""
     watched = f"--data.val_choices={{main: {files['dev']}, pairs: {files['dev']}}}"
     return [f"--data.train_choices=[{files['train']}]", watched, "--data.batch_size=5"]
@@ -55,9 +56,7 @@ def predictions(commands: Commands, architecture: str, last: Path, file: Path, *
     return rows
 
 
-def test_a_run_from_fit_to_resume(
-    commands: Commands, sets: list[str], files: dict[str, Path]
-) -> None:
+def test_a_run_from_fit_to_resume(commands: Commands, sets: list[str], files: Files) -> None:
     architecture, dev = "xlnet", files["dev"]  # it pads on the left
     fit = ("fit", "multiple_choice", architecture, *sets, "--ckpt_path=auto")
     home = commands.run(*fit, "--trainer.max_epochs=1")
@@ -87,12 +86,8 @@ def test_a_run_from_fit_to_resume(
         refused("training", commands.of("fit", "squad", architecture, f"{flag}={last}"), word)
 
 
-def test_a_decoder_learns_to_choose_as_it_is_asked(
-    commands: Commands, sets: list[str], files: dict[str, Path]
-) -> None:
-    """Scores of training are what evaluation computes pair by pair; others ask the
-    checkpoint too.
-    """
+def test_a_decoder_chooses_as_it_learned(commands: Commands, sets: list[str], files: Files) -> None:
+    """Scores of training are what evaluation computes; another protocol opens the checkpoint."""
     undecided, longest = commands.root.parent / "undecided.jsonl", "--data.encoding.max_length=64"
     write_records((replace(question, target="unknown") for question in QUESTIONS[:24]), undecided)
     gap = f"--data.train_choices=[{undecided}] --model.gap_weight=0.5 --model.learning_rate=1e-3"

@@ -1,8 +1,4 @@
-"""A run that resumes is the run that its config.yaml describes, or is refused before anything is
-written.
-"""
-
-from __future__ import annotations
+"""A resumed run is the one that its config.yaml describes, or is refused before it writes."""
 
 import json
 import os
@@ -20,17 +16,15 @@ from interventune.training.callbacks.run_record import changes
 from interventune.training.cli import main as train
 from interventune.training.run import CurveLogger, Run, keep_curves
 from tests.mistakes.conftest import everything_in, refused
-from tests.support.finished_runs import differences, same
-from tests.training.conftest import Commands, SmallData, metrics_of
+from tests.support.finished_runs import same
+from tests.training.conftest import Capture, Commands, Patch, SmallData, metrics_of
 
 STEPS = "--trainer.max_steps=2"
 
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Commands:
-    """Two steps with each of the seeds 0, 1, 2, as docs/scale.md says, in versions of these names;
-    its data are its own.
-    """
+    """Two steps on data of its own with each of the seeds 0, 1, 2, in versions of these names."""
     folder = tmp_path_factory.mktemp("seeds")
     shutil.copy(small_data.qa_train, folder / "train.json")
     commands = Commands(folder / "runs", replace(small_data, qa_train=folder / "train.json"))
@@ -38,19 +32,6 @@ def seeds(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Co
         flags = f"{STEPS} --seed_everything={seed} --run.version={seed} --ckpt_path=auto"
         commands.run("fit", "squad", "bert", flags)
     return commands
-
-
-def test_three_seeds_are_three_models(seeds: Commands) -> None:
-    homes = [seeds.root / "squad" / seed for seed in "012"]
-    configs = [yaml.safe_load((home / "config.yaml").read_text()) for home in homes]
-    assert [config["seed_everything"] for config in configs] == [0, 1, 2]
-    assert [config["data"]["init_args"]["seed"] for config in configs] == [0, 1, 2]
-    environments = [json.loads((home / "environment.json").read_text()) for home in homes]
-    assert [environment["seed"] for environment in environments] == [0, 1, 2]
-    for one, other in ((0, 1), (1, 2), (2, 0)):
-        changed = list(differences(homes[one], homes[other]))
-        assert any("state_dict" in line for line in changed)
-        assert any("metrics.json: train/loss" in line for line in changed)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +45,7 @@ def test_three_seeds_are_three_models(seeds: Commands) -> None:
     ],
 )
 def test_another_run_is_refused(flags: str, words: str, seeds: Commands) -> None:
-    """By the run's version, the newest of the name, or the path of a checkpoint, for which a new
-    folder would be made.
-    """
+    """By the run's version, as the newest of its name, or by the path of its checkpoint."""
     last = seeds.root / "squad/0/checkpoints/last.ckpt"
     os.utime(last)
     before = everything_in(seeds.root)
@@ -92,9 +71,7 @@ def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
     train(fit)
 
 
-def test_a_finished_run_keeps_its_record(
-    seeds: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: Capture) -> None:
     home = seeds.root / "squad/0"
     before = everything_in(home)
     changed = "--trainer.log_every_n_steps=5 --data.num_workers=1"
@@ -106,10 +83,8 @@ def test_a_finished_run_keeps_its_record(
 
 
 def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> None:
-    """From the first of them on: the learning rate is 0 at the end of two steps, not in the third
-    of more. The record says what held before, also after another resume. The origin of a run that
-    began with another's checkpoint stays in it.
-    """
+    """The learning rate is 0 at the end of two steps, not in the third of more. The record keeps
+    what held before, and the checkpoint that the run began with."""
     last = seeds.root / "squad/2/checkpoints/last.ckpt"
     common = "--seed_everything=2 --trainer.log_every_n_steps=1 --run.version=more"
     fit = seeds.of("fit", "squad", "bert", common)
@@ -151,8 +126,8 @@ def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
         assert word in str(error.value)
 
 
-def test_precision_is_not_read_from_the_current_folder(
-    seeds: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_current_folder_sets_no_precision(
+    seeds: Commands, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Nor from the folder above it; a checkpoint may be named from its own folder."""
     (tmp_path / "environment.json").write_text('{"precision": "64-true"}')
@@ -171,7 +146,7 @@ def test_precision_is_not_read_from_the_current_folder(
     ("faster", "chosen"), [(torch.float32, "32-true"), (torch.bfloat16, "bf16-mixed")]
 )
 def test_auto_is_the_faster_precision_and_stays_when_a_run_goes_on(
-    faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+    faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv(precision.CHOSEN, "")  # so that it is forgotten afterwards
     monkeypatch.delenv(precision.CHOSEN)
@@ -205,9 +180,7 @@ def test_curves_of_any_names_resume(tmp_path: Path) -> None:
         assert path.read_text() == f"{header}\n{kept}"
 
 
-def test_the_score_of_best_is_in_the_metrics(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_score_of_best_is_in_the_metrics(commands: Commands, capsys: Capture) -> None:
     """A user's own ModelCheckpoint does not hide it."""
     scored = "{class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"

@@ -1,8 +1,4 @@
-"""From fit over resume to evaluation and export, through the command line: each objective, each
-head, and adapters.
-"""
-
-from __future__ import annotations
+"""From fit to resume, evaluation and export: each objective, each head, and adapters."""
 
 import json
 from collections.abc import Iterator

@@ -1,11 +1,8 @@
 """DDP and FSDP on two gloo processes: fit, stop, go on, validate.
 
-One process trains on what two train on when it accumulates two batches, but not in the same order,
-so that runs are compared among those of two processes, and metrics with those of one process on the
-same checkpoint.
+One process accumulating two batches trains on what two train on, in another order: so two-process
+runs are compared with each other, and metrics with those of one process on the same checkpoint.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
@@ -51,9 +48,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData)
     return commands.root / "lei_few_shot" / "whole"
 
 
-def test_a_signal_to_one_process_stops_both_without_a_trace(
-    commands: Commands, undisturbed: Path
-) -> None:
+def test_a_signal_to_one_process_stops_both(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot" / "cut"
     stop = failing(where="batch", rank=1, kind="SIGTERM", batch=2)
     code, said = run(commands, "cut", "--trainer.strategy=ddp", stop)
@@ -73,9 +68,7 @@ def assert_close_together(one: dict[Any, Any], other: dict[Any, Any], relative: 
     assert (second - first).norm() <= relative * first.norm()
 
 
-def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
-    commands: Commands, undisturbed: Path
-) -> None:
+def test_fsdp_is_ddp_to_rounding_in_one_file(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot"
     stop = failing(where="batch", rank=0, kind="SIGINT", batch=3)
     code, said = run(commands, "fsdp", "--trainer.strategy=fsdp", stop)

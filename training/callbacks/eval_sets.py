@@ -72,8 +72,8 @@ class Family:
 
     def rows(self) -> Tensor:
         """Return what all processes measured, (N, C), on the CPU; a collective operation."""
-        device, empty = next(self.module.parameters()).device, torch.zeros(0, self.columns)
-        own = torch.cat([part.to(device, torch.float64) for part in (empty, *self.parts)])
+        parts = torch.zeros(0, self.columns), *self.parts
+        own = torch.cat([part.to(self.module.device, torch.float64) for part in parts])
         return torch.cat(gather_all_tensors(own) if dist.is_initialized() else [own]).cpu()
 
     def measured(self, batch: Any, outputs: Any) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from pytorch_lightning import Callback, LightningModule
@@ -48,6 +49,8 @@ class FineTuning(LightningModule):
     model: EncoderModel
     weights: Mapping[str, float] = {}
     """Weights of losses in the total, 1 for others; the total is logged if there are any."""
+    run_seed = 0
+    """Of the run: `seed_everything`."""
     bad_loss: Tensor | None = None
     """Whether a loss since the last check (with scaling: every loss) was not finite."""
 
@@ -107,12 +110,17 @@ class FineTuning(LightningModule):
         raise NotImplementedError
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Count the items of the step: of all batches that are accumulated, in all processes."""
+        """Count the items of the step: of all batches that are accumulated, in all processes. Seed
+        torch, so that an interrupted run draws the same dropout masks as an uninterrupted one.
+        """
         sampler, count = self.datamodule.train_sampler, self.datamodule.train_set.items_of
         every, world = self.trainer.accumulate_grad_batches, sampler.world_size
         first = batch_idx - batch_idx % every
         end = min(first + every, int(self.trainer.num_training_batches))
-        self.in_batch: Counter[str] = count(sampler.drawn[batch_idx * world + sampler.rank])
+        number = batch_idx * world + sampler.rank  # over all processes, so each draws its own
+        hashed = np.random.SeedSequence([self.run_seed, self.current_epoch, number])
+        torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # 63 bits
+        self.in_batch: Counter[str] = count(sampler.drawn[number])
         self.in_step = sum(map(count, sampler.drawn[first * world : end * world]), Counter[str]())
         # The number of batches whose gradients a step averages: Lightning divides by `every` even
         # if fewer batches are left.
@@ -214,9 +222,8 @@ class FineTuning(LightningModule):
         """DataError if an adapter was trained on other weights, or with another rank."""
         saved, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
         if any(saved.get(name) != own.get(name) for name in ("rank", "digest")):
-            names = ("rank", "base", "digest")
             texts = [
-                ", ".join(f"{name}={adapter[name]}" for name in names if name in adapter) or "none"
+                ", ".join(f"{name}={value}" for name, value in adapter.items()) or "none"
                 for adapter in (saved, own)
             ]
             raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {', not '.join(texts)}")

@@ -6,8 +6,6 @@ in it says that it is done. So a point whose worker dies is free at once, and re
 checkpoint.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import itertools
@@ -23,7 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -70,7 +68,7 @@ class Sweep(BaseModel, extra="forbid"):
     keep: Literal["all", "best"] = "all"
 
     @model_validator(mode="after")
-    def _consistent(self) -> Sweep:
+    def _consistent(self) -> Self:
         ours = {*RESERVED, *self.space, *self.best_checkpoint()}
         for key in (flag[2:].partition("=")[0] for flag in self.flags):
             if key in ours:
@@ -163,11 +161,17 @@ class Point:
         place = {"root": self.folder.parent, "name": self.name, "version": self.run.name}
         flags = [f"--run.{key}={value}" for key, value in place.items()]
         command = [*FIT, *self.sweep.arguments(self.parameters), *flags, "--ckpt_path=auto"]
-        options: Any = {"start_new_session": True, "pass_fds": [lock], "env": own_environment()}
         log = self.folder / "log.txt"
-        with open(log, "ab") as file:  # own session: Ctrl-C reaches only the worker
-            options |= {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
-            fit = subprocess.Popen(command, **options)
+        with open(log, "ab") as file:
+            fit = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,  # Ctrl-C reaches only the worker
+                pass_fds=[lock],
+                env=own_environment(),
+            )
         try:
             code = fit.wait()
         except KeyboardInterrupt:

@@ -1,8 +1,4 @@
-"""Every shipped configuration parses, composed with another, whatever the order; help answers at
-once. Then the launch scripts, with stand-ins for the programs that a cluster has.
-"""
-
-from __future__ import annotations
+"""Shipped configurations compose in any order; help is fast; launch scripts on a fake cluster."""
 
 import os
 import subprocess
@@ -14,7 +10,7 @@ import pytest
 import yaml
 
 from interventune.training.__main__ import main
-from tests.training.conftest import CONFIGS, resolved
+from tests.training.conftest import CONFIGS, Capture, resolved
 
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
 HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas")
@@ -27,9 +23,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("experiment", "backbone", "turned"), PAIRS)
-def test_every_experiment_composes_with_a_backbone(
-    experiment: str, backbone: str, turned: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_experiments_compose(experiment: str, backbone: str, turned: bool, capsys: Capture) -> None:
     """Every file of either kind stands in one pair; of some, in either order."""
     kinds = {"experiments": experiment, "backbones": backbone}
     files = [CONFIGS / kind / f"{name}.yaml" for kind, name in kinds.items()]
@@ -41,9 +35,7 @@ def test_every_experiment_composes_with_a_backbone(
     assert f"name: {experiment}" in text
 
 
-def test_help_has_the_flags_and_values_of_the_experiment(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_has_the_flags_and_values_of_the_experiment(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["fit", "-c", "lei_few_shot", "-c=tiny_roberta", "--help"])
     text = " ".join(capsys.readouterr().out.split())
@@ -95,19 +87,15 @@ def launch(folder: Path, script: str, **environment: str) -> subprocess.Complete
     return subprocess.run(command, cwd=folder, env=paths, capture_output=True, text=True)
 
 
-def parses(said: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """The configuration that the command line after `-m interventune.training` makes, one argument
-    a line.
-    """
+def parses(said: str, capsys: Capture) -> str:
+    """The configuration of the command line after `-m`, with one argument a line."""
     arguments = said.splitlines()
     arguments = arguments[arguments.index("-m") + 1 :]
     assert arguments[:2] == ["interventune.training", "fit"]
     return resolved(capsys, *arguments[1:])
 
 
-def test_torchrun_starts_the_ordinary_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: Capture) -> None:
     stand_in(tmp_path, "torchrun", "printf '%s\\n' \"$@\"")
     stand_in(tmp_path, "nvidia-smi", "echo GPU 0; echo GPU 1")
     done = launch(tmp_path, "torchrun.sh", HEAD="node-1", NODES="3")
@@ -120,7 +108,7 @@ def test_torchrun_starts_the_ordinary_command(
 
 @pytest.mark.parametrize(("code", "again"), [(143, True), (0, False)])
 def test_slurm_queues_again_what_a_signal_has_stopped(
-    code: int, again: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    code: int, again: bool, tmp_path: Path, capsys: Capture
 ) -> None:
     cluster(tmp_path, code)
     job = {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "4"}

@@ -1,10 +1,6 @@
-"""Steps over several batches, of unequal sizes, with a shorter last step, have the gradient of one
-batch.
+"""Steps over batches of unequal sizes, and shorter last steps, have the gradient of one batch.
 
-The pure functions are cut at any place in tests/losses/test_losses.py.
-"""
-
-from __future__ import annotations
+tests/losses/test_losses.py has the same for the pure functions."""
 
 from typing import Any
 
@@ -55,7 +51,7 @@ def steps(commands: Commands, experiment: str, architecture: str, *flags: str) -
         ("multiple_choice", "llama", CHOICES),
     ],
 )
-def test_the_step_has_the_gradient_of_one_batch(
+def test_steps_over_batches(
     experiment: str, architecture: str, flags: str, commands: Commands
 ) -> None:
     sizes = steps(commands, experiment, architecture, flags, BY_THREE)

@@ -1,8 +1,4 @@
-"""Group losses in training: which terms a run has, what it refuses, the score that it is selected
-by; and its reference pass: anchors, dominance, and a cache that knows what it depends on.
-"""
-
-from __future__ import annotations
+"""Group losses in training: a run's terms, its selection score, and its cached reference pass."""
 
 import math
 from collections import defaultdict
@@ -25,7 +21,7 @@ from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.storage.errors import DataError
 from interventune.training.cli import main as train
 from interventune.training.modules import advice
-from tests.training.conftest import SMALL, Commands, curves, lei, metrics_of
+from tests.training.conftest import SMALL, Commands, Patch, curves, lei, metrics_of
 
 UNWATCHED = "--data.val_qa={} --data.val_groups={} --trainer.log_every_n_steps=1"
 
@@ -64,9 +60,7 @@ def test_the_terms_of_domains(architecture: str, commands: Commands) -> None:
     assert losses(home) == kinds | {"span", "total"}
 
 
-def test_the_score_that_models_are_selected_by_needs_both_classes(
-    commands: Commands, tmp_path: Path
-) -> None:
+def test_the_selection_score_needs_both_classes(commands: Commands, tmp_path: Path) -> None:
     write_records(unadvised(story_groups.groups("unseen")), plain := tmp_path / "plain.json")
     sets = f"--data.val_groups={{main: {commands.data.groups_dev}, plain: '{plain}'}}"
     found = metrics_of(commands.run("validate", "lei_zero_shot", "roberta", sets))
@@ -80,7 +74,7 @@ Scored = list[tuple[list[Group], torch.Tensor]]
 
 
 @pytest.fixture
-def scored(monkeypatch: pytest.MonkeyPatch) -> Scored:
+def scored(monkeypatch: Patch) -> Scored:
     """What was scored, in order: which groups, and the boundary log-probabilities."""
     made: Scored = []
     original = advice.score_groups
@@ -99,7 +93,7 @@ def reference_of(commands: Commands, cache: Path, *flags: str) -> Any:
     return trainer.lightning_module.reference, trainer.datamodule.train_set.groups
 
 
-def test_the_cache_serves_equal_runs_and_no_other(
+def test_the_cache_serves_only_equal_runs(
     commands: Commands, scored: Scored, tmp_path: Path
 ) -> None:
     first, _ = reference_of(commands, tmp_path)
@@ -164,8 +158,8 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
         assert pushed == [dominant, 1 - dominant, dominant, 1 - dominant]
 
 
-def test_dominance_may_be_what_the_file_says(
-    commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_may_say_who_is_dominant(
+    commands: Commands, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     every = story_groups.groups("train")
     groups = [group for group in every if group.advice_class == "adversarial"][:6]

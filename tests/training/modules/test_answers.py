@@ -1,16 +1,12 @@
-"""The faithfulness paper's recipe, what its authors' code does otherwise, and which weights are
-decayed.
-"""
-
-from __future__ import annotations
+"""The warm-up of the faithfulness paper, and which weights are decayed."""
 
 from typing import Any
 
 import pytest
 
 from interventune.models.loading import load_pretrained
-from interventune.training.modules.answers import AnswerModule
 from interventune.training.modules.fine_tuning import decay_groups
+from interventune.training.modules.qa import AnswerModule
 from tests.models.tiny import backbone
 
 

@@ -1,7 +1,5 @@
 """A fit whose loss is no number ends in one line, and leaves no checkpoint that is none."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -16,15 +14,13 @@ from interventune.models.weights import nonfinite
 from interventune.training.__main__ import main
 from interventune.training.modules.fine_tuning import DivergedError, FineTuning
 from tests.models import tiny
-from tests.training.conftest import Commands, launch, metrics_of
+from tests.training.conftest import Capture, Commands, Patch, launch, metrics_of
 
 DIVERGES = "--model.learning_rate=1e30 --data.qa_batch_size=4"
 
 
 @pytest.mark.parametrize("saving", ["", "--run.save_every_n_steps=1"])
-def test_a_loss_that_is_no_number(
-    saving: str, commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loss_that_is_no_number(saving: str, commands: Commands, capsys: Capture) -> None:
     assert main(commands.of("fit", "squad", "bert", DIVERGES, saving)) == 1
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
     last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
@@ -44,7 +40,7 @@ def test_weights_that_are_no_numbers_are_not_saved(commands: Commands) -> None:
     assert not list(commands.root.rglob("*.ckpt"))
 
 
-def test_metrics_are_strict_json(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_strict_json(commands: Commands, monkeypatch: Patch) -> None:
     metrics = "interventune.training.callbacks.run_record._metrics"
     monkeypatch.setattr(metrics, lambda trainer: {"val/qa/f1": math.nan})
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")

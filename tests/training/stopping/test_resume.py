@@ -1,8 +1,4 @@
-"""A run that is stopped and goes on ends with the same weights and curves as one that was never
-disturbed.
-"""
-
-from __future__ import annotations
+"""A run that is stopped and resumed ends with the weights and curves of an undisturbed one."""
 
 import signal
 from collections.abc import Callable
@@ -17,8 +13,9 @@ from interventune.training.cli import main as train
 from tests.conftest import once
 from tests.mistakes.conftest import refused
 from tests.support.finished_runs import differences
-from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
+from tests.training.conftest import SMALL, Capture, Commands, SmallData, curves, failing, launch
 
+Runs = Callable[..., Path]
 DROPOUT = SMALL["roberta"].replace(
     "{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, "
 )
@@ -54,7 +51,7 @@ def cut(commands: Commands, *flags: str, experiment: str = "lei_few_shot", **how
 
 
 @pytest.fixture
-def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Callable[..., Path]:
+def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Runs:
     """A run that nothing disturbs; of the same flags there is one for all tests."""
 
     def run(*flags: str, experiment: str = "lei_few_shot") -> Path:
@@ -71,20 +68,16 @@ STEPS = f"{UNWATCHED} --trainer.max_steps=9 --trainer.limit_train_batches=3"
 
 
 @pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, STEPS), (7, HALVES)])
-def test_a_failure_leaves_no_trace(
-    batch: int, flags: str, commands: Commands, whole: Callable[..., Path]
-) -> None:
+def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, whole: Runs) -> None:
     cut(commands, BY_STEP, flags, kind="bug", batch=batch)
     assert_equal_runs(whole(flags), fit(commands, "cut", BY_STEP, flags))
 
 
 @pytest.mark.parametrize(("kind", "batch"), [("SIGTERM", 9), ("bug", 10)])
-def test_the_best_checkpoint_of_before_is_kept(
-    kind: str, batch: int, commands: Commands, whole: Callable[..., Path]
+def test_the_best_checkpoint_is_kept(
+    kind: str, batch: int, commands: Commands, whole: Runs
 ) -> None:
-    """Whether the run gets a signal right after the validation that chose it, or ends within the
-    epoch.
-    """
+    """Whether a signal comes right after the validation that chose it, or within the epoch."""
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
     flags = f"{scored} --checkpoint.monitor=score --checkpoint.mode=max"
     cut(commands, flags, kind=kind, batch=batch)
@@ -106,8 +99,8 @@ def test_a_signal_finishes_the_step_and_leaves_no_trace(
     flags: str,
     changed: str,
     commands: Commands,
-    whole: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
+    whole: Runs,
+    capsys: Capture,
 ) -> None:
     code = cut(commands, flags, changed, **how)
     assert code == 128 + signal.Signals[how["kind"]]
@@ -117,9 +110,7 @@ def test_a_signal_finishes_the_step_and_leaves_no_trace(
     assert_equal_runs(whole(flags), fit(commands, "cut", flags, changed))
 
 
-def test_questions_alone_and_several_disturbances(
-    commands: Commands, whole: Callable[..., Path]
-) -> None:
+def test_several_disturbances(commands: Commands, whole: Runs) -> None:
     flags = "--data.qa_batch_size=8"
     for kind, batch in (("SIGTERM", 3), ("bug", 4), ("SIGINT", 2)):
         cut(commands, BY_STEP, flags, experiment="squad", kind=kind, batch=batch)
@@ -127,16 +118,14 @@ def test_questions_alone_and_several_disturbances(
     assert_equal_runs(undisturbed, fit(commands, "cut", BY_STEP, flags, experiment="squad"))
 
 
-def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Callable[..., Path]) -> None:
+def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Runs) -> None:
     code, said = launch(arguments(commands, "cut", BY_STEP, failing(kind="SIGKILL", batch=7)))
     assert code == -signal.SIGKILL, said[-2000:]
     assert_equal_runs(whole(), fit(commands, "cut", BY_STEP))
 
 
 def test_the_same_command_starts_goes_on_and_rests(commands: Commands) -> None:
-    """In a folder that a run left before its first checkpoint, too, even before its config.yaml; a
-    damaged checkpoint is named.
-    """
+    """Also in the folder of a run that was killed before its config.yaml was written."""
     left = commands.root / "lei_few_shot" / "mine"
     for name in ("checkpoints/.last.ckpt.7.tmp", ".config.yaml.7.tmp", ".lock"):
         (left / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,4 @@
-"""Replaces `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; it waits for
-`until`.
-"""
-
-from __future__ import annotations
+"""Replaces `fit`, waits for `until`: x below 0 fails, 7 gives NaN, 8 no metric, 9 is killed."""
 
 import json
 import os

@@ -1,7 +1,5 @@
 """Selection: the best points by their metric, mean and sample deviation on every test set."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess
@@ -37,9 +35,7 @@ def fake_test(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Twelve points, x times y, one failed: score 10 y + x / 100, less is better;
-    checkpoint y + x.
-    """
+    """Twelve points, one failed: score 10 y + x / 100, less is better; checkpoint y + x."""
     monkeypatch.setattr("interventune.training.sweep.select.subprocess.run", fake_test)
     rows: list[dict[str, Any]] = []
     for x, y in itertools.product((16, 4, 1), (0.3, 0.1, 0.2, 0.4)):

@@ -1,7 +1,5 @@
 """A sweep finishes whatever dies under it, and runs no point twice. Every shipped one is valid."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -20,9 +18,10 @@ import yaml
 from interventune.training.sweep import run, study
 from interventune.training.sweep.run import main, shares, sweep_of
 from interventune.training.sweep.study import Grid
-from tests.training.conftest import resolved
+from tests.training.conftest import Capture, Patch, resolved
 
 ROOT = Path(__file__).resolve().parents[3]
+Sweep = Callable[..., str]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
 SMALL = {"study": "fake", "metric": "val/score", "direction": "maximize", "configs": []}
 
@@ -87,9 +86,7 @@ def test_workers_share_a_study_whatever_ends_them(sampler: str, tmp_path: Path) 
 
 
 @pytest.fixture
-def sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def sweep(tmp_path: Path, monkeypatch: Patch, capfd: Capture) -> Sweep:
     """The command in this process, with fake_fit.py: what it says, if it ends with `code`."""
     monkeypatch.setattr(study, "FIT", FAKE)
     monkeypatch.setattr(run, "check_first_point", lambda sweep: None)
@@ -103,9 +100,7 @@ def sweep(
     return command
 
 
-def test_failed_points_are_kept_with_a_reason(
-    tmp_path: Path, sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_points_have_a_reason(tmp_path: Path, sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setenv("SLURM_NTASKS", "2")
     content = {"space": {"x": [-1.0, 7.0, 8.0, 9.0, 1.0]}, "keep": "best", "flags": ["--twice={x}"]}
     assert "4 fail, 1 complete" in sweep(content)
@@ -124,9 +119,7 @@ def test_failed_points_are_kept_with_a_reason(
         assert (counts["x=-1.0"], counts["x=1.0"]) == (times, 1)
 
 
-def test_points_are_compared_by_the_weights_that_are_kept(
-    tmp_path: Path, sweep: Callable[..., str]
-) -> None:
+def test_points_are_compared_by_the_kept_weights(tmp_path: Path, sweep: Sweep) -> None:
     sweep({"space": {"x": [1.0]}, "keep": "best", "direction": "minimize"})
     assert list(table(tmp_path / "study")["val/score"]) == [11]
     start = json.loads((tmp_path / "study/points/x=1.0/run/starts.txt").read_text())["flags"]
@@ -136,7 +129,7 @@ def test_points_are_compared_by_the_weights_that_are_kept(
     assert list(table(tmp_path / "study")["val/score"]) == [1]
 
 
-def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Callable[..., str]) -> None:
+def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Sweep) -> None:
     content = {"space": {"x": {"low": 0.0, "high": 6.0}, "y": [0, 0.5]}, "sampler": "tpe"}
     for trials in (4, 24):
         sweep(content | {"trials": trials})
@@ -165,20 +158,18 @@ GRID = {"space": {"x": [1.0, 2.0]}}
         (GRID, ["--over", "x=3"], "--over x"),
     ],
 )
-def test_one_line_says_what_is_wrong(
-    content: dict[str, Any], flags: list[str], word: str, sweep: Callable[..., str]
-) -> None:
+def test_mistakes_cost_one_line(content: Any, flags: list[str], word: str, sweep: Sweep) -> None:
     said = sweep(content, *flags, code=2)
     assert word in said
     assert said.count("\n") == 1
 
 
-def test_a_study_is_not_mixed_with_another(tmp_path: Path, sweep: Callable[..., str]) -> None:
+def test_a_study_is_not_mixed_with_another(tmp_path: Path, sweep: Sweep) -> None:
     sweep(GRID)
     assert "other values" in sweep({"space": {"x": [1.0, 3.0]}}, code=2)
 
 
-def test_workers_share_what_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_share_what_is_visible(monkeypatch: Patch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,GPU-ab")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(2)] == ["4,6", "5,GPU-ab"]
@@ -190,9 +181,7 @@ OURS = [path.stem for path in SWEEPS if not path.name.endswith(".wandb.yaml")]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_sweep_composes_from_any_folder(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_composes(name: str, tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     sweep, _ = sweep_of([name])
     point = sweep.first()
@@ -204,9 +193,7 @@ def test_a_sweep_composes_from_any_folder(
         assert found == value, key
 
 
-def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_data_and_larger_sizes_are_refused_first(tmp_path: Path, capsys: Capture) -> None:
     command = ["lei_sizes", "-c", "tiny_roberta", "--output", str(tmp_path / "study")]
     known = "--data.train_groups=[stories:train]"
     for flags, words in (([], "train.jsonl"), ([known], "holds 2304")):
