@@ -11,6 +11,7 @@ numbers.
 import copy
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -39,8 +40,8 @@ from .training.strategies import whole
 
 log = logging.getLogger(__name__)
 
-VALUES = ["value", "low", "high", "n"]
-CHANGES = {"value": "change", "low": "change_low", "high": "change_high"}
+VALUES = ("value", "low", "high", "n")
+CHANGES = ("change", "change_low", "change_high")
 
 
 class Probe:
@@ -129,16 +130,17 @@ class Probe:
             pairs = zip_longest(self.sources, self.start)
             now = [source.ask(answerer, start) for source, start in pairs]
         self.start = self.start or now
-        rows = list[dict[str, Any]]()
+        rows = defaultdict[str, dict[str, float]](dict)
         for source, first, last in zip(self.sources, self.start, now, strict=True):
-            for keys, frame in source.tables({START: first, NOW: last}):
-                rows += frame.assign(key=keys)[frame["checkpoint"] == NOW].to_dict("records")
-        numbers = pd.DataFrame(rows, columns=["key", "against", *VALUES]).set_index("key")
-        is_change = numbers.pop("against") != ""
-        changes = numbers[is_change].drop(columns="n").rename(columns=CHANGES)
-        self.table = numbers[~is_change].join(changes)
+            for key, (_, place, estimate, _) in source.numbers({START: first, NOW: last}):
+                if place["checkpoint"] == NOW:
+                    columns = CHANGES if place.get("against") else VALUES
+                    numbers = estimate.value, *estimate.interval, estimate.n
+                    rows[key] |= zip(columns, numbers, strict=False)  # a change has no n
+        keys = pd.Index(rows, name="key")
+        self.table = pd.DataFrame(rows.values(), keys, [*VALUES, *CHANGES])
         values: dict[str, float] = self.table["value"].to_dict()
-        for column in changes:
+        for column in CHANGES:
             values |= self.table[column].add_suffix(f"/{column}").to_dict()
         if self.score:
             if missing := [key for key in self.score if key not in values]:

@@ -1,7 +1,5 @@
 """Whether the program that a command names understands it; nothing is run."""
 
-from __future__ import annotations
-
 from benchmarks.__main__ import compare
 from interventune.data_modules.__main__ import build_parser as data_parser
 from interventune.evaluation.__main__ import build_parser

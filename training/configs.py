@@ -25,12 +25,13 @@ class UniqueKeys(yaml.SafeLoader):
     """A loader that rejects duplicate keys of an object, of which the last would win silently."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value]
-        for at, (key, _) in enumerate(node.value):
-            if key.value in names[:at]:
+        names = list[Any]()
+        for key, _ in node.value:
+            if key.value in names:
                 raise yaml.MarkedYAMLError(
                     problem=f"{key.value} occurs twice", problem_mark=key.start_mark
                 )
+            names.append(key.value)
         return super().construct_mapping(node, deep)
 
 

@@ -235,7 +235,9 @@ def between(
     from interventune.metrics.cka import LinearCKA
 
     widths = [one.model.config.hidden_size for one in (first, later)]
-    cka = {which: LinearCKA(len(layers), *widths).to(later.device) for which in ("cls", "common")}
+    cka = {
+        which: LinearCKA(len(layers), *widths, device=later.device) for which in ("cls", "common")
+    }
     found = measured(later, [(one, one) for one in originals], first, layers, what, cka)
     values = {embedding: metric.compute().reshape(-1).tolist() for embedding, metric in cka.items()}
     return [*chain.from_iterable(found)], values  # over all processes

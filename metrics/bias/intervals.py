@@ -10,9 +10,9 @@ The interval reaches from below the extrapolated value to above the sample's.
 Noise is made by random signs: of deviations from the means; for a model without preference, of the
 scores, which swaps the two subjects of random groups.
 
-Shape letters: N groups, E entries (a group of one subject, or of a pair), U units, C cells (a
-subject or a pair, with an attribute) in the order of subjects, X subjects or pairs, R draws, T the
-three noises of a draw.
+Shape letters: N groups, E entries (a group, for each of its subjects), U units, C cells (a subject
+or an ordered pair, with an attribute) in the order of subjects, X subjects or ordered pairs, R
+draws, T the three noises of a draw.
 """
 
 import math
@@ -85,16 +85,14 @@ def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
     preference.
     """
     c_N = {"eta": np.sign(groups.c_N), "mu_normalised": groups.c_normalised_N}.get(name, groups.c_N)
-    first_N, second_N = groups.subject_NS.T
-    row_E, c_E = np.concatenate([first_N, second_N]), np.concatenate([c_N, -c_N])
+    row_E, other_E = np.concatenate([groups.subject_NS, groups.subject_NS[:, ::-1]]).T
     if name == "theta":
-        row_E = np.maximum(first_N, second_N) * (row_E.max() + 1) + np.minimum(first_N, second_N)
-        c_E = np.where(first_N < second_N, c_N, -c_N)
-    attribute_E, unit_E = (  # repeated, if a group has two entries
-        np.resize(ids_N, len(row_E)) for ids_N in (groups.attribute_N, groups.unit_N)
+        row_E = row_E * (row_E.max() + 1) + other_E  # every pair twice, once from either side
+    c_E, unit_E = np.concatenate([c_N, -c_N]), np.tile(groups.unit_N, 2)
+    attributes = int(groups.attribute_N.max()) + 1
+    cell_C, cell_E = np.unique(
+        row_E * attributes + np.tile(groups.attribute_N, 2), return_inverse=True
     )
-    attributes = int(attribute_E.max()) + 1
-    cell_C, cell_E = np.unique(row_E * attributes + attribute_E, return_inverse=True)
     start_X, size_X = np.unique(cell_C // attributes, return_index=True, return_counts=True)[1:]
     size_E = np.bincount(cell_E)[cell_E]
     score_CU, share_CU = (

@@ -38,13 +38,9 @@ def test_precision_recall_and_f1_are_those_of_scikit_learn(
     """Of the two classes; what is 0 / 0 is not defined."""
     abstained, unanswerable, right = zip(*rows, strict=True)
     found = abstention(abstained, unanswerable, right)
+    classes = np.array(unanswerable, int), np.array(abstained, int)
     (precision, _), (recall, answered_recall), (f1, answered_f1), _ = (
-        precision_recall_fscore_support(
-            np.array(unanswerable, int),
-            np.array(abstained, int),
-            labels=[1, 0],
-            zero_division=np.nan,
-        )
+        precision_recall_fscore_support(*classes, labels=[1, 0], zero_division=np.nan)
     )
     expected = {
         "abstention_recall": recall,
@@ -77,16 +73,13 @@ def test_precision_and_recall_on_labelled_answers_are_those_of_the_page() -> Non
     right = sum(said and unknown for said, (_, unknown) in zip(found, ANSWERS, strict=True))
     precision, recall = right / sum(found), right / sum(unknown for _, unknown in ANSWERS)
     assert min(precision, recall) > 0.97
-    sentence = (
-        f"{len(ANSWERS):,} labelled answers precision is {precision:.3f} and recall {recall:.3f}"
-    )
-    assert sentence.replace("0.", ".") in " ".join(PAGE.split())
+    numbers = f"precision is {precision:.3f} and recall {recall:.3f}".replace("0.", ".")
+    assert f"{len(ANSWERS):,} labelled answers {numbers}" in " ".join(PAGE.split())
 
 
 def test_the_page_prints_the_list() -> None:
-    listed = dict(
-        re.findall(r"^\| `([^`]+)` \| (.*)\|$", PAGE.partition("counts as unknown")[2], re.M)
-    )
+    lines = PAGE.partition("counts as unknown")[2]
+    listed = dict(re.findall(r"^\| `([^`]+)` \| (.*)\|$", lines, re.M))
     assert [*listed] == [*LIST["forms"]]
     for form, examples in listed.items():
         assert {unknown_form(text) for text in examples.split("; ")} == {form}

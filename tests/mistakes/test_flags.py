@@ -1,8 +1,4 @@
-"""Wrong flags, configurations and places for output: one line that names them, and nothing is
-written.
-"""
-
-from __future__ import annotations
+"""Wrong flags, configurations and output folders: one line names them, nothing is written."""
 
 from pathlib import Path
 
@@ -81,12 +77,9 @@ def test_a_wrong_flag_costs_one_line(
         arguments = [*arguments[: -len(wrong.split())], wrong.format()]
     refused(entry, arguments, named.format(**places))
     assert everything_in(given_files) == before
-    assert not [
-        path
-        for path in tmp_path.rglob("*")
-        if path.name.endswith((".ckpt", ".tmp", "metrics.json"))
-    ]
-    assert not (tmp_path / "x").exists()
+    names = [path.name for path in tmp_path.rglob("*")]
+    assert not any(name.endswith((".ckpt", ".tmp", "metrics.json")) for name in names)
+    assert "x" not in names
 
 
 @pytest.mark.parametrize("command", ["lei", "bias", "export"])

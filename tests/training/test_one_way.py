@@ -2,8 +2,6 @@
 hf:FOLDER, in every protocol, in the validation of `fit`, and in a probe.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import islice
 from pathlib import Path

@@ -163,7 +163,7 @@ def _write_metrics(trainer: Trainer, earlier: Mapping[str, float]) -> None:
     # Epochs that the weights were trained, as a fraction. (Lightning's own count differs after a
     # resume, if `max_steps` ended the run within an epoch.)
     epochs, batches = float(trainer.current_epoch), trainer.num_training_batches
-    if trainer.state.fn == "fit" and 0 < batches < math.inf:
+    if 0 < batches < math.inf:
         steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
         epochs = round(trainer.global_step / steps_per_epoch, 4)
     if not before:

@@ -32,7 +32,7 @@ from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import groups
 from interventune.storage.errors import DataError
-from interventune.training.modules.planted import preferred_subject
+from interventune.training.modules.advice import preferred_subject
 from tests.data_modules.fixtures.tiny_lists import (
     DEMONYMS,
     LISTS,

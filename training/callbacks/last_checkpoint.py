@@ -16,9 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
@@ -213,25 +212,6 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
     batches["total"].update(dict.fromkeys(batches["total"], total))
     batches["current"].update(dict.fromkeys(batches["current"], done))
     batches["is_last_batch"] = False
-
-
-class BatchSeed(Callback):
-    """Seeds torch before every training batch from (seed, epoch, batch).
-
-    An interrupted run draws the same dropout masks as an uninterrupted one, without storing a
-    generator's state in checkpoints. Batches are numbered over all processes, so each draws its
-    own.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        number = batch_idx * trainer.world_size + trainer.global_rank
-        hashed = np.random.SeedSequence([self.seed, trainer.current_epoch, number])
-        torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # 63 bits
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
