@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from .batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
+from .batching.candidates import ChoiceEncoding, ChoiceSet, by_count
 from .batching.data_module import (
     Draw,
     EvalSet,

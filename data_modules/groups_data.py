@@ -20,7 +20,7 @@ from .batching.data_module import (
     TrainSet,
     process_rank,
 )
-from .batching.group_set import GroupSet
+from .batching.candidates import GroupSet
 from .encoding.windows import Encoding
 from .groups.advice import (
     by_class,

@@ -26,7 +26,7 @@ from interventune.data_modules.sources import split_labels
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
 
-from .group_set import GroupBatch, GroupSet
+from .candidates import GroupBatch, GroupSet
 from .sets import QABatch, QASet
 
 MAIN = "main"

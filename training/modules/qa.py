@@ -18,7 +18,7 @@ from interventune.data_modules.batching.decoding import (
     decode_typed_answers,
     written_answers,
 )
-from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
+from interventune.data_modules.batching.candidates import GroupBatch, GroupSet
 from interventune.data_modules.batching.pair_set import PairBatch
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens

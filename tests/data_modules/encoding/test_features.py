@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from interventune.data_modules.batching.group_set import encode_groups
+from interventune.data_modules.batching.candidates import encode_groups
 from interventune.data_modules.batching.pair_set import PairSet
 from interventune.data_modules.batching.sets import (
     HIDDEN,

@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, encode_choices
-from interventune.data_modules.batching.group_set import GroupSet
+from interventune.data_modules.batching.candidates import (
+    ChoiceEncoding,
+    ChoiceSet,
+    GroupSet,
+    encode_choices,
+)
 from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
 from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
