@@ -12,6 +12,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from interventune.storage.errors import DataError
 
+from .batching.candidates import GroupSet
 from .batching.data_module import (
     BatchIndex,
     Draw,
@@ -20,7 +21,6 @@ from .batching.data_module import (
     TrainSet,
     process_rank,
 )
-from .batching.candidates import GroupSet
 from .encoding.windows import Encoding
 from .groups.advice import (
     by_class,

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from math import inf
 from typing import Any, NamedTuple
 
 from interventune.data_modules.schema.questions import AnswerType, QAExample
@@ -94,7 +95,7 @@ def normalised(text: str) -> str:
 
 
 def answer_span(
-    answer: str, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
+    answer: str, context: str, rationale: Sequence[Span], *, scope_end: float = inf
 ) -> tuple[Span, ...]:
     """Return the one piece of `context` that represents an answer that the text should contain.
 
@@ -108,16 +109,15 @@ def answer_span(
     (its last character if it has no word), as the authors take the last word of the text that they
     search; without a rationale, by none.
     """
-    limit = len(context) if scope_end is None else scope_end
     place = (
-        _verbatim(answer, context, rationale, limit)
-        or _best_overlap(answer, context, limit)
+        _verbatim(answer, context, rationale, scope_end)
+        or _best_overlap(answer, context, scope_end)
         or _last_word(context, rationale)
     )
     return (Span(*place, context[slice(*place)]),) if place else ()
 
 
-def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Place | None:
+def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: float) -> Place | None:
     """The answer's place in the rationale, in any case; before `limit`."""
     text, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
     for pattern in (_APART, "{}") if text else ():
@@ -171,7 +171,7 @@ def _indexed(text: str) -> _Indexed:
     return _Indexed(lowered, places, keys, [0, *accumulate(map(bool, keys))])
 
 
-def _best_overlap(answer: str, context: str, limit: int) -> Place | None:
+def _best_overlap(answer: str, context: str, limit: float) -> Place | None:
     """The place before `limit` that has the highest F1 to the answer."""
     words, bag = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
     size = bag.total()

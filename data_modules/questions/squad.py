@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Annotated, Any, NotRequired, TypeVar
 
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictInt
+from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import QAExample
@@ -58,14 +59,15 @@ class _Answer(TypedDict):
     answer_start: NotRequired[Annotated[int | None, Field(validation_alias=_START)]]
 
 
-class _Row(TypedDict):
-    id: NotRequired[Annotated[str | StrictInt | None, Field(validation_alias=_ID)]]
+@dataclass(kw_only=True)
+class _Row:
+    id: Annotated[str | StrictInt | None, Field(validation_alias=_ID)] = None
     context: str
     question: str
     answers: Annotated[list[_Answer], BeforeValidator(_answer_rows)]
-    is_impossible: NotRequired[bool | None]
-    title: NotRequired[str | None]
-    parametric_answer: NotRequired[str]
+    is_impossible: bool | None = None
+    title: str | None = None
+    parametric_answer: str | None = None
 
 
 def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
@@ -82,18 +84,17 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     try:
         for number, (place, value) in enumerate(questions):
             row = check(_with_answers(value, place), _Row, place)
-            name = number if row.get("id") in (None, "") else row["id"]
-            answers = [answer for answer in row["answers"] if answer["text"].strip()]
-            impossible = row.get("is_impossible")
-            if impossible not in (None, not answers):
+            name = number if row.id in (None, "") else row.id
+            answers = [answer for answer in row.answers if answer["text"].strip()]
+            if row.is_impossible not in (None, not answers):
                 raise DataError(
-                    f"{place} (id {name}): is_impossible is {impossible}, but 'answers' holds "
-                    f"{len(answers)}"
+                    f"{place} (id {name}): is_impossible is {row.is_impossible}, but 'answers' "
+                    f"holds {len(answers)}"
                 )
             spans = []
             for answer in answers:
                 start, text = answer.get("answer_start"), answer["text"]
-                span = nearest(text, start or 0, row["context"])
+                span = nearest(text, start or 0, row.context)
                 if span is None:
                     lost += 1
                     continue
@@ -105,15 +106,15 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
                 continue
             example = QAExample(
                 str(name),
-                row["context"],
-                row["question"],
+                row.context,
+                row.question,
                 tuple(dict.fromkeys(spans)),
                 dataset="squad",
-                article=row.get("title") or "",
+                article=row.title or "",
             )
-            if "parametric_answer" in row:
+            if row.parametric_answer is not None:
                 references = tuple(answer["text"] for answer in answers)
-                example = _remembering(example, references, row["parametric_answer"])
+                example = _remembering(example, references, row.parametric_answer)
             yield example
     except DataError:
         moved = lost = 0

@@ -11,6 +11,7 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from torch import Tensor
 
+from interventune.data_modules.batching.candidates import GroupBatch, GroupSet
 from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.batching.decoding import (
     Answer,
@@ -18,7 +19,6 @@ from interventune.data_modules.batching.decoding import (
     decode_typed_answers,
     written_answers,
 )
-from interventune.data_modules.batching.candidates import GroupBatch, GroupSet
 from interventune.data_modules.batching.pair_set import PairBatch
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens

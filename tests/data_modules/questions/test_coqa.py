@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interventune.data_modules.questions.coqa import read_rows
+from interventune.data_modules.questions.evidence import read_coqa
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.sources import read_questions
 from interventune.storage.errors import DataError
@@ -91,14 +91,14 @@ def test_the_hubs_rows_are_the_same_examples(
     row = hub_row(told(STORY, TURNS))
     if columns:
         row["answers"] = {name: [one[name] for one in row["answers"]] for name in row["answers"][0]}
-    examples = list(read_rows([("hub: row 0", row)], "hub"))
+    examples = list(read_coqa([("hub: row 0", row)], "hub"))
     assert [example.answers for example in examples] == [
         example.answers for example in read(document())
     ]
     assert [example.id for example in examples] == [f"0 {n}" for n in range(1, 8)]
     assert "one reference" in caplog.text
     with pytest.raises(DataError, match=r"hub: row 0 \(story 0\): turn 7 has no question"):
-        list(read_rows([("hub: row 0", row | {"questions": row["questions"][1:]})], "hub"))
+        list(read_coqa([("hub: row 0", row | {"questions": row["questions"][1:]})], "hub"))
 
 
 def test_the_worked_examples(oracle: Path) -> None:

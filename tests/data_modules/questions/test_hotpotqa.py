@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.data_modules.questions.hotpotqa import build_story, read_rows
+from interventune.data_modules.questions.evidence import build_story, read_hotpotqa
 from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.sources import read_questions
 from interventune.storage.errors import DataError
@@ -45,7 +45,9 @@ def question(**changes: Any) -> dict[str, Any]:
 
 
 def read(*questions: Any, **options: Any) -> list[Any]:
-    return list(read_rows(((f"f: [{i}]", one) for i, one in enumerate(questions)), "f", **options))
+    return list(
+        read_hotpotqa(((f"f: [{i}]", one) for i, one in enumerate(questions)), "f", **options)
+    )
 
 
 def test_the_story_is_the_gold_paragraphs_in_their_order() -> None:
