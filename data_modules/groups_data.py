@@ -33,8 +33,6 @@ from .questions_data import QuestionsDataModule
 from .schema.groups import ADVICE_CLASSES, Group, Targets
 from .sources import read_groups, read_scored
 
-logger = logging.getLogger(__name__)
-
 
 class GroupsDataModule(QuestionsDataModule):
     """Data: groups of questions with advice, and ordinary questions.
@@ -101,11 +99,9 @@ class GroupsDataModule(QuestionsDataModule):
         if most := self.limit_train_groups:
             advised = most - round(most * self.anchor_unadvised)
             if len(groups) < advised:
-                logger.warning(
-                    "data.limit_train_groups: %d, but %s has %d groups, and all are used",
-                    most,
-                    ", ".join(self.train_groups),
-                    len(groups),
+                logging.getLogger(__name__).warning(
+                    f"data.limit_train_groups: {most}, but {', '.join(self.train_groups)} has "
+                    f"{len(groups)} groups, and all are used"
                 )
             groups = balanced_sample(groups, advised, self.seed)
         if self.anchor_unadvised:

@@ -105,7 +105,7 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
     refuse(repeated)
     if renamed:
         logger.warning(
-            "%s: %d questions had the id of another, and got a number after it", source, renamed
+            f"{source}: {renamed} questions had the id of another, and got a number after it"
         )
 
 
@@ -113,8 +113,8 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
 def warn_of_language(source: str) -> None:
     """Warn, once, of a source whose questions are not English."""
     logger.warning(
-        "warning: %s: few questions have English words, and variants are made by English rules",
-        source,
+        f"warning: {source}: few questions have English words, and variants are made by English "
+        "rules"
     )
 
 

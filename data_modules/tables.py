@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import starmap
 from pathlib import Path
@@ -12,14 +12,11 @@ from typing import Any
 
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import open_file
-from interventune.storage.json_files import check, json_lines, load_json
+from interventune.storage.json_files import Rows, check, json_lines, load_json
 
 MARK = "\ufeff"
 """A byte order mark."""
 
-
-Rows = Iterator[tuple[str, Any]]
-"""Records with their places in a source, for errors."""
 
 Table = Iterable[Mapping[str, Any]]
 

@@ -122,7 +122,8 @@ class TextDataModule(pl.LightningDataModule):
         # for it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
-        self.eval_batch_size, self.seed = eval_batch_size, seed or 0
+        self.eval_batch_size = eval_batch_size
+        self.seed = seed or 0
         self.loader_options: dict[str, Any] = {
             "batch_size": None,
             "pin_memory": True,
@@ -139,10 +140,9 @@ class TextDataModule(pl.LightningDataModule):
 
     def named(self, train: Sequence[str], *named: Sources) -> dict[str, dict[str, str]]:
         """Return named sources of `val`, `test` and `predict`, by stage; add all to `sources`."""
-        stages = ("val", "test", "predict")
-        by_stage = dict(zip(stages, (sources or {} for sources in named), strict=True))
-        self.sources += [*train, *chain(*map(dict.values, by_stage.values()))]
-        return by_stage
+        of_stage = [sources or {} for sources in named]
+        self.sources += [*train, *chain(*map(dict.values, of_stage))]
+        return dict(zip(("val", "test", "predict"), of_stage, strict=True))
 
     @abstractmethod
     def make_train_set(self) -> tuple[Dataset | None, Draw | None]:
@@ -152,15 +152,11 @@ class TextDataModule(pl.LightningDataModule):
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Do the same for the sets of `val`, `test` or `predict`."""
 
-    def warn_of_many(
-        self, source: str, share: float | np.floating, what: str, limit: float
-    ) -> None:
+    def warn_of_many(self, source: str, share: Any, what: str, limit: float) -> None:
         """Warn, once of each kind, if a share of a source is above a limit."""
         if share > limit and what not in self.warned:
             self.warned.add(what)
-            logging.getLogger(__name__).warning(
-                "warning: %s: %.0f %% of %s", source, 100 * share, what
-            )
+            logging.getLogger(__name__).warning(f"warning: {source}: {100 * share:.0f} % of {what}")
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""
@@ -170,10 +166,7 @@ class TextDataModule(pl.LightningDataModule):
             if draw is None:
                 options = " or ".join(f"data.train_{kind}" for kind in self.kinds)
                 raise DataError(f"nothing to train on; set {options}")
-            rank, world_size = process_rank()
-            self.train_sampler = EpochSampler(
-                draw, seed=self.seed, rank=rank, world_size=world_size
-            )
+            self.train_sampler = EpochSampler(draw, self.seed, *process_rank())
         name = stage if stage in ("test", "predict") else "val"
         if name not in self.eval_sets:
             self.eval_sets[name] = self.make_eval_sets(name)
@@ -240,8 +233,11 @@ class EpochSampler(Sampler[Any]):
     DataError if there are fewer batches than processes.
     """
 
-    def __init__(self, draw: Draw, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
-        self.draw, self.seed, self.rank, self.world_size = draw, seed, rank, world_size
+    def __init__(self, draw: Draw, seed: int, rank: int, world_size: int) -> None:
+        self.draw = draw
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
         self.epoch = self.start = 0
         total = len(draw(np.random.default_rng([seed, 0])))
         self.batches = total // world_size
@@ -303,6 +299,4 @@ def outlive_signal(worker: int) -> None:
 
 def process_rank() -> tuple[int, int]:
     """Return the rank of this process and the number of processes; (0, 1) for a single one."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)

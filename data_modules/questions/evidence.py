@@ -28,7 +28,7 @@ from typing_extensions import TypedDict
 from interventune.data_modules.schema.questions import QAExample, Turn
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
+from interventune.storage.json_files import Rows, check
 
 from .answer_spans import answered
 from .squad import Listed, nearest
@@ -62,7 +62,7 @@ class _Story:
     additional_answers: dict[str, list[_Text]] = Field(default_factory=dict)
 
 
-def read_coqa(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_coqa(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, story) -> one example per turn, in the order of stories and turns.
 
     Its id is "STORY TURN", its domain the story's source, its history every earlier turn with the
@@ -81,7 +81,7 @@ def read_coqa(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
         yield from _examples(story, f"{place} (story {story.id})")
     if from_hub:
         logger.warning(
-            "%s: CoQA from the Hub has one reference per question, which lowers scores", source
+            f"{source}: CoQA from the Hub has one reference per question, which lowers scores"
         )
 
 
@@ -153,7 +153,7 @@ class _Question:
     story: str | None = None
 
 
-def read_hotpotqa(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_hotpotqa(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, record) of either layout -> one example per question; the domain is bridge or
     comparison.
 
@@ -180,9 +180,7 @@ def read_hotpotqa(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAEx
             domain=record.type,
         )
     if left_out:
-        logger.warning(
-            "%s: left out %d supporting fact(s) without such a sentence", source, left_out
-        )
+        logger.warning(f"{source}: left out {left_out} supporting fact(s) without such a sentence")
 
 
 class _Evidence(TypedDict):
@@ -200,7 +198,7 @@ class _Musique:
     answerable: bool = True
 
 
-def read_musique(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_musique(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, record of MuSiQue) -> one example per question about all its paragraphs, of which the
     supporting ones are the rationale. It is unknown, without references, unless it is `answerable`.
     """

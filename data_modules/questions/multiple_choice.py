@@ -6,7 +6,7 @@ file, one per line: a letter, a name that the record lists, or a number. Some be
 does.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NotRequired
@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from interventune.data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
 from interventune.storage.documents import load_yaml, read_text
 from interventune.storage.errors import DataError, as_data_error, refuse
-from interventune.storage.json_files import check
+from interventune.storage.json_files import Rows, check
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class _Condition(TypedDict):
     """Of BBQ."""
 
 
-def read_rows(
-    rows: Iterable[tuple[str, Any]], source: str, *, labels: str = ""
-) -> Iterator[ChoiceQuestion]:
+def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
     """(place, record) -> questions, in their order.
 
     Args:

@@ -12,7 +12,7 @@ CoConflictQA has questions whose context contradicts what a language model remem
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, NotRequired, TypeVar
 
@@ -23,11 +23,10 @@ from typing_extensions import TypedDict
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check, parse_json
+from interventune.storage.json_files import Rows, check, parse_json
 
 from .answer_spans import normalised, occurs
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -70,7 +69,7 @@ class _Row:
     parametric_answer: str | None = None
 
 
-def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_rows(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, question with its context) -> examples. The id is the question's number unless it has
     one. An empty answer is none. Moved answers, those left out, and questions that thus have none
     are counted.
@@ -121,13 +120,9 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
         raise
     finally:
         if moved or lost:
-            logger.warning(
-                "%s: moved %d answers to the nearest occurrence, left out %d, and %d questions "
-                "with no other",
-                source,
-                moved,
-                lost,
-                without,
+            logging.getLogger(__name__).warning(
+                f"{source}: moved {moved} answers to the nearest occurrence, left out {lost}, and "
+                f"{without} questions with no other"
             )
 
 

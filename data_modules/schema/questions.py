@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
+from interventune.storage.json_files import Rows, check
 
 from .spans import Span
 
@@ -164,7 +164,7 @@ class ChoiceQuestion:
             )
 
 
-def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_questions(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, row) of a file of questions -> questions; DataError names the place and the field."""
     for where, row in rows:
         example = check(row, QAExample, where)
