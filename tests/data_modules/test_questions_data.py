@@ -130,7 +130,7 @@ def test_changed_options_files_and_code_make_tables_anew(
     assert count() == 5
     room = tmp_path / "data_modules"
     shutil.copytree(Path(questions_data.__file__).parent, room)
-    (room / "questions" / "coqa.py").write_text("changed")
+    (room / "questions" / "squad.py").write_text("changed")
     monkeypatch.setattr(questions_data, "__file__", str(room / "questions_data.py"))
     code_digest.cache_clear()
     assert count() == 6

@@ -1,6 +1,4 @@
-"""Multiple-choice readers: four benchmarks by their fields, labels inside or apart, and what goes
-wrong.
-"""
+"""Multiple choice: labels inside or apart, ids, and what goes wrong (layouts: test_layouts.py)."""
 
 from __future__ import annotations
 
@@ -15,27 +13,10 @@ from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.sources import read_choices, split_labels
 from interventune.storage.errors import DataError
 
-OBSERVED = {"obs1": "Ida left.", "obs2": "Ida was wet."}
-TAILS = ["stops.", "melts.", "sings.", "flies."]
-BENCHMARKS: list[tuple[str, dict[str, str], dict[str, Any], int]] = [
-    ("piqa", {"goal": "Dry a cup."}, {"sol1": "Use a cloth.", "sol2": "Use a stone."}, 0),
-    ("anli", OBSERVED, {"hyp1": "It rained.", "hyp2": "It snowed ash."}, 1),
-    (
-        "anli",
-        {"observation_1": "A", "observation_2": "B"},
-        {"hypothesis_1": "C", "hypothesis_2": "D"},
-        1,
-    ),
-    (
-        "socialiqa",
-        {"context": "C", "question": "Why?"},
-        {"answerA": "a", "answerB": "b", "answerC": "c"},
-        1,
-    ),
-    ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"endings": TAILS}, 0),
-    ("hellaswag", {"ctx_a": "A man runs.", "ctx_b": "He"}, {"ending_options": TAILS}, 0),
-]
-"""Name, fields of the prompt and of the choices, and what labels call the first one."""
+PIQA = {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."}
+BBQ = {"context": "A and B met.", "question": "Who?", "label": 2}
+BBQ |= {"ans0": "A", "ans1": "B", "ans2": "Unknown"}
+SOCIAL = {"context": "C", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c"}
 
 
 def lines(path: Path, rows: list[Any]) -> Path:
@@ -43,19 +24,27 @@ def lines(path: Path, rows: list[Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "prompt", "fields", "first"), BENCHMARKS)
-def test_read_choices_takes_labels_apart_or_inside(
-    name: str, prompt: dict[str, str], fields: dict[str, Any], first: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "row", "prompt", "texts", "first"),
+    [
+        ("socialiqa", SOCIAL, "C Why?", ("a", "b", "c"), 1),
+        (
+            "hellaswag",
+            {"ctx_a": "A", "ctx_b": "He", "endings": [*"abcd"]},
+            "A He",
+            tuple("abcd"),
+            0,
+        ),
+    ],
+)
+def test_labels_are_apart_or_inside(
+    name: str, row: dict[str, Any], prompt: str, texts: tuple[str, ...], first: int, tmp_path: Path
 ) -> None:
     """Counted from 0 or 1, apart; as the benchmark does inside: whole numbers or text, in JSON
     Lines, a JSON list, or a folder of the datasets library.
     """
-    row, texts = (
-        prompt | fields,
-        tuple(next(iter(fields.values())) if len(fields) == 1 else fields.values()),
-    )
-    count, asked = len(texts), " ".join(prompt.values())
-    expected = [ChoiceQuestion(f"{name}-{i}", asked, texts, i, name) for i in range(count)]
+    count = len(texts)
+    expected = [ChoiceQuestion(f"{name}-{i}", prompt, texts, i, name) for i in range(count)]
     questions = lines(tmp_path / "any name", [row] * count)
     for base in (0, 1):
         labels = lines(tmp_path / "labels", [str(base + i) for i in range(count)])
@@ -67,27 +56,15 @@ def test_read_choices_takes_labels_apart_or_inside(
     table = datasets.Dataset.from_list(rows)
     datasets.DatasetDict({"validation": table}).save_to_disk(str(tmp_path / "folder"))
     assert read_choices(f"{tmp_path / 'folder'}:validation") == expected
-    if count > 2:  # all are the same, and none tells what is counted from
-        part = lines(tmp_path / "part", [row | {"label": first + 1}] * 3)
-        assert [e.label for e in read_choices(part)] == [1, 1, 1]
+    part = lines(tmp_path / "part", [row | {"label": first + 1}] * 3)  # from 0 or 1: unclear
+    assert [question.label for question in read_choices(part)] == [1, 1, 1]
 
 
-BBQ = {
-    "context": "A and B met.",
-    "question": "Who?",
-    "ans0": "A",
-    "ans1": "B",
-    "ans2": "Unknown",
-    "label": 2,
-}
-PIQA = BENCHMARKS[0][1] | BENCHMARKS[0][2]
-
-
-def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> None:
-    for ids, kept in (([0, 7], ["0", "7"]), ([7, 7], ["piqa-0", "piqa-1"])):
+def test_ids_are_kept_if_they_tell_questions_apart(tmp_path: Path) -> None:
+    for ids, names in (([0, 7], ["0", "7"]), ([7, 7], ["piqa-0", "piqa-1"])):
         path = lines(tmp_path / "a+b", [PIQA | {"label": 0, "id": i} for i in ids])
         assert split_labels(str(path)) == (str(path), "")  # the file has a + in its name
-        assert [example.id for example in read_choices(path)] == kept
+        assert [question.id for question in read_choices(path)] == names
 
 
 @pytest.mark.parametrize(
@@ -95,26 +72,18 @@ def test_read_choices_keeps_ids_that_tell_questions_apart(tmp_path: Path) -> Non
     [
         ([PIQA, PIQA], ["0"], "labels: 1 .*rows has 2"),
         ([PIQA, PIQA], ["0", "2"], "labels, line 2.*label 2"),
-        ([PIQA], None, "rows, line 1: .*'label'"),
-        ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], None, "line 2: .*sol1"),
-        *(
-            ([BBQ | {"context_condition": said}], None, "line 1.*context_condition")
-            for said in ("ambiguous", "Ambig", "", None)
-        ),
-        ([{"question": "?"}], None, "rows: unknown format"),
-        (
-            [{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}],
-            None,
-            "line 1.*label is 2",
-        ),
+        ([PIQA], [], "rows, line 1: .*'label'"),
+        ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], [], "line 2: .*sol1"),
+        ([BBQ | {"context_condition": "Ambig"}], [], "line 1.*context_condition"),
+        ([BBQ | {"context_condition": None}], [], "line 1.*context_condition"),
+        ([{"question": "?"}], [], "rows: unknown format"),
+        ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], [], "1.*label is 2"),
     ],
 )
-def test_read_choices_names_the_line(
-    rows: list[Any], labels: list[str] | None, named: str, tmp_path: Path
-) -> None:
+def test_mistakes_are_named(rows: list[Any], labels: list[str], named: str, tmp_path: Path) -> None:
     source = str(lines(tmp_path / "rows", rows))
-    if labels is not None:
-        source += f"+{lines(tmp_path / 'labels', list(labels))}"
+    if labels:
+        source += f"+{lines(tmp_path / 'labels', [*labels])}"
     with pytest.raises(DataError, match=named):
         read_choices(source)
 
@@ -122,13 +91,11 @@ def test_read_choices_names_the_line(
 def test_bbqs_target_follows_its_condition(tmp_path: Path) -> None:
     conditions = [{}, {"context_condition": "ambig"}, {"context_condition": "disambig"}]
     path = lines(tmp_path / "rows", [BBQ | more for more in conditions])
-    assert [example.target for example in read_choices(path)] == ["label", "unknown", "label"]
+    assert [question.target for question in read_choices(path)] == ["label", "unknown", "label"]
 
 
-def test_read_choices_reads_piqa(shared: Path) -> None:
+def test_piqas_file_is_read_whole(shared: Path) -> None:
     folder = shared / "data" / "piqa"
-    found = read_choices(f"{folder / 'valid.jsonl'}+{folder / 'valid-labels.lst'}")
-    assert len(found) == 1838
-    assert (
-        sum(example.label == 0 for example in found) == 910
-    )  # Shen and Kejriwal 2022, section 4.1
+    questions = read_choices(f"{folder / 'valid.jsonl'}+{folder / 'valid-labels.lst'}")
+    # Shen and Kejriwal 2022, section 4.1
+    assert (len(questions), sum(question.label == 0 for question in questions)) == (1838, 910)
