@@ -1,14 +1,12 @@
 """`interventune data`: mistakes, and commands that no golden runs."""
 
-from __future__ import annotations
-
-import csv
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from interventune.data_modules.__main__ import main
@@ -46,14 +44,11 @@ def test_no_heavy_library_is_loaded(command: str, advised: list[str], tmp_path: 
     arguments = [*(advised if command == "lei" else perturb), "--output", str(tmp_path / "out")]
     code = (
         "import sys; from interventune.data_modules.__main__ import main; assert "
-        f"main({arguments!r}) == 0; print({{'torch', 'datasets', 'transformers', "
-        "'pytorch_lightning'} & set(sys.modules))"
+        f"main({arguments!r}) == 0; assert not {{'torch', 'datasets', 'transformers'}} & "
+        "{*sys.modules}"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "set()"
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
 
 
 STORY = "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten."
@@ -87,9 +82,8 @@ def test_ts_r_of_coqa_and_its_summary(
     output = tmp_path / "out.jsonl"
     assert perturb(coqa, "ts_r", output) == 0
     assert "3 questions in ts_r; 2 rejected (1 rationale begins in" in capsys.readouterr().out
-    found = rows(output)
-    assert [row["id"] for row in found] == ["s 2", "s 3", "s 4"]
-    assert [row["appended"] for row in found] == ["a blue bell", "", "ten"]
+    appended = {row["id"]: row["appended"] for row in rows(output)}
+    assert appended == {"s 2": "a blue bell", "s 3": "", "s 4": "ten"}
     summary = json.loads((tmp_path / "out.summary.json").read_text())
     assert summary["kept"] == 3
     assert summary["rejected"] == {"rationale begins in the first sentence": 1, "no rationale": 1}
@@ -150,9 +144,7 @@ def test_statistics_count_stories_questions_and_types_of_answers(
         "| dev | ts_r | 1 | 3 | 33.3 | 0.0 | 0.0 | 33.3 | 33.3 | 0.0 | 2 (1 rationale begins in "
         "the first sentence, 1 no rationale) |",
     ]
-    with open(output, newline="") as file:
-        table = list(csv.DictReader(file))
-    assert {row["n"] for row in table} == {"5"}
-    counts = {(row["variant"], row["measure"]): row["value"] for row in table}
-    cells = ("os", "questions"), ("ts_r", "questions"), ("ts", "stories")
-    assert [counts[cell] for cell in cells] == ["5", "3", "1"]
+    table = pd.read_csv(output).set_index(["variant", "measure"])
+    assert set(table["n"]) == {5}
+    cells = [("os", "questions"), ("ts_r", "questions"), ("ts", "stories")]
+    assert table.loc[cells, "value"].tolist() == [5, 3, 1]

@@ -2,8 +2,6 @@
 unknowns counted by hand, and every offset checked against the text.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -169,12 +167,8 @@ AB = ["a", "b"]
 ARC = {"question": "Why?", "choices": {"text": AB, "label": ["A", "B"]}, "answerKey": "B"}
 COPA = {"premise": "It fell.", "choice1": "a", "choice2": "b", "question": "cause", "label": 1}
 ANLI = {"obs1": "He", "obs2": "ran.", "hyp1": "a", "hyp2": "b", "label": 2}
-HUB_ANLI = {
-    "observation_1": "He",
-    "observation_2": "ran.",
-    "hypothesis_1": "a",
-    "hypothesis_2": "b",
-}
+HUB_ANLI = {"observation_1": "He", "observation_2": "ran."}
+HUB_ANLI |= {"hypothesis_1": "a", "hypothesis_2": "b"}
 HELLASWAG = {"ctx_a": "He", "ctx_b": "ran.", "label": "1"}
 STEM = {"stem": "Why?", "choices": [{"text": "a", "label": "1"}, {"text": "b", "label": "2"}]}
 ENDINGS = {f"ending{i}": text for i, text in enumerate("abcd")}
@@ -216,6 +210,7 @@ def inspected(name: int, text: str) -> dict[str, Any]:
     return {"id": name, "epoch": 1, "output": {"choices": [{"message": {"content": text}}]}}
 
 
+OF_TURN = {"id": "s", "turn_id": 1, "answer": ""}
 PREDICTIONS: dict[str, Any] = {
     "official": {"1": "Oslo", "2": ""},
     "hotpotqa": {"answer": {"1": "Oslo", "2": ""}, "sp": {"1": []}},
@@ -225,7 +220,7 @@ PREDICTIONS: dict[str, Any] = {
         {"doc_id": 2, "doc": {}, "resps": [[""]]},
     ],
     "inspect": {"version": 2, "samples": [inspected(1, "Oslo"), inspected(2, "")]},
-    "coqa": [{"id": i, "answer": a, "turn_id": 1} for i, a in (("1", "Oslo"), ("2", ""))],
+    "coqa": [{"id": "1", "answer": "Oslo"}, {"id": "2", "answer": ""}, OF_TURN],
 }
 
 
@@ -247,18 +242,12 @@ BAD: dict[str, tuple[Any, str]] = {
     "no answers": ([{"question": "?", "context": [["A", ["b"]]]}], "'answers' is missing"),
     "no answer": ([renamed(HOTPOT, answer="")], "'answer' is missing"),
     "a contradiction": ([ROW | {"is_impossible": True}], r"\(id 1\): is_impossible is True"),
-    "no such title": (
-        [HOTPOT | {"supporting_facts": [["Z", 0]]}],
-        r"\(id h\): .* 'Z' is not among",
-    ),
+    "no such title": ([HOTPOT | {"supporting_facts": [["Z", 0]]}], "title 'Z' is not among"),
     "no such fact": ([HOTPOT | {"supporting_facts": [["A", 9]]}], "no supporting fact is left"),
     "a cell of python": ("context,question,answers\nAl.,Who?,{'text': 1}\n", "row 0: not JSON"),
     "fewer offsets": ([ROW | {"answers": {"text": AB, "answer_start": [1]}}], r"\[0\]: .*shorter"),
     "several lines": (lines(ROW, 3, *[ROW | {"context": i} for i in range(6)]), SEVERAL),
-    "lines not in JSON": (
-        f"{lines(ROW)}\n{{x\n{lines(ROW)}\n{{y\n",
-        "line 2: not .*line 4: not JSON",
-    ),
+    "lines not in JSON": (f"{lines(ROW)}\n{{x\n\n{{y\n", "line 2: not JSON.*line 4: not JSON"),
     "one article": ([nested(3, 4)], r"\[0\].paragraphs.*qas\[0\].*qas\[1\]"),
 }
 

@@ -2,8 +2,6 @@
 choice.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,12 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from interventune.data_modules.batching.candidates import (
-    ChoiceEncoding,
-    ChoiceSet,
-    GroupSet,
-    encode_choices,
-)
+from interventune.data_modules.batching import candidates
+from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet
 from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
 from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
@@ -34,35 +28,32 @@ from tests.data_modules.fixtures.small_tokenizers import tokenizer
 
 
 @pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
-def test_subjects_stand_behind_the_prompt_in_the_groups_order(
-    side: str, offers_unknown: bool
-) -> None:
+def test_subjects_follow_the_prompt_in_the_groups_order(side: str, offers_unknown: bool) -> None:
     words = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
     words.padding_side = side
     groups = list(islice(story_groups.groups("train"), 3))
     content = CHOICE.replace("{options}", "{options} or unknown") if offers_unknown else CHOICE
     encoding = Encoding(prompts=Prompts(choice_prompt=said(content)))
-    batch = GroupSet(groups, words, encoding.resolved("llama"))[[2, 0, 1]]
+    batch = candidates.GroupSet(groups, words, encoding.resolved("llama"))[[2, 0, 1]]
     assert batch.candidate_BVSE.shape == (3, 4, 2 + offers_unknown, 2)
     for b, i in enumerate((2, 0, 1)):
         for v, variant in enumerate(groups[i].variants):
             ids_T = batch.inputs["input_ids"][4 * b + v]
-            behind = [
-                words.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()
-            ]
-            assert behind == [*groups[i].subjects, "unknown"][: len(behind)]
+            places = batch.candidate_BVSE[b, v].tolist()
+            answers = [words.decode(ids_T[start : end + 1]) for start, end in places]
+            assert answers == [*groups[i].subjects, "unknown"][: len(answers)]
             context = words.decode(words(variant.context, add_special_tokens=False)["input_ids"])
             assert words.decode(ids_T[batch.context_BT[4 * b + v]]) == context
-            offered = [
-                span.text.lower() for span in sorted(variant.candidates, key=lambda c: c.start)
-            ]
-            assert f"reply with {offered[0]} or {offered[1]}" in words.decode(ids_T)
+            in_context = sorted(variant.candidates, key=lambda span: span.start)
+            offered = " or ".join(span.text.lower() for span in in_context)
+            assert f"reply with {offered}" in words.decode(ids_T)
+
+
+TEXT = ["text", "question", "answer", "anna", "sits", "who"]
 
 
 def test_what_is_written_ends_with_an_end_token() -> None:
-    words = build_tokenizer(
-        "gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"]
-    )
+    words = build_tokenizer("gpt2", [*TEXT, "unknown", "yes"])
     examples = [
         QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",)),
         QAExample("2", "Anna sits", "Who?", references=("a visitor",), answer_type="unknown"),
@@ -78,7 +69,7 @@ def test_what_is_written_ends_with_an_end_token() -> None:
 
 @pytest.mark.parametrize("form", ["$A </s>", "<s> $A </s>"])
 def test_an_end_token_that_the_tokenizer_appends_is_not_put_before_the_answer(form: str) -> None:
-    words = build_tokenizer("gpt2", ["text", "question", "answer", "anna", "sits", "who"])
+    words = build_tokenizer("gpt2", TEXT)
     special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
     words.backend_tokenizer.post_processor = processors.TemplateProcessing(
         form, special_tokens=special
@@ -113,9 +104,8 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
 
 BO = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
 TEMPLATES = {
-    "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + "
-    "'<|end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% "
-    "endif %}",
+    "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}<|end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}",
     # As Gemma's: no system message, texts are stripped, a word of its own for the assistant.
     "plain": "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ "
     "raise_exception('none') }}{% endif %}{{ '<|' + m.role + '|>\\n' + m.content | trim "
@@ -136,10 +126,9 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, additional_special_tokens=special, **names
-    )
+    names: Any = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
+    names["additional_special_tokens"] = special
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
     fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", fast.bos_token_id)]
     )
@@ -155,13 +144,10 @@ def said(user: str, system: str = "") -> Messages:
 ASKED = "Anna met Bo.\n\nQuestion: Who?"
 SYSTEM = said("{context}\n\nQuestion: {question}", "{advice}")
 FAIR = said("Text: Anna met Bo.\n\nQuestion: Be fair. Who?\nAnswer:")
+AFTER = said("{context} {advice}\n{question} ")
 PLACES = [
     (said(QUESTION), FAIR, said(f"Text: {ASKED}\nAnswer:")),
-    (
-        said("{context} {advice}\n{question} "),
-        said("Anna met Bo. Be fair.\nWho?"),
-        said("Anna met Bo.\nWho?"),
-    ),
+    (AFTER, said("Anna met Bo. Be fair.\nWho?"), said("Anna met Bo.\nWho?")),
     (SYSTEM, said(ASKED, "Be fair."), said(ASKED)),
 ]
 """Messages with slots, and what they are with advice and without."""
@@ -176,9 +162,8 @@ def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: in
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
 
     def ids(turns: Messages, **options: Any) -> list[int]:
-        return tokenizer.apply_chat_template(
-            turns, return_dict=False, **TEMPLATE_OPTIONS, **options
-        )
+        options |= TEMPLATE_OPTIONS
+        return tokenizer.apply_chat_template(turns, return_dict=False, **options)
 
     for example, turns in zip((BO, replace(BO, advice="")), turns_of, strict=True):
         batch = QASet([example], tokenizer, encoding)[[0]]
@@ -195,7 +180,7 @@ def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: in
 @pytest.mark.parametrize(("chat", "prompt"), [("auto", "<s><|user|>Who?"), ("never", "<s>Who?")])
 def test_choices_stand_behind_a_prompt_in_the_chat_template_or_not(chat: Any, prompt: str) -> None:
     tokenizer, question = chat_tokenizer("chat"), ChoiceQuestion("1", "Who?", ("Bo", "Anna"), 0)
-    ((row,),) = encode_choices([question], tokenizer, ChoiceEncoding(chat=chat), "llama")
+    ((row,),) = candidates.encode_choices([question], tokenizer, ChoiceEncoding(chat=chat), "llama")
     assert tokenizer.decode(row.input_ids_T).startswith(prompt)
     behind = [tokenizer.decode(row.input_ids_T[start : end + 1]) for start, end in row.spans]
     assert [text.strip() for text in behind] == ["Bo", "Anna"]
@@ -206,9 +191,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
         with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
             Prompts(prompt=said(content))
     words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
-    with pytest.raises(
-        DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"
-    ):
+    with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is"):
         never.resolved("bert")
     with pytest.raises(DataError, match=r"1: has .* tokens, more than"):
         QASet([BO], words, Encoding(max_length=9).resolved("llama"))
@@ -219,12 +202,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
             QASet([BO], tokenizer, encoding)
 
 
-ARCHITECTURES = {
-    "wordpiece": "bert",
-    "bytes": "roberta",
-    "xlnet_pieces": "xlnet",
-    "words_xlnet": "xlnet",
-}
+ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet"}
 TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
 EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
 LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
@@ -248,10 +226,8 @@ def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
     for example, rows in zip((TWO, EMPTY, LONG), unpadded(data, 0, 1, 2), strict=True):
         for choice, row in zip(example.choices, rows, strict=True):
             pair = example.prompt and space + example.prompt, space + choice
-            assert (
-                row
-                == tokenizer(kind)(*pair, truncation="longest_first", max_length=24)["input_ids"]
-            )
+            cut = tokenizer(kind)(*pair, truncation="longest_first", max_length=24)
+            assert row == cut["input_ids"]
 
 
 def test_rows_of_roberta() -> None:
@@ -263,10 +239,8 @@ def test_rows_of_roberta() -> None:
 
 
 def test_parity_pads_every_row_to_the_longest_allowed() -> None:
-    dynamic, parity = (
-        choice_set("bytes", TWO, EMPTY),
-        choice_set("bytes", TWO, EMPTY, padding="parity"),
-    )
+    dynamic = choice_set("bytes", TWO, EMPTY)
+    parity = choice_set("bytes", TWO, EMPTY, padding="parity")
     assert parity[[1]].inputs["input_ids"].shape == (1, 2, 128)
     assert unpadded(parity, 0, 1) == unpadded(dynamic, 0, 1)
 

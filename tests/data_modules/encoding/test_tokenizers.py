@@ -1,7 +1,5 @@
 """Every place that a tokenizer comes from, and what is said when there is none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,10 @@ from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
-TEXTS = ("Who was rude?", "A Velan baker met a Kessar, and it isn't far. tol")
-
 
 def encoded(tok: Any) -> dict[str, Any]:
-    return dict(tok(*TEXTS, return_offsets_mapping=True, return_token_type_ids=True))
+    texts = "Who was rude?", "A Velan baker met a Kessar, and it isn't far. tol"
+    return dict(tok(*texts, return_offsets_mapping=True, return_token_type_ids=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,10 +59,9 @@ def test_what_is_no_tokenizer_is_named_in_one_line(tmp_path: Path) -> None:
 
 def test_code_of_a_folder_is_never_run_nor_asked_for(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("raise SystemExit('it ran')")
-    classes = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Config"}}
-    (tmp_path / "config.json").write_text(json.dumps(classes | {"model_type": "own"}))
-    (tmp_path / "tokenizer_config.json").write_text(
-        json.dumps(classes | {"tokenizer_class": "Own"})
-    )
+    classes: Any = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Config"}}
+    classes |= {"model_type": "own", "tokenizer_class": "Own"}
+    for name in ("config.json", "tokenizer_config.json"):
+        (tmp_path / name).write_text(json.dumps(classes))
     with pytest.raises(DataError, match=str(tmp_path)):
         load_tokenizer(str(tmp_path))

@@ -1,7 +1,5 @@
 """CoQA and HotpotQA: stories, answers and their evidence."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

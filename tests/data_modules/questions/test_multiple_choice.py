@@ -1,7 +1,5 @@
 """Multiple choice: labels inside or apart, ids, and what goes wrong (layouts: test_layouts.py)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
