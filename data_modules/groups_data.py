@@ -85,9 +85,12 @@ class GroupsDataModule(QuestionsDataModule):
             )
         self.train_groups = train_groups or []
         self.group_sources = self.named(self.train_groups, val_groups, test_groups, predict_groups)
-        self.random_advice_copies, self.anchor_unadvised = random_advice_copies, anchor_unadvised
-        self.groups_per_class, self.qa_every = groups_per_class, qa_every
-        self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
+        self.random_advice_copies = random_advice_copies
+        self.anchor_unadvised = anchor_unadvised
+        self.groups_per_class = groups_per_class
+        self.qa_every = qa_every
+        self.limit_train_groups = limit_train_groups
+        self.limit_val_groups = limit_val_groups
 
     def make_train_set(self) -> tuple[TrainSet, Draw | None]:
         """Return the requested number of groups, with the requested advice, and the questions."""
@@ -159,7 +162,9 @@ def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list
     The sentence is drawn from all of the category (of all groups with a domain), of any class, so
     it is not informative about the answer; all results have class `none`.
     """
-    rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
+    rng = np.random.default_rng(seed)
+    result = []
+    pools = defaultdict[str, dict[str, None]](dict)
     for group in groups:
         if advice := group.variants[0].advice:
             pools["" if group.domain else group.category][advice] = None
@@ -176,10 +181,9 @@ def group_batches(
     rng: np.random.Generator,
     class_N: np.ndarray,
     per_class: int,
-    questions: Draw | None = None,
-    *,
-    qa_every: int = 1,
-    world_size: int = 1,
+    questions: Draw | None,
+    qa_every: int,
+    world_size: int,
 ) -> list[BatchIndex]:
     """Draw an epoch of groups, each once, as Zhao et al. 2021 (appendix B.2).
 
@@ -192,7 +196,8 @@ def group_batches(
     size = per_class * len(class_K)
     for _ in range(-len(class_N) % size):
         need_K[need_K.argmin()] += 1
-    orders, places = [], []
+    orders = []
+    places = []
     for number, need in zip(class_K, need_K, strict=True):
         of_class = np.flatnonzero(class_N == number)
         rounds = -(-need // len(of_class))

@@ -118,9 +118,12 @@ class QuestionsDataModule(TextDataModule):
         super().__init__(**options)
         self.train_qa = train_qa
         self.qa_sources = self.named([train_qa], val_qa, test_qa, predict_qa)
-        self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
-        self.qa_batch_size, self.qa_batches = qa_batch_size, qa_batches
-        self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
+        self.encoding = encoding.resolved(self.architecture)
+        self.interventions = interventions
+        self.qa_batch_size = qa_batch_size
+        self.qa_batches = qa_batches
+        self.limit_train_qa = limit_train_qa
+        self.limit_val_qa = limit_val_qa
         self.cache = cache
         self.windows = (
             f"encoding.max_length={encoding.max_length}, encoding.doc_stride={encoding.doc_stride}"
@@ -152,14 +155,12 @@ class QuestionsDataModule(TextDataModule):
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Return the sets in the watched variants, and the pairs whose embeddings are compared."""
         predicts = stage == "predict"
-        watch, shift = self.interventions.watch, self.interventions.shift
-        if predicts:
-            shift = []  # pairs have no predictions to write
+        watch = self.interventions.watch
+        shift = [] if predicts else self.interventions.shift  # pairs have no predictions to write
         limit = 0 if predicts else self.limit_val_qa
-        originals: list[Variant] = ["os"] if shift else []
         sets = []
         for name, source in self.qa_sources[stage].items():
-            variants = [*watch, *originals, *shift]
+            variants = [*watch, *(("os", *shift) if shift else ())]
             table_of = self.question_tables(source, limit, variants, hidden=predicts)
             qa = {v: QASet(table, self.tokenizer, self.encoding) for v, table in table_of.items()}
             # All variants may abstain, or none: else their numbers are not comparable.
@@ -229,10 +230,9 @@ class QuestionsDataModule(TextDataModule):
 def question_batches(
     rng: np.random.Generator,
     lengths_N: np.ndarray,
-    *,
     batch_size: int,
+    world_size: int,
     order: Literal["similar_length", "random"] = "similar_length",
-    world_size: int = 1,
 ) -> list[BatchIndex]:
     """Draw an epoch of question windows, each once, in batches of similar length or at random."""
     if order == "random":
@@ -245,8 +245,8 @@ def question_batches(
 @cache
 def code_digest() -> str:
     """Digest of this package's code and library versions: a changed reader remakes the tables."""
-    libraries = ("tokenizers", "transformers", "sentencex", "datasets")
-    return " ".join([folder_digest(Path(__file__).parent), *map(version, libraries)])
+    libraries = map(version, ("tokenizers", "transformers", "sentencex", "datasets"))
+    return " ".join([folder_digest(Path(__file__).parent), *libraries])
 
 
 def source_digest(source: str) -> str:

@@ -83,10 +83,12 @@ class GroupSet(Dataset):
     family = "bias"  # in the keys of metrics
 
     def __init__(self, groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> None:
-        self.groups, self.tokenizer, self.encoding = groups, tokenizer, encoding
+        self.groups = groups
+        self.tokenizer = tokenizer
+        self.encoding = encoding
         self.encoded = encode_groups(groups, tokenizer, encoding)
         warn_of_unknown(tokenizer, (row.input_ids_T for row in self.encoded[:999]))
-        self.lengths = np.array([len(row.input_ids_T) for row in self.encoded], np.int64)
+        self.lengths = np.array([len(row.input_ids_T) for row in self.encoded])
         """Length of every row in tokens, (R,); row 4 n + v is variant v of group n."""
 
     def __len__(self) -> int:
@@ -98,13 +100,13 @@ class GroupSet(Dataset):
         classes = [ADVICE_CLASSES.index(group.advice_class) for group in self.groups]
         attributes = [(group.category, group.attribute) for group in self.groups]
         return GroupIds(
-            np.array(classes, np.int64),
+            np.array(classes),
             *np.unique([group.subjects for group in self.groups], return_inverse=True),
             *np.unique(attributes, return_inverse=True, axis=0),
         )
 
     def __getitem__(self, index: Sequence[int]) -> GroupBatch:
-        chosen = np.asarray(index, dtype=np.int64)
+        chosen = np.asarray(index)
         row_R = (4 * chosen[:, None] + np.arange(4)).ravel()
         inputs, context_BT, candidate_RVSE = self.rows(row_R, PAD_TO)
         return GroupBatch(
@@ -221,15 +223,14 @@ class ChoiceSet(Dataset):
         encoding: ChoiceEncoding,
         architecture: str,
     ) -> None:
-        self.questions, self.tokenizer = questions, tokenizer
+        self.questions = questions
+        self.tokenizer = tokenizer
         self.rows = list(encode_choices(questions, tokenizer, encoding, architecture))
         warn_of_unknown(tokenizer, (row.input_ids_T for row in chain(*self.rows[:999])))
         self.multiple = encoding.max_length if encoding.padding == "parity" else PAD_TO
-        self.counts = np.array([len(question.choices) for question in questions], np.int64)
+        self.counts = np.array([len(question.choices) for question in questions])
         """Number of choices of every question."""
-        self.lengths = np.array(
-            [max(len(row.input_ids_T) for row in rows) for rows in self.rows], np.int64
-        )
+        self.lengths = np.array([max(len(row.input_ids_T) for row in rows) for rows in self.rows])
         """Length of the longest row of every question, in tokens."""
 
     def __len__(self) -> int:

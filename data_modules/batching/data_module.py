@@ -185,7 +185,8 @@ class TextDataModule(pl.LightningDataModule):
         evaluation, and the others wait for its sums.
         """
         rank, world_size = process_rank()
-        loaders, most = [], 0
+        loaders = []
+        most = 0
         for _, data in self.eval_sets[stage]:
             size = self.eval_batch_size
             while len(batches := data.batches(size)) < world_size and size > 1:
@@ -206,8 +207,8 @@ class TextDataModule(pl.LightningDataModule):
 
     def fingerprints(self) -> dict[str, str]:
         """Return the SHA-256 of every local file that the run reads; "" for other sources."""
-        parts = (part for source in self.sources for part in split_labels(source) if part)
-        return {part: source_digest(part) for part in parts}
+        parts = chain(*map(split_labels, self.sources))
+        return {part: source_digest(part) for part in parts if part}
 
 
 def length_bucketed(
@@ -217,7 +218,8 @@ def length_bucketed(
     The `world_size` batches that processes take at the same time are similar too. Samples that do
     not suffice for all processes are drawn at random, and come last.
     """
-    order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
+    order_N = rng.permutation(len(lengths_N))
+    together = batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
     steps = []
     for pool in chunks(order_N.tolist(), together * POOL):
@@ -226,6 +228,7 @@ def length_bucketed(
     return [batch for step in ordered for batch in chunks(step, batch_size)]
 
 
+@dataclass(eq=False)
 class EpochSampler(Sampler[Any]):
     """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch.
     `drawn` holds this epoch's batches of all processes.
@@ -233,16 +236,20 @@ class EpochSampler(Sampler[Any]):
     DataError if there are fewer batches than processes.
     """
 
-    def __init__(self, draw: Draw, seed: int, rank: int, world_size: int) -> None:
-        self.draw = draw
-        self.seed = seed
-        self.rank = rank
-        self.world_size = world_size
-        self.epoch = self.start = 0
-        total = len(draw(np.random.default_rng([seed, 0])))
-        self.batches = total // world_size
+    draw: Draw
+    seed: int
+    rank: int
+    world_size: int
+    epoch: int = 0
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        total = len(self.draw(np.random.default_rng([self.seed, 0])))
+        self.batches = total // self.world_size
         if not self.batches:
-            raise DataError(f"an epoch has {total} batches, too few for {world_size} processes")
+            raise DataError(
+                f"an epoch has {total} batches, too few for {self.world_size} processes"
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch; Lightning calls this at the start of each."""
@@ -254,7 +261,8 @@ class EpochSampler(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         self.drawn = self.draw(np.random.default_rng([self.seed, self.epoch]))
-        first, end = self.rank + self.start * self.world_size, self.batches * self.world_size
+        first = self.rank + self.start * self.world_size
+        end = self.batches * self.world_size
         yield from self.drawn[first : end : self.world_size]
 
 
@@ -280,7 +288,8 @@ class ResumableLoader(DataLoader):
         self._start = self.consumed = state["consumed"]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
-        start, self._start = self._start, 0
+        start = self._start
+        self._start = 0
         self.consumed = self.sampler.start = start if start < self.sampler.batches else 0
         for batch in super().__iter__():
             self.consumed += 1

@@ -40,7 +40,9 @@ class PairSet(Dataset):
     family = "shift"  # in the keys of metrics
 
     def __init__(self, originals: QASet, variants: QASet, variant: str = "") -> None:
-        self.originals, self.variants, self.variant = originals, variants, variant
+        self.originals = originals
+        self.variants = variants
+        self.variant = variant
         ids = originals.column("id")
         windows_of = dict(zip(ids, originals.windows(), strict=True))
         if len(windows_of) < len(ids):
@@ -48,7 +50,8 @@ class PairSet(Dataset):
             raise DataError(
                 f"{count} questions have the id {name!r}: stories and variants are paired by id"
             )
-        tokens, variant_tokens = originals.token_ids(), variants.token_ids()
+        tokens = originals.token_ids()
+        variant_tokens = variants.token_ids()
         variant_windows = variants.windows()
         pairs = []
         for question, name in enumerate(variants.column("id")):
@@ -72,8 +75,10 @@ class PairSet(Dataset):
         return len(self.question_N)
 
     def __getitem__(self, index: Sequence[int]) -> PairBatch:
-        originals, variants = self.original_N[index], self.variant_N[index]
-        original, variant = self.originals[originals], self.variants[variants]
+        originals = self.original_N[index]
+        variants = self.variant_N[index]
+        original = self.originals[originals]
+        variant = self.variants[variants]
         pairs = zip(
             self.originals.tokens(originals),
             self.variants.tokens(variants),

@@ -285,7 +285,7 @@ class QASet(Dataset):
         return len(self.lengths)
 
     def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
-        chosen = np.asarray(index, dtype=np.int64)
+        chosen = np.asarray(index)
         table = self.table[chosen]
         inputs, shift_B, masks = padded(
             self.tokenizer,
@@ -299,8 +299,8 @@ class QASet(Dataset):
         targets = {f"{name}_B": torch.tensor(column(table, name)) for name in ("cls", *TARGETS)}
         for name in ("start_B", "end_B", "cls_B"):
             targets[name] += shift_B
-        feature_B = torch.from_numpy(chosen)
-        return QABatch(inputs=inputs, shift_B=shift_B, feature_B=feature_B, **masks, **targets)
+        targets["feature_B"] = torch.from_numpy(chosen)
+        return QABatch(inputs=inputs, shift_B=shift_B, **masks, **targets)
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every question."""

@@ -54,7 +54,8 @@ def fill(
     **slots: str,
 ) -> Prompt:
     """Make the prompt of a record: messages with their slots filled in (see `Prompts`)."""
-    filled, shown = [], ""
+    filled = []
+    shown = ""
     slots |= {"advice": record.advice, "question": record.question}
     for message in messages:
         template = re.sub(r"^(?=.*\{question\})", "{turns}", message["content"], flags=re.M)
@@ -116,10 +117,12 @@ class PromptTokens:
     def __init__(
         self, tokenizer: Any, chat: Literal["auto", "never"] = "auto", *, seq2seq: bool = False
     ) -> None:
-        self.tokenizer, self.seq2seq = tokenizer, seq2seq
+        self.tokenizer = tokenizer
+        self.seq2seq = seq2seq
         self.chat = chat == "auto" and bool(tokenizer.chat_template)
         row = tokenizer("a", return_special_tokens_mask=True)
-        ids, special = row["input_ids"], row["special_tokens_mask"]
+        ids = row["input_ids"]
+        special = row["special_tokens_mask"]
         self.lead = [] if self.chat else ids[: special.index(0)]
         """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and
         a chat template, which writes them itself).
@@ -128,8 +131,7 @@ class PromptTokens:
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them.
         A causal model's prompt ends without: after an end token it would begin another text.
         """
-        pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
-        self.pad = next(i for i in pads if i is not None)
+        self.pad = tokenizer.pad_token_id or 0
         self.space = "" if seq2seq else " "
         """The white space before an answer."""
         self.ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
@@ -233,7 +235,8 @@ def encode_prompts(
             )
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         (encoded,) = tokens.encoded([text])
-        row, spans = [*tokens.lead, *encoded.ids], []
+        row = [*tokens.lead, *encoded.ids]
+        spans = []
         last = len(row) - 1
         texts = [tokens.space + more for more in prompt.continuations]
         for more, ids in zip(

@@ -137,7 +137,8 @@ class Encoding:
         """
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
-        xlnet, resolved = architecture == "xlnet", replace(self, architecture=architecture)
+        xlnet = architecture == "xlnet"
+        resolved = replace(self, architecture=architecture)
         if self.order == "auto":
             resolved.order = "context_first" if xlnet else "question_first"
         if self.max_query == "auto":
@@ -182,7 +183,8 @@ def encode_texts(
         pairs = (queries, contexts) if context else (contexts, queries)
         encoded = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
         for i, (text, name, pair) in enumerate(zip(contexts, names, encoded, strict=True), first):
-            ids_T, types_T = np.array(pair.ids, np.int32), np.array(pair.type_ids, np.uint8)
+            ids_T = np.array(pair.ids, np.int32)
+            types_T = np.array(pair.type_ids, np.uint8)
             side_T = np.array(pair.sequence_ids, float)  # NaN for special tokens
             offsets_TE = np.array(pair.offsets, np.int32)
             offsets_TE[side_T != context] = -1

@@ -65,7 +65,8 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
     for kind in _SPOKEN:
         if spoken == kind:
             return kind, 0
-    normal, words = normalised(answer), option_words(question)
+    normal = normalised(answer)
+    words = option_words(question)
     if normal in NUMBER_WORDS:
         return "number", NUMBER_WORDS.index(normal) + 1
     return ("option", words.index(normal) + 1) if words and normal in words else ("span", 0)
@@ -119,7 +120,8 @@ def answer_span(
 
 def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: float) -> Place | None:
     """The answer's place in the rationale, in any case; before `limit`."""
-    text, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
+    text = _indexed(answer.strip()).lowered
+    lowered = _indexed(context).lowered
     for pattern in (_APART, "{}") if text else ():
         search = re.compile(pattern.format(re.escape(text))).search
         for piece in rationale:
@@ -142,7 +144,8 @@ def occurs(text: str, context: str) -> bool:
     """Whether `text` occurs in `context`, case-sensitively and as whole words; white space is one
     space.
     """
-    text, context = " ".join(text.split()), " ".join(context.split())
+    text = " ".join(text.split())
+    context = " ".join(context.split())
     return text in context and bool(re.search(_WHOLE_WORDS.format(re.escape(text)), context))
 
 
@@ -163,7 +166,8 @@ class _Indexed(NamedTuple):
 @lru_cache(maxsize=128)  # questions about one text are consecutive
 def _indexed(text: str) -> _Indexed:
     lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
-    places, keys = [], []
+    places = []
+    keys = []
     for match in _WORD.finditer(lowered):
         word = _SIGNS.sub("", match[0])
         places.append(match.span())
@@ -173,14 +177,17 @@ def _indexed(text: str) -> _Indexed:
 
 def _best_overlap(answer: str, context: str, limit: float) -> Place | None:
     """The place before `limit` that has the highest F1 to the answer."""
-    words, bag = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
+    words = _indexed(context)
+    bag = Counter(filter(None, _indexed(answer.strip()).keys))
     size = bag.total()
     candidates = [
         i for i, key in enumerate(words.keys) if key in bag and words.places[i][1] <= limit
     ]
-    best_f1, best = 0.0, None
+    best_f1 = 0.0
+    best = None
     for rank, first in enumerate(candidates):
-        missing, shared = dict(bag), 0
+        missing = dict(bag)
+        shared = 0
         for last in candidates[rank:]:
             total = size + words.counted[last + 1] - words.counted[first]
             # Even all words of the answer would not suffice, here or later.
@@ -190,5 +197,6 @@ def _best_overlap(answer: str, context: str, limit: float) -> Place | None:
                 missing[words.keys[last]] -= 1
                 shared += 1
             if 2 * shared / total > best_f1:
-                best_f1, best = 2 * shared / total, (words.places[first][0], words.places[last][1])
+                best_f1 = 2 * shared / total
+                best = (words.places[first][0], words.places[last][1])
     return best

@@ -78,7 +78,40 @@ def read_coqa(rows: Rows, source: str) -> Iterator[QAExample]:
     for index, (place, value) in enumerate(rows):
         from_hub = from_hub or "id" not in value
         story = check({"id": index, **value}, _Story, place)
-        yield from _examples(story, f"{place} (story {story.id})")
+        where = f"{place} (story {story.id})"
+        turns_of = [story.questions, story.answers, *story.additional_answers.values()]
+        questions, answers, *others = [_numbered(turns, where) for turns in turns_of]
+        history = list[Turn]()
+        for number in sorted(questions.keys() | answers.keys()):
+            if number not in questions or number not in answers:
+                missing = "answer" if number in questions else "question"
+                raise DataError(f"{where}: turn {number} has no {missing}; each needs both")
+            question = questions[number]["input_text"]
+            answer = answers[number]
+            start = answer["span_start"]
+            end = answer["span_end"]
+            if (start, end) == (-1, -1):
+                start = end = 0
+            if not 0 <= start <= end <= len(story.story):
+                raise DataError(
+                    f"{where}: turn {number}: the rationale {start} to {end} is no part of its "
+                    "story"
+                )
+            evidence = story.story[start:end].strip()
+            start = story.story.find(evidence, start)
+            texts = [turns[number]["input_text"] for turns in (answers, *others) if number in turns]
+            yield answered(
+                f"{story.id} {number}",
+                story.story,
+                question,
+                answer["input_text"],
+                (Span(start, start + len(evidence), evidence),) if evidence else (),
+                history=tuple(history),
+                references=tuple(texts),
+                dataset="coqa",
+                domain=story.source,
+            )
+            history.append(Turn(question, answer["input_text"]))
     if from_hub:
         logger.warning(
             f"{source}: CoQA from the Hub has one reference per question, which lowers scores"
@@ -95,39 +128,6 @@ def _numbered(turns: Iterable[Any], where: str) -> dict[int, Any]:
         if by_number.setdefault(number, turn) is not turn:
             raise DataError(f"{where}: two turns have the turn_id {number}; number each once")
     return by_number
-
-
-def _examples(story: _Story, where: str) -> Iterator[QAExample]:
-    """The turns of one story."""
-    text, history = story.story, list[Turn]()
-    turns_of = [story.questions, story.answers, *story.additional_answers.values()]
-    questions, answers, *others = [_numbered(turns, where) for turns in turns_of]
-    for number in sorted(questions.keys() | answers.keys()):
-        place = f"{where}: turn {number}"
-        if number not in questions or number not in answers:
-            missing = "answer" if number in questions else "question"
-            raise DataError(f"{place} has no {missing}; each needs both")
-        question, answer = questions[number]["input_text"], answers[number]
-        start, end = answer["span_start"], answer["span_end"]
-        if (start, end) == (-1, -1):
-            start = end = 0
-        if not 0 <= start <= end <= len(text):
-            raise DataError(f"{place}: the rationale {start} to {end} is no part of its story")
-        evidence = text[start:end].strip()
-        start = text.find(evidence, start)
-        texts = [turns[number]["input_text"] for turns in (answers, *others) if number in turns]
-        yield answered(
-            f"{story.id} {number}",
-            text,
-            question,
-            answer["input_text"],
-            (Span(start, start + len(evidence), evidence),) if evidence else (),
-            history=tuple(history),
-            references=tuple(texts),
-            dataset="coqa",
-            domain=story.source,
-        )
-        history.append(Turn(question, answer["input_text"]))
 
 
 class _Paragraph(NamedTuple):
@@ -226,7 +226,8 @@ def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[Spa
     for a sentence of white space. Offsets are counted, not searched for: a sentence ends where the
     text up to it ends.
     """
-    story, spans = "", []
+    story = ""
+    spans = []
     for sentences in paragraphs:
         text = _single_spaced("".join(sentences))
         story += " " if story and text else ""

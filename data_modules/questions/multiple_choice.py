@@ -32,9 +32,9 @@ class Layout:
     words: dict[str, str] = field(default_factory=dict)
 
     @property
-    def fields(self) -> str:
+    def fields(self) -> list[str]:
         """The fields by which it is recognised."""
-        return " ".join(self.prompt + self.choices)
+        return self.prompt + self.choices
 
 
 LAYOUTS = load_yaml(Path(__file__).with_suffix(".yaml"), list[Layout])
@@ -57,14 +57,15 @@ def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQu
         DataError: see `sources.read_choices`.
     """
     if labels:
-        rows, lines = list(rows), read_text(labels).rstrip().splitlines()
-        if len(lines) != len(rows):
+        unlabelled = list(rows)
+        lines = read_text(labels).rstrip().splitlines()
+        if len(lines) != len(unlabelled):
             raise DataError(
-                f"{labels}: {len(lines)} labels, but {source} has {len(rows)} questions"
+                f"{labels}: {len(lines)} labels, but {source} has {len(unlabelled)} questions"
             )
         rows = (
             (f"{where} ({labels}, line {i + 1})", row | {"label": lines[i]})
-            for i, (where, row) in enumerate(rows)
+            for i, (where, row) in enumerate(unlabelled)
         )
     layout: Layout | None = None
     records = []
@@ -72,7 +73,7 @@ def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQu
         if layout is None:
             layout = min(
                 LAYOUTS,
-                key=lambda known: sum(_at(row, name) is None for name in known.fields.split()),
+                key=lambda known: sum(_at(row, name) is None for name in known.fields),
             )
             label = "label" if labels else layout.label
             of_choices: Any = str if len(layout.choices) > 1 else list[str]
@@ -87,7 +88,8 @@ def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQu
         prompt = " ".join(layout.words.get(values[name], values[name]) for name in layout.prompt)
         choices = [values[name] for name in layout.choices]
         texts = choices if len(choices) > 1 else choices[0]
-        stated, letters = str(_at(row, label)), _at(row, layout.names) or [*"ABCDEFGHIJ"]
+        stated = str(_at(row, label))
+        letters = _at(row, layout.names) or [*"ABCDEFGHIJ"]
         with as_data_error(
             f"{where}: needs a letter or a whole number as {label!r}, or a file (PATH+LABELS)"
         ):  # neither True nor 1.0

@@ -7,7 +7,8 @@ nearest occurrence, in which any white space counts as one space; one that does 
 out.
 
 CoConflictQA has questions whose context contradicts what a language model remembers (Huang et al.
-2025, ParamMute); its rows have that answer.
+2025, ParamMute); its rows have that answer, of which a blank one counts as none. The domain says
+whether it also occurs in the context.
 """
 
 import logging
@@ -92,7 +93,8 @@ def read_rows(rows: Rows, source: str) -> Iterator[QAExample]:
                 )
             spans = []
             for answer in answers:
-                start, text = answer.get("answer_start"), answer["text"]
+                start = answer.get("answer_start")
+                text = answer["text"]
                 span = nearest(text, start or 0, row.context)
                 if span is None:
                     lost += 1
@@ -111,9 +113,16 @@ def read_rows(rows: Rows, source: str) -> Iterator[QAExample]:
                 dataset="squad",
                 article=row.title or "",
             )
-            if row.parametric_answer is not None:
-                references = tuple(answer["text"] for answer in answers)
-                example = _remembering(example, references, row.parametric_answer)
+            if row.parametric_answer is not None:  # its domain compares in SQuAD's normal form
+                words = normalised(row.parametric_answer)
+                within = words and occurs(words, normalised(row.context))
+                example = replace(
+                    example,
+                    references=tuple(answer["text"] for answer in answers),
+                    remembered=(row.parametric_answer.strip(),) if words else (),
+                    dataset="coconflictqa",
+                    domain=f"remembered answer {'' if within else 'not '}in the text",
+                )
             yield example
     except DataError:
         moved = lost = 0
@@ -145,18 +154,3 @@ def nearest(text: str, start: int, context: str) -> Span | None:
     matches = re.finditer(r"\s+".join(map(re.escape, text.split())), context)
     match = min(matches, key=lambda match: abs(match.start() - start), default=None)
     return match and Span(*match.span(), match[0])
-
-
-def _remembering(example: QAExample, references: tuple[str, ...], remembered: str) -> QAExample:
-    """The question of CoConflictQA with the remembered answer; a blank one counts as none. Its
-    domain says whether this answer also occurs in the context (both in SQuAD's normal form).
-    """
-    words = normalised(remembered)
-    within = words and occurs(words, normalised(example.context))
-    return replace(
-        example,
-        references=references,
-        remembered=(remembered.strip(),) if words else (),
-        dataset="coconflictqa",
-        domain=f"remembered answer {'' if within else 'not '}in the text",
-    )

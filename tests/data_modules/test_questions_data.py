@@ -197,7 +197,8 @@ def test_what_windows_hide_is_left_out_with_one_warning(
         QAExample("yes", long, "What is it?", answer_type="yes"),
     ]
     write_records(examples, source := str(tmp_path / "long.jsonl"))
-    sources = {"train_qa": source, "val_qa": {"main": source}, "predict_qa": {"main": source}}
+    write_records(examples[:4], train := str(tmp_path / "train.jsonl"))
+    sources = {"train_qa": train, "val_qa": {"main": source}, "predict_qa": {"main": source}}
     how = Interventions(train=["os", "reworded"], watch=["os", "reworded"])
     small = Encoding(max_length=32, doc_stride=8)
     data = groups_module(**sources, encoding=small, interventions=how, cache="")
@@ -208,7 +209,7 @@ def test_what_windows_hide_is_left_out_with_one_warning(
     hidden = [False, False, True, True, False, False]
     assert sets[-2].data.column("hidden") == hidden
     left_out, mostly = [message for message in caplog.messages if "its" in message]
-    assert left_out.startswith(f"warning: {source}: 33 % of its questions")
+    assert left_out.startswith(f"warning: {train}: 50 % of its questions")
     assert "training windows" in mostly
     for message in (left_out, mostly):
         assert "encoding.max_length=32, encoding.doc_stride=8" in message

@@ -38,7 +38,7 @@ def batches_of(
 @given(lengths=st.lists(st.integers(1, 400), min_size=1, max_size=60), size=st.integers(1, 9))
 def test_an_epoch_takes_every_question_once(lengths: list[int], size: int, order: Any) -> None:
     rng = np.random.default_rng(0)
-    found = question_batches(rng, np.array(lengths), batch_size=size, order=order)
+    found = question_batches(rng, np.array(lengths), batch_size=size, world_size=1, order=order)
     batches = [batch.qa for batch in found]
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert sum(len(batch) < size for batch in batches) <= 1
