@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
@@ -96,8 +96,6 @@ class QuestionsDataModule(TextDataModule):
     """
 
     kinds: tuple[str, ...] = ("qa",)
-    group_sources: Mapping[str, Mapping[str, str]] = {}
-    """Named sets of groups in addition to the questions, by stage; used by GroupsDataModule."""
 
     def __init__(
         self,
@@ -139,18 +137,15 @@ class QuestionsDataModule(TextDataModule):
         qa = QASet(table, self.tokenizer, self.encoding)
         answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
         hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
-        what = (
-            f"its training windows do not show the answer and are labelled unknown ({self.windows})"
-        )
-        self.warn_of_many(self.train_qa, np.mean(hidden_N), what, limit=0.5)
-        draw = partial(
+        what = "its training windows do not show the answer and are labelled unknown"
+        self.warn_of_many(self.train_qa, np.mean(hidden_N), f"{what} ({self.windows})", limit=0.5)
+        return TrainSet(None, qa), partial(
             question_batches,
             lengths_N=qa.lengths,
             batch_size=self.qa_batch_size,
             order=self.qa_batches,
             world_size=process_rank()[1],
         )
-        return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Return the sets in the watched variants, and the pairs whose embeddings are compared."""
@@ -170,14 +165,6 @@ class QuestionsDataModule(TextDataModule):
                 of_variant = variant if name == MAIN else f"{name}/{variant}"
                 sets.append(EvalSet(name if variant == "os" else of_variant, qa[variant]))
             sets += [EvalSet(name, PairSet(qa["os"], qa[variant], variant)) for variant in shift]
-        names = [name for name, data in sets if not isinstance(data, PairSet)]
-        if predicts:
-            names += self.group_sources.get(stage, ())
-        for name, count in Counter(names).items():  # they name metrics and files of predictions
-            if count > 1:
-                raise DataError(
-                    f"data.{stage}_qa: several sets, or their variants, are called {name!r}"
-                )
         return sets
 
     def question_tables(
@@ -206,7 +193,6 @@ class QuestionsDataModule(TextDataModule):
         inputs = [source, limit, hidden, asdict(self.encoding)]
         if self.cache:
             inputs += [source_digest(source), tokenizer_id(self.tokenizer), code_digest()]
-        what = f"its questions are left out: {HIDDEN} ({self.windows})"
         for variant in dict.fromkeys(variants):
             if self.cache:
                 path = Path(self.cache, work_key(inputs=inputs, variant=variant)[:32])
@@ -222,6 +208,7 @@ class QuestionsDataModule(TextDataModule):
             rejected = Counter(json.loads(table.info.description))
             report_rejected(left, rejected, variant, source)
             share = rejected[HIDDEN] / (left + rejected.total())
+            what = f"its questions are left out: {HIDDEN} ({self.windows})"
             self.warn_of_many(source, share, what, limit=0.03)
             table_of[variant] = table
         return table_of

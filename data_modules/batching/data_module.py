@@ -169,7 +169,14 @@ class TextDataModule(pl.LightningDataModule):
             self.train_sampler = EpochSampler(draw, self.seed, *process_rank())
         name = stage if stage in ("test", "predict") else "val"
         if name not in self.eval_sets:
-            self.eval_sets[name] = self.make_eval_sets(name)
+            self.eval_sets[name] = sets = self.make_eval_sets(name)
+            # They name metrics and files of predictions.
+            keys = [(x.name, name == "predict" or x.data.family) for x in sets]
+            for (repeated, family), count in Counter(keys).items():
+                if count > 1 and family != "shift":
+                    raise DataError(
+                        f"data.{name}_qa: several sets, or their variants, are called {repeated!r}"
+                    )
         if stage != "fit" and not self.eval_sets[name]:
             options = " or ".join(f"data.{name}_{kind}.main" for kind in self.kinds)
             raise DataError(f"nothing to {stage}; set {options}")
