@@ -13,6 +13,8 @@ from interventune.data_modules.__main__ import main
 from tests.data_modules.fixtures.coqa_rows import told
 from tests.data_modules.fixtures.tiny_lists import write_lists
 
+Output = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
 def advised(tmp_path: Path) -> list[str]:
@@ -26,8 +28,8 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
-def test_lei_refuses_what_leaves_nothing_or_lacks_advice(
-    advised: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_lei_refuses_what_leaves_nothing(
+    advised: list[str], tmp_path: Path, capsys: Output
 ) -> None:
     assert run(*advised, "--output", tmp_path / "all") == 0
     assert run(*advised, "--disjoint-from", tmp_path / "all", "--output", tmp_path / "out") == 2
@@ -76,9 +78,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_ts_r_of_coqa_and_its_summary(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ts_r_of_coqa_and_its_summary(coqa: Path, tmp_path: Path, capsys: Output) -> None:
     output = tmp_path / "out.jsonl"
     assert perturb(coqa, "ts_r", output) == 0
     assert "3 questions in ts_r; 2 rejected (1 rationale begins in" in capsys.readouterr().out
@@ -102,9 +102,7 @@ def test_sentences_of_a_file_take_the_place_of_the_answers(coqa: Path, tmp_path:
     assert perturb(coqa, "ts_r", tmp_path / "ts_r", "--sentences", file) == 2
 
 
-def test_mistakes_write_and_replace_nothing(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_write_and_replace_nothing(coqa: Path, tmp_path: Path, capsys: Output) -> None:
     one, checkpoint = tmp_path / "one.json", tmp_path / "best.ckpt"
     one.write_text(json.dumps({"data": [told(STORY, QUESTIONS[:1])]}))
     assert perturb(one, "ts_r", tmp_path / "out") == 2
@@ -117,9 +115,7 @@ def test_mistakes_write_and_replace_nothing(
     assert perturb(tmp_path / "os.jsonl", "ts", tmp_path / "os.jsonl", "--overwrite") == 2
 
 
-def test_statistics_count_the_originals_of_a_file_with_variants(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_statistics_count_originals_alone(coqa: Path, tmp_path: Path, capsys: Output) -> None:
     for variant in ("os", "ts_r"):
         assert perturb(coqa, variant, tmp_path / variant) == 0
     (tmp_path / "both").write_text((tmp_path / "os").read_text() + (tmp_path / "ts_r").read_text())
@@ -133,9 +129,7 @@ def test_statistics_count_the_originals_of_a_file_with_variants(
     assert "holds only variants" in capsys.readouterr().err
 
 
-def test_statistics_count_stories_questions_and_types_of_answers(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_statistics_count_types_of_answers(coqa: Path, tmp_path: Path, capsys: Output) -> None:
     output = tmp_path / "counts.csv"
     assert run("statistics", "--data", f"dev={coqa}", "--output", output) == 0
     assert capsys.readouterr().out.splitlines()[2:] == [

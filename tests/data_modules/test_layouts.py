@@ -6,15 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 
-from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.data_modules.schema.spans import Span
-from interventune.data_modules.sources import read_choices, read_questions
+from interventune.data_modules.sources import read_choices, read_questions, split_labels
 from interventune.data_modules.tasks.bbq import read_bbq
 from interventune.evaluation.answering.predictions import MISSING, Predictions
 from interventune.storage.errors import DataError
 from tests.evaluation.bbq_files import save_bbq
+
+Log = pytest.LogCaptureFixture
 
 TEXT = "Én is in\u00a0Rome. Bo is in Oslo. Bo left Rome."
 ROW: dict[str, Any] = {"id": "1", "context": TEXT, "question": "Where?"}
@@ -135,9 +138,7 @@ def test_evidence_of_other_layouts(tmp_path: Path) -> None:
     assert joined.rationale[0].text == "Bo is in Oslo."
 
 
-def test_answers_are_moved_to_the_nearest_occurrence_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_answers_are_moved_to_the_nearest_occurrence(tmp_path: Path, caplog: Log) -> None:
     """Off by a few, counted in bytes (É is two), with a stray space, a no-break space; one is
     nowhere.
     """
@@ -151,9 +152,7 @@ def test_answers_are_moved_to_the_nearest_occurrence_and_counted(
     assert "1 questions" in line
 
 
-def test_one_id_of_several_questions_is_made_unique(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_id_of_several_questions_is_made_unique(tmp_path: Path, caplog: Log) -> None:
     names = ["7", "7_2", "7", "7"]
     rows = [ROW | {"id": name, "question": f"{i}?"} for i, name in enumerate(names)]
     ids = [example.id for example in read_questions(saved(tmp_path, rows))]
@@ -258,3 +257,95 @@ def test_defects_are_named_together(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message) as caught:
         list(read_questions(saved(tmp_path, content)))
     assert len(str(caught.value)) < 2000
+
+
+PIQA = {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."}
+BBQ = {"context": "A and B met.", "question": "Who?", "label": 2}
+BBQ |= {"ans0": "A", "ans1": "B", "ans2": "Unknown"}
+SOCIAL = {"context": "C", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c"}
+
+
+def save_lines(path: Path, rows: list[Any]) -> Path:
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "prompt", "texts", "first"),
+    [
+        ("socialiqa", SOCIAL, "C Why?", ("a", "b", "c"), 1),
+        (
+            "hellaswag",
+            {"ctx_a": "A", "ctx_b": "He", "endings": [*"abcd"]},
+            "A He",
+            tuple("abcd"),
+            0,
+        ),
+    ],
+)
+def test_labels_are_apart_or_inside(
+    name: str, row: dict[str, Any], prompt: str, texts: tuple[str, ...], first: int, tmp_path: Path
+) -> None:
+    """Counted from 0 or 1, apart; as the benchmark does inside: whole numbers or text, in JSON
+    Lines, a JSON list, or a folder of the datasets library.
+    """
+    count = len(texts)
+    expected = [ChoiceQuestion(f"{name}-{i}", prompt, texts, i, name) for i in range(count)]
+    questions = save_lines(tmp_path / "any name", [row] * count)
+    for base in (0, 1):
+        labels = save_lines(tmp_path / "labels", [str(base + i) for i in range(count)])
+        assert read_choices(f"{questions}+{labels}") == expected
+    path = save_lines(
+        tmp_path / "rows", rows := [row | {"label": str(first + i)} for i in range(count)]
+    )
+    assert read_choices(path) == expected
+    path.write_text(json.dumps([row | {"label": first + i} for i in range(count)]))
+    assert read_choices(path) == expected
+    table = datasets.Dataset.from_list(rows)
+    datasets.DatasetDict({"validation": table}).save_to_disk(str(tmp_path / "folder"))
+    assert read_choices(f"{tmp_path / 'folder'}:validation") == expected
+    part = save_lines(tmp_path / "part", [row | {"label": first + 1}] * 3)  # from 0 or 1: unclear
+    assert [question.label for question in read_choices(part)] == [1, 1, 1]
+
+
+def test_ids_are_kept_if_they_tell_questions_apart(tmp_path: Path) -> None:
+    for ids, names in (([0, 7], ["0", "7"]), ([7, 7], ["piqa-0", "piqa-1"])):
+        path = save_lines(tmp_path / "a+b", [PIQA | {"label": 0, "id": i} for i in ids])
+        assert split_labels(str(path)) == (str(path), "")  # the file has a + in its name
+        assert [question.id for question in read_choices(path)] == names
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "named"),
+    [
+        ([PIQA, PIQA], ["0"], "labels: 1 .*rows has 2"),
+        ([PIQA, PIQA], ["0", "2"], "labels, line 2.*label 2"),
+        ([PIQA], [], "rows, line 1: .*'label'"),
+        ([PIQA | {"label": 0}, {"goal": "x", "label": 0}], [], "line 2: .*sol1"),
+        ([BBQ | {"context_condition": "Ambig"}], [], "line 1.*context_condition"),
+        ([BBQ | {"context_condition": None}], [], "line 1.*context_condition"),
+        ([{"question": "?"}], [], "rows: unknown format"),
+        ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], [], "1.*label is 2"),
+    ],
+)
+def test_mistakes_in_choices(
+    rows: list[Any], labels: list[str], named: str, tmp_path: Path
+) -> None:
+    source = str(save_lines(tmp_path / "rows", rows))
+    if labels:
+        source += f"+{save_lines(tmp_path / 'labels', [*labels])}"
+    with pytest.raises(DataError, match=named):
+        read_choices(source)
+
+
+def test_bbqs_target_follows_its_condition(tmp_path: Path) -> None:
+    conditions = [{}, {"context_condition": "ambig"}, {"context_condition": "disambig"}]
+    path = save_lines(tmp_path / "rows", [BBQ | more for more in conditions])
+    assert [question.target for question in read_choices(path)] == ["label", "unknown", "label"]
+
+
+def test_piqas_file_is_read_whole(shared: Path) -> None:
+    folder = shared / "data" / "piqa"
+    questions = read_choices(f"{folder / 'valid.jsonl'}+{folder / 'valid-labels.lst'}")
+    # Shen and Kejriwal 2022, section 4.1
+    assert (len(questions), sum(question.label == 0 for question in questions)) == (1838, 910)

@@ -32,6 +32,10 @@ from interventune.data_modules.schema.spans import Span, write_records
 from interventune.data_modules.stories import questions as stories
 from interventune.storage.errors import DataError
 
+Patch = pytest.MonkeyPatch
+
+Log = pytest.LogCaptureFixture
+
 LONG = Encoding(max_length=160)
 """Has room for a conversation before the question, and for advice."""
 
@@ -53,9 +57,7 @@ def same(first: Any, second: Any) -> bool:
     return all(torch.equal(a, b) for a, b in pairs if isinstance(a, torch.Tensor))
 
 
-def test_batches_are_those_of_data_made_in_memory_and_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_batches_are_those_made_in_memory(tmp_path: Path, monkeypatch: Patch) -> None:
     how = Interventions(train=["os", "ts_r"], watch=["os", "ts_r_aug"], shift=["ts"])
     options = {"interventions": how, "limit_train_qa": 60, "val_qa": {"main": "stories:dev"}}
     options |= {"train_qa": "stories:conversation_train"}
@@ -71,9 +73,7 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
             assert len(pickle.dumps(on_disk)) < 30_000 < len(pickle.dumps(whole))
 
 
-def test_words_that_the_tokenizer_does_not_know_are_warned_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_words_are_warned_of_once(tmp_path: Path, caplog: Log) -> None:
     module("", train_qa="stories:train", limit_train_qa=9)
     assert not caplog.messages
     latin = {"context": "Petrus Romam venit.", "question": "Quo vadis?", "answers": ["Petrus"]}
@@ -84,9 +84,7 @@ def test_words_that_the_tokenizer_does_not_know_are_warned_of_once(
     assert "45 % of the text's tokens are unknown" in warning
 
 
-def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_made_once_and_whole(tmp_path: Path, monkeypatch: Patch) -> None:
     readings: list[list[Any]] = [[*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts")], EXAMPLES]
     monkeypatch.setattr(questions_data, "read_questions", lambda _: readings.pop(0))
     modules = [module(tmp_path) for _ in range(4)]
@@ -102,8 +100,8 @@ def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
     assert not readings
 
 
-def test_changed_options_files_and_code_make_tables_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_changes_of_options_files_and_code_make_tables_anew(
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     source, cache = str(tmp_path / "questions.jsonl"), tmp_path / "cache"
     write_records(EXAMPLES, source)
@@ -129,9 +127,7 @@ def test_changed_options_files_and_code_make_tables_anew(
     code_digest.cache_clear()
 
 
-def test_what_is_left_out_is_told_at_every_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: Log) -> None:
     source = str(tmp_path / "some.jsonl")
     write_records([replace(EXAMPLES[0], rationale=()), *EXAMPLES[1:25]], source)
     caplog.set_level("INFO", logger="interventune.data_modules")
@@ -180,9 +176,7 @@ def test_sets_that_would_share_a_name_are_refused() -> None:
         groups_module(**both).setup("predict")
 
 
-def test_what_windows_hide_is_left_out_with_one_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_windows_hide_is_left_out_with_one_warning(tmp_path: Path, caplog: Log) -> None:
     """Predictions are complete. Most windows of a long document do not show its answer."""
     garden = "Clara is in the garden. "
     long = "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + garden * 20

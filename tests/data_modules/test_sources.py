@@ -57,7 +57,7 @@ def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "row"), [("squad", SQUAD), ("hotpotqa", HOTPOT), ("coqa", None)])
-def test_tables_in_the_hubs_layouts_are_told_from_their_columns(
+def test_layouts_of_the_hub_are_recognised(
     tmp_path: Path, name: str, row: dict[str, Any] | None
 ) -> None:
     coqa: dict[str, Any] = {"source": "x", "story": EXAMPLE.context, "questions": ["Where?"]}
@@ -191,7 +191,7 @@ IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
         (read_groups, {"category": None}, "the field 'category'"),
     ],
 )
-def test_a_bad_record_is_named_by_its_line(
+def test_a_bad_record_is_named(
     tmp_path: Path, read: Any, change: dict[str, Any], error: str
 ) -> None:
     record = asdict(make_group() if read is read_groups else ASKED)

@@ -45,9 +45,7 @@ def test_an_epoch_takes_every_question_once(lengths: list[int], size: int, order
 
 
 @given(classes=st.lists(st.integers(0, 3), min_size=1, max_size=50), share=st.integers(1, 5))
-def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
-    classes: list[int], share: int
-) -> None:
+def test_an_epoch_takes_every_group_and_spreads_the_classes(classes: list[int], share: int) -> None:
     batches = batches_of(classes, [], per_class=share)
     present = sorted(set(classes))
     size = share * len(present)
@@ -68,9 +66,7 @@ def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
 @pytest.mark.parametrize(
     ("questions", "sizes"), [(64, (3, 5, 4)), (256, (17, 16, 15)), (4096, (256,) * 3)]
 )
-def test_steps_of_an_epoch_are_those_of_leis_authors(
-    questions: int, sizes: tuple[int, int, int]
-) -> None:
+def test_steps_are_those_of_leis_authors(questions: int, sizes: tuple[int, int, int]) -> None:
     """Three quarters of N questions, in groups of four; sizes: of the authors' files."""
     batches = batches_of(np.repeat(range(3), sizes).tolist(), [30] * 50, per_class=1)
     assert len(batches) == questions // 16
@@ -114,7 +110,7 @@ WINDOWS = st.lists(st.integers(1, 400), min_size=1, max_size=5)
 
 
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=25), size=st.integers(1, 12))
-def test_evaluation_counts_each_window_once_and_splits_no_question(
+def test_evaluation_counts_each_window_and_splits_no_question(
     windows: list[list[int]], size: int
 ) -> None:
     data = QASet.__new__(QASet)
@@ -129,7 +125,7 @@ def test_evaluation_counts_each_window_once_and_splits_no_question(
 
 
 @pytest.mark.parametrize(("n", "size", "processes"), [(13, 64, 2), (13, 8, 2), (8, 64, 8)])
-def test_every_process_gets_a_batch_where_there_are_enough(
+def test_every_process_gets_a_batch(
     n: int, size: int, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sets = {"val": [("main", SimpleNamespace(batches=partial(sorted_batches, [5] * n)))]}
@@ -147,9 +143,7 @@ def test_every_process_gets_a_batch_where_there_are_enough(
 
 
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=50), st.booleans(), st.integers(0, 3))
-def test_an_epoch_takes_each_question_with_choices_once(
-    of: list[int], shuffle: bool, epoch: int
-) -> None:
+def test_an_epoch_takes_each_choice_question_once(of: list[int], shuffle: bool, epoch: int) -> None:
     lengths = np.array([7 * i % 13 + 1 for i in range(len(of))])
     rng = np.random.default_rng([0, epoch])
     batches = choice_batches(rng, np.array(of), lengths, batch_size=2, shuffle=shuffle)

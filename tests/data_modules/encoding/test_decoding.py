@@ -101,7 +101,7 @@ def test_of_rationale_heads_the_highest_score_wins(spans: Any, types: Any, answe
         (0.02, (4, 0.1), (2, 0.8), "blue"),
     ],
 )
-def test_xlnets_heads_answer_the_most_probable_type_from_the_threshold_on(
+def test_xlnets_heads_answer_the_most_probable_type(
     no: float, number: Any, option: Any, answer: str
 ) -> None:
     window = [(-1.0, 4, 4)], [(0.01, no, 0.03)], number, option

@@ -79,9 +79,7 @@ MARKS = (" ", "\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
 
 @pytest.mark.parametrize("mark", MARKS)
 @pytest.mark.parametrize("answer", ["{}met tol", "met tol{}", "{}met tol{}"])
-def test_a_character_without_a_token_costs_nothing_at_an_answers_edge(
-    mark: str, answer: str
-) -> None:
+def test_a_character_without_a_token_at_an_answers_edge_is_ignored(mark: str, answer: str) -> None:
     """In none of the windows, which cut the answer or not: marks, and white space, as some of
     SQuAD's annotators left it.
     """

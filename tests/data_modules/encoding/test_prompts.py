@@ -1,22 +1,26 @@
-"""Rows of decoders, with the tokens of prompts and of what follows them; pairs of prompt and
-choice.
+"""Tokenizers from every place; rows of decoders, with the tokens of prompts and of what follows
+them; pairs of prompt and choice.
 """
 
+import json
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import BertConfig, PreTrainedTokenizerFast
 
 from interventune.data_modules.batching import candidates
 from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet
 from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
+from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Turn
 from interventune.data_modules.schema.spans import Span
@@ -24,7 +28,7 @@ from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.storage.errors import DataError
-from tests.data_modules.fixtures.small_tokenizers import tokenizer
+from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 
 @pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
@@ -255,3 +259,56 @@ def test_batches_hold_each_question_once_with_equal_counts(counts: list[int], ro
     for batch in batches:
         assert len({counts[i] for i in batch}) == 1
         assert len(batch) == 1 or len(batch) * counts[batch[0]] <= rows
+
+
+def encoded(tok: Any) -> dict[str, Any]:
+    texts = "Who was rude?", "A Velan baker met a Kessar, and it isn't far. tol"
+    return dict(tok(*texts, return_offsets_mapping=True, return_token_type_ids=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_survives_being_stored(kind: str, tmp_path: Path) -> None:
+    tok = tokenizer(kind)
+    files = tokenizer_files(tok)
+    tok.save_pretrained(tmp_path)
+    torch.save({"interventune": {"tokenizer": files}}, tmp_path / "last.ckpt")
+    for source in (files, str(tmp_path), str(tmp_path / "last.ckpt")):
+        again = load_tokenizer(source)
+        assert encoded(again) == encoded(tok)
+        for name in ("padding_side", "pad_token_id", "cls_token_id"):
+            assert getattr(again, name) == getattr(tok, name)
+        assert tokenizer_files(again)["tokenizer.json"] == files["tokenizer.json"]
+
+
+def test_stored_files_do_not_depend_on_what_was_tokenised_last() -> None:
+    """The backend remembers the truncation of its last call and would store it."""
+    tok = build_tokenizer("bert", ["who"])
+    before = tokenizer_files(tok)
+    tok("who " * 90, "who " * 90, truncation="only_second", max_length=200, stride=7, padding=True)
+    assert tokenizer_files(tok) == before
+
+
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2"])
+def test_a_model_without_a_tokenizer_is_refused(model_type: str, tmp_path: Path) -> None:
+    """transformers 5 would silently build a tokenizer that knows no word."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    with pytest.raises(DataError, match="has no vocabulary"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_what_is_no_tokenizer_is_named_in_one_line(tmp_path: Path) -> None:
+    BertConfig().save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": 3}')
+    for source in (str(tmp_path), "/no/such/folder", "no-such-user/no-such-model", "nothing.ckpt"):
+        with pytest.raises(DataError, match=rf"^.*{source}.*\Z"):
+            load_tokenizer(source)
+
+
+def test_code_of_a_folder_is_never_run_nor_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("raise SystemExit('it ran')")
+    classes: Any = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Config"}}
+    classes |= {"model_type": "own", "tokenizer_class": "Own"}
+    for name in ("config.json", "tokenizer_config.json"):
+        (tmp_path / name).write_text(json.dumps(classes))
+    with pytest.raises(DataError, match=str(tmp_path)):
+        load_tokenizer(str(tmp_path))

@@ -1,7 +1,11 @@
-"""CoQA and HotpotQA: stories, answers and their evidence."""
+"""Free-form answers and their evidence, and CoQA and HotpotQA, which have both."""
 
 import json
+import math
 import re
+import string
+from collections import Counter
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +13,109 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, answer_span, answer_type
 from interventune.data_modules.questions.evidence import build_story, read_coqa, read_hotpotqa
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.sources import read_questions
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.coqa_rows import hub_row, told
+
+Log = pytest.LogCaptureFixture
+
+HOUSE = (
+    "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green "
+    "kettle. Then the kettle broke, so Pim's aunt did not sleep."
+)
+
+
+def piece(text: str, of: str = HOUSE) -> Span:
+    return Span.locate(text, of, "test")
+
+
+@pytest.mark.parametrize(
+    ("answer", "rationale", "expected"),
+    [
+        ("  HER NEPHEW\n", "Her nephew Pim carried", (38, "Her nephew")),
+        ("kettle", "Then the kettle broke", (109, "kettle")),  # not the first in the story
+        ("so", "Then the kettle broke, so Pim", (123, "so")),
+        ("he", "Then the kettle", (101, "he")),  # inside a word only, where nothing else is there
+    ],
+)
+def test_an_answer_is_cut_from_the_rationale(
+    answer: str, rationale: str, expected: tuple[int, str]
+) -> None:
+    (result,) = answer_span(answer, HOUSE, [piece(rationale)])
+    assert result == Span(expected[0], expected[0] + len(expected[1]), expected[1])
+
+
+def _naive_words(text: str) -> list[tuple[int, int, str]]:
+    keys = ((m.start(), m.end(), m[0].lower()) for m in re.finditer(r"\w+|[^\w\s]", text))
+    drop = {"a", "an", "the", *string.punctuation}
+    return [(start, end, "" if key in drop else key) for start, end, key in keys]
+
+
+def _naive_best(answer: str, text: str) -> tuple[int, int] | None:
+    words, gold = _naive_words(text), [key for *_, key in _naive_words(answer) if key]
+    candidates = [i for i, word in enumerate(words) if word[2] and word[2] in gold]
+    best: tuple[float, tuple[int, int] | None] = (0.0, None)
+    for i, j in combinations_with_replacement(candidates, 2):
+        bag = [key for *_, key in words[i : j + 1] if key]
+        shared = sum((Counter(bag) & Counter(gold)).values())
+        score = 2 * shared / (len(bag) + len(gold))
+        if score > best[0]:
+            best = score, (words[i][0], words[j][1])
+    return best[1]
+
+
+_WORDS = ["a", "the", "cat", "dog", "red", "and", "ran", ",", ".", "-"]
+_TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
+
+
+@given(answer=_TEXTS, text=_TEXTS)
+def test_the_search_by_words_equals_a_naive_loop(answer: str, text: str) -> None:
+    result = [(span.start, span.end) for span in answer_span(answer, text, [])]
+    assert result == [best for best in [_naive_best(answer, text)] if best]
+
+
+@given(answer=st.text(max_size=12), text=st.text(max_size=60), end=st.integers(0, 60))
+def test_located_spans_cut_what_they_claim(answer: str, text: str, end: int) -> None:
+    for scope in (math.inf, end):
+        for result in answer_span(answer, text, [Span(0, end, text[:end])], scope_end=scope):
+            assert text[result.start : result.end] == result.text
+            assert result.end <= min(len(text), scope)
+
+
+def test_letters_that_grow_in_lower_case_do_not_shift_offsets() -> None:
+    text = "İİİ went to İzmir with ULLA."
+    assert answer_span("ulla", text, [Span(0, len(text), text)]) == (piece("ULLA", text),)
+    assert answer_span("Ulla and İzmir", text, []) == (piece("İzmir with ULLA", text),)
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "expected"),
+    [
+        ("Yes.", "", "yes"), (" NO ", "", "no"), ("unknown", "", "unknown"), ("no.", "", "no"),
+        ("Yes, it is", "", "span"), ("Three.", "", "number"),
+        ("none", "", "number"), ("3", "", "span"),
+        ("eleven", "", "span"), ("The red", "Was it red or blue?", "option"),
+        ("blue!", "Red, or the blue one?", "option"), ("green", "Was it red or blue?", "span"),
+        ("one", "one or two", "number"), ("or", "red or blue", "span"), ("red", "For red", "span"),
+        ("", "", "span"), ("", "red or", "span"),
+    ],
+)  # fmt: skip
+def test_the_kinds_of_answers(answer: str, question: str, expected: str) -> None:
+    assert answer_type(answer, question)[0] == expected
+    assert [answer_type(word, "") for word in NUMBER_WORDS] == [("number", n) for n in range(1, 12)]
+    assert [answer_type(word, "Red or blue?")[1] for word in ("red", "blue")] == [1, 2]
+
+
+def test_an_answer_that_is_nowhere_is_the_last_word_of_its_rationale() -> None:
+    rationale = [piece("Then the kettle broke")]
+    assert answer_span("her own nephew", HOUSE, rationale) == (piece("Her nephew"),)
+    assert answer_span("xyz", HOUSE, rationale) == (piece("broke"),)
+    assert answer_span("xyz", HOUSE, ()) == ()
+
 
 STORY = "Ulla runs a mill.\n\nIts wheel broke. Her son fixed it with two planks."
 TURNS = [
@@ -59,9 +160,7 @@ def test_bad_turns_are_named() -> None:
 
 
 @pytest.mark.parametrize("columns", [True, False])
-def test_the_hubs_rows_are_the_same_examples(
-    columns: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_hubs_rows_are_the_same(columns: bool, caplog: Log) -> None:
     row = hub_row(told(STORY, TURNS))
     if columns:
         row["answers"] = {name: [one[name] for one in row["answers"]] for name in row["answers"][0]}
@@ -132,9 +231,7 @@ def test_a_story_of_the_file_is_read_as_it_is() -> None:
         hotpotqa(story=VARR)
 
 
-def test_facts_without_a_sentence_are_left_out_and_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_facts_without_a_sentence_are_counted(caplog: Log) -> None:
     facts = [["Ulla", 2], ["Ulla", 0], ["Ulla Mill", -1], ["Ulla Mill", 7]]
     example = hotpotqa(supporting_facts=facts)
     assert [span.text for span in example.rationale] == ["Ulla was a miller."]
@@ -146,9 +243,7 @@ _SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
 
 
 @given(paragraphs=st.lists(_SENTENCES, max_size=4))
-def test_the_offsets_cut_the_sentences_and_the_story_is_their_plain_join(
-    paragraphs: list[list[str]],
-) -> None:
+def test_offsets_cut_the_sentences_and_the_story_is_their_join(paragraphs: list[list[str]]) -> None:
     story, spans = build_story(paragraphs)
     joined = (re.sub(r"\s+", " ", "".join(sentences)).strip() for sentences in paragraphs)
     assert story == " ".join(text for text in joined if text)
