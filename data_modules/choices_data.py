@@ -8,13 +8,7 @@ import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from .batching.candidates import ChoiceEncoding, ChoiceSet, by_count
-from .batching.data_module import (
-    Draw,
-    EvalSet,
-    Sources,
-    TextDataModule,
-    length_bucketed,
-)
+from .batching.data_module import Draw, EvalSet, Sources, TextDataModule, length_bucketed
 from .encoding.windows import Batches, chunks
 from .sources import read_choices
 

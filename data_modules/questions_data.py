@@ -33,13 +33,7 @@ from .batching.data_module import (
     process_rank,
 )
 from .batching.pair_set import PairSet
-from .batching.sets import (
-    HIDDEN,
-    NO_ANSWER,
-    QASet,
-    column,
-    encode_questions,
-)
+from .batching.sets import HIDDEN, NO_ANSWER, QASet, column, encode_questions
 from .encoding.tokenizers import tokenizer_id
 from .encoding.windows import Encoding, chunks
 from .schema.questions import QAExample, Variant

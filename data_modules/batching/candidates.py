@@ -23,12 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from interventune.data_modules.encoding.prompts import (
-    CHOOSE,
-    Prompt,
-    encode_prompts,
-    group_prompts,
-)
+from interventune.data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts, group_prompts
 from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
     DECODERS,

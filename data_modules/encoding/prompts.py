@@ -16,14 +16,7 @@ from interventune.data_modules.schema.questions import QAExample
 from interventune.storage.errors import DataError
 
 from .tokenizers import tokenizer_id, warn_of_unknown
-from .windows import (
-    HISTORY_TURNS,
-    UNKNOWN,
-    EncodedRow,
-    Encoding,
-    Messages,
-    Prompts,
-)
+from .windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts
 
 CHOOSE = "{prompt}\nThe choice that fits best:"
 """Prefix of each choice of a question; choices do not attend to each other."""

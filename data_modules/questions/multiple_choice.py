@@ -72,8 +72,7 @@ def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQu
     for where, row in rows:
         if layout is None:
             layout = min(
-                LAYOUTS,
-                key=lambda known: sum(_at(row, name) is None for name in known.fields),
+                LAYOUTS, key=lambda known: sum(_at(row, name) is None for name in known.fields)
             )
             label = "label" if labels else layout.label
             of_choices: Any = str if len(layout.choices) > 1 else list[str]

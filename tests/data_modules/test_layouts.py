@@ -3,6 +3,7 @@ unknowns counted by hand, and every offset checked against the text.
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,10 @@ def test_real_files_are_read_whole(shared: Path) -> None:
         examples = list(read_questions(shared / f"data/conflict/coconflictqa_{name}.jsonl"))
         assert (len(examples), sum("not" not in one.domain for one in examples)) == (count, within)
         assert all(example.answers for example in examples)
+    piqa = shared / "data/piqa"
+    questions = read_choices(f"{piqa}/valid.jsonl+{piqa}/valid-labels.lst")
+    # Shen and Kejriwal 2022, section 4.1
+    assert (len(questions), sum(question.label == 0 for question in questions)) == (1838, 910)
 
 
 def test_evidence_of_other_layouts(tmp_path: Path) -> None:
@@ -260,46 +265,31 @@ def test_defects_are_named_together(name: str, tmp_path: Path) -> None:
 
 
 PIQA = {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."}
-BBQ = {"context": "A and B met.", "question": "Who?", "label": 2}
+BBQ = {"label": 2, "context": "A and B met.", "question": "Who?"}
 BBQ |= {"ans0": "A", "ans1": "B", "ans2": "Unknown"}
 SOCIAL = {"context": "C", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c"}
 
 
-def save_lines(path: Path, rows: list[Any]) -> Path:
+def save_lines(path: Path, rows: Iterable[Any]) -> Path:
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "prompt", "texts", "first"),
-    [
-        ("socialiqa", SOCIAL, "C Why?", ("a", "b", "c"), 1),
-        (
-            "hellaswag",
-            {"ctx_a": "A", "ctx_b": "He", "endings": [*"abcd"]},
-            "A He",
-            tuple("abcd"),
-            0,
-        ),
-    ],
-)
-def test_labels_are_apart_or_inside(
-    name: str, row: dict[str, Any], prompt: str, texts: tuple[str, ...], first: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "row", "first"), [("socialiqa", SOCIAL, 1), ("bbq", BBQ, 0)])
+def test_labels_are_apart_or_inside(name: str, row: Any, first: int, tmp_path: Path) -> None:
     """Counted from 0 or 1, apart; as the benchmark does inside: whole numbers or text, in JSON
     Lines, a JSON list, or a folder of the datasets library.
     """
-    count = len(texts)
-    expected = [ChoiceQuestion(f"{name}-{i}", prompt, texts, i, name) for i in range(count)]
-    questions = save_lines(tmp_path / "any name", [row] * count)
+    prompt, texts = f"{row['context']} {row['question']}", tuple(row.values())[-3:]
+    expected = [ChoiceQuestion(f"{name}-{i}", prompt, texts, i, name) for i in range(3)]
+    questions = save_lines(tmp_path / "any name", [row] * 3)
     for base in (0, 1):
-        labels = save_lines(tmp_path / "labels", [str(base + i) for i in range(count)])
+        labels = save_lines(tmp_path / "labels", [str(base + i) for i in range(3)])
         assert read_choices(f"{questions}+{labels}") == expected
-    path = save_lines(
-        tmp_path / "rows", rows := [row | {"label": str(first + i)} for i in range(count)]
-    )
+    rows = [row | {"label": str(first + i)} for i in range(3)]
+    path = save_lines(tmp_path / "rows", rows)
     assert read_choices(path) == expected
-    path.write_text(json.dumps([row | {"label": first + i} for i in range(count)]))
+    path.write_text(json.dumps([row | {"label": first + i} for i in range(3)]))
     assert read_choices(path) == expected
     table = datasets.Dataset.from_list(rows)
     datasets.DatasetDict({"validation": table}).save_to_disk(str(tmp_path / "folder"))
@@ -328,12 +318,10 @@ def test_ids_are_kept_if_they_tell_questions_apart(tmp_path: Path) -> None:
         ([{"id": "a", "prompt": "p", "choices": ["x", "y"], "label": 2}], [], "1.*label is 2"),
     ],
 )
-def test_mistakes_in_choices(
-    rows: list[Any], labels: list[str], named: str, tmp_path: Path
-) -> None:
+def test_mistakes_in_choices(rows: Any, labels: list[str], named: str, tmp_path: Path) -> None:
     source = str(save_lines(tmp_path / "rows", rows))
     if labels:
-        source += f"+{save_lines(tmp_path / 'labels', [*labels])}"
+        source += f"+{save_lines(tmp_path / 'labels', labels)}"
     with pytest.raises(DataError, match=named):
         read_choices(source)
 
@@ -342,10 +330,3 @@ def test_bbqs_target_follows_its_condition(tmp_path: Path) -> None:
     conditions = [{}, {"context_condition": "ambig"}, {"context_condition": "disambig"}]
     path = save_lines(tmp_path / "rows", [BBQ | more for more in conditions])
     assert [question.target for question in read_choices(path)] == ["label", "unknown", "label"]
-
-
-def test_piqas_file_is_read_whole(shared: Path) -> None:
-    folder = shared / "data" / "piqa"
-    questions = read_choices(f"{folder / 'valid.jsonl'}+{folder / 'valid-labels.lst'}")
-    # Shen and Kejriwal 2022, section 4.1
-    assert (len(questions), sum(question.label == 0 for question in questions)) == (1838, 910)

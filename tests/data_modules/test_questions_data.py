@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,7 @@ def test_a_table_is_made_once_and_whole(tmp_path: Path, monkeypatch: Patch) -> N
     assert not readings
 
 
-def test_changes_of_options_files_and_code_make_tables_anew(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_changed_inputs_and_code_make_tables_anew(tmp_path: Path, monkeypatch: Patch) -> None:
     source, cache = str(tmp_path / "questions.jsonl"), tmp_path / "cache"
     write_records(EXAMPLES, source)
 
@@ -182,13 +181,14 @@ def test_what_windows_hide_is_left_out_with_one_warning(tmp_path: Path, caplog: 
     long = "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + garden * 20
     texts = ("red", "ball", "red ball. " + garden * 9)
     red, ball, cut = (Span.locate(text, long, "") for text in texts)
+    example = partial(QAExample, context=long, question="What is it?")
     examples = [
-        QAExample("seen", long, "What is it?", (red,)),
-        QAExample("seen by another annotator", long, "What is it?", (cut, ball)),
-        QAExample("cut", long, "What is it?", (cut,)),
-        QAExample("elsewhere", long, "What is it?", references=("a visitor",)),
-        QAExample("unanswerable", long, "What is it?"),
-        QAExample("yes", long, "What is it?", answer_type="yes"),
+        example("seen", answers=(red,)),
+        example("seen by another annotator", answers=(cut, ball)),
+        example("cut", answers=(cut,)),
+        example("elsewhere", references=("a visitor",)),
+        example("unanswerable"),
+        example("yes", answer_type="yes"),
     ]
     write_records(examples, source := str(tmp_path / "long.jsonl"))
     write_records(examples[:4], train := str(tmp_path / "train.jsonl"))
@@ -200,8 +200,7 @@ def test_what_windows_hide_is_left_out_with_one_warning(tmp_path: Path, caplog: 
         data.setup(stage)
     sets = data.eval_sets["val"] + data.eval_sets["predict"]
     assert [len(evaluated.data.first_Q) for evaluated in sets] == [4, 4, 6, 6]
-    hidden = [False, False, True, True, False, False]
-    assert sets[-2].data.column("hidden") == hidden
+    assert sets[-2].data.column("hidden") == [False, False, True, True, False, False]
     left_out, mostly = [message for message in caplog.messages if "its" in message]
     assert left_out.startswith(f"warning: {train}: 50 % of its questions")
     assert "training windows" in mostly

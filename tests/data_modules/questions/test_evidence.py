@@ -200,12 +200,7 @@ JOINED = (
 
 
 def hotpotqa(**changes: Any) -> QAExample:
-    context = [
-        ["Torp", ["A town."]],
-        ["Ulla Mill", MILL],
-        ["Else", ["No."]],
-        ["Ulla", ULLA],
-    ]
+    context = [["Torp", ["A town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]]
     row = {"_id": "q", "question": "Where did the owner of Ulla Mill live?", "answer": "Torp"}
     row |= {"supporting_facts": [["Ulla", 1], ["Ulla Mill", 0]], "type": "bridge", "level": "easy"}
     (example,) = read_hotpotqa(iter([("f: [0]", row | {"context": context} | changes)]), "f")
