@@ -123,7 +123,7 @@ def _quoted(source: str) -> bool:
 def folder_and_split(name: str) -> tuple[Path, str]:
     """Split FOLDER:SPLIT; the split is "" if the name has none, or is no folder's."""
     folder, _, split = name.rpartition(":")
-    if os.path.exists(name) or not folder or not os.path.isdir(folder):
+    if os.path.exists(name) or not os.path.isdir(folder):
         return Path(name), ""
     return Path(folder), split
 
@@ -146,7 +146,7 @@ def table_rows(name: str) -> Table:
     if os.path.isdir(path):
         folder = str(path)
         split = local_split
-        parts = [str(path)]
+        parts = [folder]
     with as_data_error(f"{name}: cannot load this dataset"):
         if any(os.path.isfile(path / file) for file in ("dataset_dict.json", "state.json")):
             table = datasets.load_from_disk(folder)

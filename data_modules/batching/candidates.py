@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -46,14 +47,14 @@ from interventune.storage.errors import DataError
 class GroupIds(NamedTuple):
     """Groups as integers; names are numbered alphabetically."""
 
-    advice_class_N: np.ndarray
+    advice_class_N: ndarray
     """Index into ADVICE_CLASSES."""
-    subjects: np.ndarray
-    subject_NS: np.ndarray
+    subjects: ndarray
+    subject_NS: ndarray
     """Ids of x1 and x2."""
-    attributes: np.ndarray
+    attributes: ndarray
     """(category, attribute) of each."""
-    attribute_N: np.ndarray
+    attribute_N: ndarray
 
 
 class GroupBatch(NamedTuple):
@@ -114,7 +115,7 @@ class GroupSet(Dataset):
             group_B=torch.from_numpy(chosen),
         )
 
-    def rows(self, index: np.ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
+    def rows(self, index: ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
         """Return inputs (B, T), context (B, T) and candidates (B, 1, S, 2) of some rows.
 
         T is a multiple of `multiple`.
@@ -261,7 +262,7 @@ class ChoiceSet(Dataset):
         ]
 
 
-def by_count(counts: np.ndarray) -> dict[int, np.ndarray]:
+def by_count(counts: ndarray) -> dict[int, ndarray]:
     """Group question indices by number of choices, both in ascending order."""
     return {int(count): np.flatnonzero(counts == count) for count in np.unique(counts)}
 

@@ -140,8 +140,8 @@ class PromptTokens:
             lead, _, rest = answered.removeprefix(self.example).rpartition("Answer")
             self.space = lead if lead.isspace() else ""
             self.ends = [i for i in (*self.ids([rest])[0], *self.ends) if i in {*named, *self.ends}]
-        special_ids = {i for i, token in named.items() if token.special}
-        special_ids.update(tokenizer.all_special_ids)
+        added = (i for i, token in named.items() if token.special)
+        special_ids = {*tokenizer.all_special_ids, *added}
         self.hidden = {i for i in special_ids if "think" not in str(named.get(i)).lower()}
         """Special tokens that are no part of an answer; those around a chain of thought
         are needed.

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 
 from interventune.data_modules.schema.spans import Span
@@ -149,9 +150,9 @@ class Encoding:
 class EncodedRow(NamedTuple):
     """One window of one question, unpadded."""
 
-    input_ids_T: np.ndarray
-    token_type_ids_T: np.ndarray
-    offsets_TE: np.ndarray
+    input_ids_T: ndarray
+    token_type_ids_T: ndarray
+    offsets_TE: ndarray
     """Character offsets into the context, end-exclusive; (-1, -1) outside the context."""
     cls: int
     """Index of the classification token, the target if the window has no answer; for a decoder, of
@@ -233,7 +234,7 @@ def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
     return first, last
 
 
-def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
+def max_context(windows: Sequence[EncodedRow]) -> list[ndarray]:
     """Per window, boolean (T,): the context tokens that it shows best by SQuAD's rule.
 
     The smaller margin to its two ends is largest, plus a hundredth of its length; the first on
@@ -250,7 +251,7 @@ def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
     return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
 
 
-def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> Batches:
+def sorted_batches(lengths: Sequence[int] | ndarray, batch_size: int) -> Batches:
     """Batch every index once, longest first, so that memory runs out at once."""
     return chunks(np.argsort(-np.asarray(lengths), kind="stable").tolist(), batch_size)
 
@@ -262,12 +263,12 @@ def chunks(order: Sequence[int], batch_size: int) -> Batches:
 
 def padded(
     tokenizer: Any,
-    ids_N: np.ndarray,
-    types_N: np.ndarray,
-    length_R: np.ndarray,
+    ids_N: ndarray,
+    types_N: ndarray,
+    length_R: ndarray,
     *,
     multiple: int = PAD_TO,
-    **masks_N: np.ndarray,
+    **masks_N: ndarray,
 ) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
     """Pad rows, given as concatenated tokens, on the tokenizer's side, to a multiple in length.
 

@@ -69,7 +69,7 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
     words = option_words(question)
     if normal in NUMBER_WORDS:
         return "number", NUMBER_WORDS.index(normal) + 1
-    return ("option", words.index(normal) + 1) if words and normal in words else ("span", 0)
+    return ("option", words.index(normal) + 1) if normal in words else ("span", 0)
 
 
 def answered(
@@ -81,13 +81,13 @@ def answered(
     return QAExample(name, context, question, spans, answer_type=kind, rationale=rationale, **more)
 
 
-def option_words(question: str) -> tuple[str, str] | None:
-    """Return the normalised words before and after the first "or" of a question; None unless both
+def option_words(question: str) -> tuple[str, ...]:
+    """Return the normalised words before and after the first "or" of a question; empty unless both
     exist.
     """
     words = normalised(question).split()
     at = words.index("or") if "or" in words else 0
-    return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else None
+    return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else ()
 
 
 def normalised(text: str) -> str:
