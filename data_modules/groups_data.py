@@ -159,7 +159,7 @@ def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list
         sentences = list(pools["" if group.domain else group.category])
         for copy in range(copies):
             advised = sentences and rng.random() < 0.5
-            advice = sentences[int(rng.integers(len(sentences)))] if advised else ""
+            advice = sentences[rng.integers(len(sentences))] if advised else ""
             result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
     return result
 

@@ -192,7 +192,9 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     if match.kind == kind:
         if match.reader.endswith("_file"):
             return match.reader, (source,)
-        return match.reader, (_within(rows, match.within), name)
+        if not fields.isdisjoint(match.within):
+            rows = _within(rows, match.within)
+        return match.reader, (rows, name)
     if (match.kind, kind) == ("groups", "questions"):
         return "groups.sets:read_decided", (source,)
     raise DataError(f"{name}: holds {match.kind}, but {kind} are needed")

@@ -117,21 +117,21 @@ def decode_typed_answers(
         if not of_xlnet:
             spans = [span] if span.text else []
             guess = max(spans + others, key=by_score)  # the first on ties
-            score = unknown.score - guess.score
             best = max(guess, unknown, key=by_score)
-            yield best._replace(unknown_score=score, guess=guess.text)
-            continue
-        numbers, number_scores, options, option_scores = of_xlnet
-        number_score, number = max((number_scores[row], numbers[row]) for row in rows)
-        option_score, option = max((option_scores[row], options[row]) for row in rows)
-        words = option_words(data.questions([at])[0].question)
-        others += [
-            Answer(at, NUMBER_WORDS[number - 1], number_score),
-            Answer(at, words[option - 1] if words else span.text, option_score),
-        ]
-        best, guess = (
-            answer if answer.score >= TYPE_THRESHOLD and answer.text else span
-            for answer in (max([unknown, *others], key=by_score), max(others, key=by_score))
-        )
-        answer = best if best.text else unknown
-        yield answer._replace(unknown_score=unknown.score, guess=guess.text)
+            score = unknown.score - guess.score
+        else:
+            numbers, number_scores, options, option_scores = of_xlnet
+            number_score, number = max((number_scores[row], numbers[row]) for row in rows)
+            option_score, option = max((option_scores[row], options[row]) for row in rows)
+            words = option_words(data.questions([at])[0].question)
+            others += [
+                Answer(at, NUMBER_WORDS[number - 1], number_score),
+                Answer(at, words[option - 1] if words else span.text, option_score),
+            ]
+            best, guess = (
+                answer if answer.score >= TYPE_THRESHOLD and answer.text else span
+                for answer in (max([unknown, *others], key=by_score), max(others, key=by_score))
+            )
+            best = best if best.text else unknown
+            score = unknown.score
+        yield best._replace(unknown_score=score, guess=guess.text)
