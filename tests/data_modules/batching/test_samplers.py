@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules.batching import data_module
+from interventune.data_modules.batching.candidates import ChoiceSet
 from interventune.data_modules.batching.data_module import BatchIndex, EpochSampler
 from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.choices_data import ChoicesDataModule, choice_batches
@@ -37,10 +39,9 @@ def batches_of(
 @pytest.mark.parametrize("order", ["similar_length", "random"])
 @given(lengths=st.lists(st.integers(1, 400), min_size=1, max_size=60), size=st.integers(1, 9))
 def test_an_epoch_takes_every_question_once(lengths: list[int], size: int, order: Any) -> None:
-    rng = np.random.default_rng(0)
-    found = question_batches(rng, np.array(lengths), batch_size=size, world_size=1, order=order)
-    batches = [batch.qa for batch in found]
-    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    draw = np.random.default_rng(0), np.array(lengths), size, 1, order
+    batches = [batch.qa for batch in question_batches(*draw)]
+    assert sorted(chain(*batches)) == [*range(len(lengths))]
     assert sum(len(batch) < size for batch in batches) <= 1
 
 
@@ -118,7 +119,7 @@ def test_evaluation_counts_each_window_and_splits_no_question(
     examples = [i for i, question in enumerate(windows) for _ in question]
     data.first_Q = np.unique(examples, return_index=True)[1]
     batches = data.batches(size)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(examples)))
+    assert sorted(chain(*batches)) == [*range(len(examples))]
     asked = [{examples[i] for i in batch} for batch in batches]
     assert sum(map(len, asked)) == len(windows)
     assert 0 < max(map(len, batches)) < size + max(map(len, windows))
@@ -137,21 +138,23 @@ def test_every_process_gets_a_batch(
 
     shares = [share(rank, processes) for rank in range(processes)]
     assert all(shares)
-    assert sorted(i for taken in shares for batch in taken for i in batch) == list(range(n))
+    assert sorted(chain(*chain(*shares))) == [*range(n)]
     with pytest.raises(DataError, match="no set to val"):
         share(0, n + 1)
 
 
-@given(st.lists(st.integers(2, 4), min_size=1, max_size=50), st.booleans(), st.integers(0, 3))
-def test_an_epoch_takes_each_choice_question_once(of: list[int], shuffle: bool, epoch: int) -> None:
-    lengths = np.array([7 * i % 13 + 1 for i in range(len(of))])
-    rng = np.random.default_rng([0, epoch])
-    batches = choice_batches(rng, np.array(of), lengths, batch_size=2, shuffle=shuffle)
-    taken = [i for batch in batches for i in batch]
-    assert sorted(taken) == list(range(len(of)))
-    assert all(len({of[i] for i in batch}) == 1 for batch in batches)
+@given(st.lists(st.integers(2, 5), min_size=1, max_size=50), st.booleans(), st.integers(1, 30))
+def test_batches_of_choices_take_each_question_once(of: list[int], shuffle: bool, n: int) -> None:
+    data = ChoiceSet.__new__(ChoiceSet)
+    data.counts, data.lengths = np.array(of), np.array([7 * i % 13 for i in range(len(of))])
+    rng = np.random.default_rng(n)
+    drawn = choice_batches(rng, data.counts, data.lengths, batch_size=2, shuffle=shuffle)
+    for batches in (drawn, evaluated := data.batches(n)):
+        assert sorted(chain(*batches)) == [*range(len(of))]
+        assert all(len({of[i] for i in batch}) == 1 for batch in batches)
+    assert all(len(batch) == 1 or len(batch) * of[batch[0]] <= n for batch in evaluated)
     if not shuffle:  # as in their file: the authors' loader
-        assert taken == sorted(taken, key=lambda i: (of[i], i))
+        assert [*chain(*drawn)] == sorted(range(len(of)), key=lambda i: (of[i], i))
 
 
 def test_limits_cut_what_all_sources_hold_together() -> None:

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import BertConfig, PreTrainedTokenizerFast
 
@@ -234,10 +232,7 @@ def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
             assert row == cut["input_ids"]
 
 
-def test_rows_of_roberta() -> None:
-    """An empty prompt keeps its separators, and a space is not doubled."""
-    ((first, _),) = unpadded(choice_set("bytes", EMPTY), 0)
-    assert "".join(tokenizer("bytes").convert_ids_to_tokens(first)) == "<s></s></s>ĠaĠtolin</s>"
+def test_spaces_of_roberta_are_not_doubled() -> None:
     spaced = ChoiceQuestion("s", " who was rude?", (" the tolin met a", " a kessar"), 1)
     assert unpadded(choice_set("bytes", TWO), 0) == unpadded(choice_set("bytes", spaced), 0)
 
@@ -247,18 +242,6 @@ def test_parity_pads_every_row_to_the_longest_allowed() -> None:
     parity = choice_set("bytes", TWO, EMPTY, padding="parity")
     assert parity[[1]].inputs["input_ids"].shape == (1, 2, 128)
     assert unpadded(parity, 0, 1) == unpadded(dynamic, 0, 1)
-
-
-@given(st.lists(st.integers(2, 5), min_size=1, max_size=40), st.integers(1, 30))
-def test_batches_hold_each_question_once_with_equal_counts(counts: list[int], rows: int) -> None:
-    data = ChoiceSet.__new__(ChoiceSet)
-    data.counts = np.array(counts)
-    data.lengths = np.random.default_rng(0).integers(1, 9, len(counts))
-    batches = data.batches(rows)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(counts)))
-    for batch in batches:
-        assert len({counts[i] for i in batch}) == 1
-        assert len(batch) == 1 or len(batch) * counts[batch[0]] <= rows
 
 
 def encoded(tok: Any) -> dict[str, Any]:
