@@ -8,8 +8,6 @@ Shape letters: N groups, V variants (4), S subjects (2), Q questions, C choices,
 token (or boundary), B groups, questions or rows of a batch, R all rows, T tokens.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -182,7 +180,7 @@ class ChoiceEncoding:
     padding: Literal["dynamic", "parity"] = "dynamic"
     chat: Literal["auto", "never"] = "auto"
 
-    def within(self, limit: int | None) -> ChoiceEncoding:
+    def within(self, limit: int | None) -> "ChoiceEncoding":
         """Return the options for a model with so many positions."""
         return self if limit is None else replace(self, max_length=min(self.max_length, limit))
 

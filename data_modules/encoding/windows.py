@@ -4,8 +4,6 @@ Shape letters: R rows, T tokens, N tokens of several rows, W windows of a questi
 the two boundaries (start, end).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -123,7 +121,7 @@ class Encoding:
         if self.doc_stride < 1:  # not a PositiveInt: checkpoints store plain values
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
-    def within(self, limit: int | None) -> Encoding:
+    def within(self, limit: int | None) -> "Encoding":
         """Return the options for a model with so many positions; windows and stride shrink."""
         if limit is None or self.max_length <= limit:
             return self
@@ -131,7 +129,7 @@ class Encoding:
             self, max_length=limit, doc_stride=max(1, self.doc_stride * limit // self.max_length)
         )
 
-    def resolved(self, architecture: str) -> Encoding:
+    def resolved(self, architecture: str) -> "Encoding":
         """Replace every `auto` by its value for an architecture.
 
         DataError for an encoder with prompts.

@@ -1,7 +1,5 @@
 """Records of questions, with answers in a text or with choices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -122,7 +120,7 @@ class QAExample:
         """The texts to which predictions are compared; empty for a question without an answer."""
         return self.references or tuple(span.text for span in self.answers)
 
-    def unanswered(self, **changes: Any) -> QAExample:
+    def unanswered(self, **changes: Any) -> "QAExample":
         """Return the changed question, with unknown as its answer."""
         return replace(self, answers=(), answer_type="unknown", rationale=(), **changes)
 
