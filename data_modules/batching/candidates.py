@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from numpy import ndarray
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from interventune.data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts, group_prompts
 from interventune.data_modules.encoding.tokenizers import warn_of_unknown
@@ -71,7 +70,7 @@ class GroupBatch(NamedTuple):
     """Index of the group in its data set."""
 
 
-class GroupSet(Dataset):
+class GroupSet:
     """Groups, tokenised."""
 
     family = "bias"  # in the keys of metrics
@@ -205,7 +204,7 @@ class ChoiceBatch(NamedTuple):
     """Index of the question in its data set."""
 
 
-class ChoiceSet(Dataset):
+class ChoiceSet:
     """Tokenised questions, indexed by the questions of a batch (equal numbers of choices)."""
 
     family = "choices"  # in the keys of metrics

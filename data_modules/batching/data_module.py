@@ -18,7 +18,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader
 
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Batches, chunks
@@ -65,7 +65,7 @@ class EvalSet(NamedTuple):
 
 
 @dataclass
-class TrainSet(Dataset):
+class TrainSet:
     """Groups and questions to train on together."""
 
     groups: GroupSet | None = None
@@ -145,7 +145,7 @@ class TextDataModule(pl.LightningDataModule):
         return dict(zip(("val", "test", "predict"), of_stage, strict=True))
 
     @abstractmethod
-    def make_train_set(self) -> tuple[Dataset | None, Draw | None]:
+    def make_train_set(self) -> tuple[Any, Draw | None]:
         """Read the training set, or find it prepared, with its batch order; None without any."""
 
     @abstractmethod
@@ -235,8 +235,8 @@ def length_bucketed(
     return [batch for step in ordered for batch in chunks(step, batch_size)]
 
 
-@dataclass(eq=False)
-class EpochSampler(Sampler[Any]):
+@dataclass
+class EpochSampler:
     """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch.
     `drawn` holds this epoch's batches of all processes.
 

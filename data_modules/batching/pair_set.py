@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from interventune.data_modules.encoding.windows import Batches, sorted_batches
 from interventune.storage.errors import DataError
@@ -30,7 +29,7 @@ class PairBatch(NamedTuple):
     """The row of every common token."""
 
 
-class PairSet(Dataset):
+class PairSet:
     """Originals paired with one variant of some of them, in the first window that differs.
 
     The deletion may be far from a story's beginning. A pair without such a window is left out,

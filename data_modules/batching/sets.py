@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 import torch
 from numpy import ndarray
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
@@ -239,7 +238,7 @@ class Question(NamedTuple):
     dataset: str
 
 
-class QASet(Dataset):
+class QASet:
     """Extractive questions, tokenised into windows: from records, or from their table.
 
     A span model may leave a question unanswered if `may_abstain`, by default if the set has a
