@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,7 +136,7 @@ def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: Log) ->
         assert caplog.messages.count(f"{source}, ts_r: kept 24 of 25 (1 no rationale)") == time
 
 
-def test_a_folders_digest_follows_its_content(tmp_path: Path) -> None:
+def test_digests_follow_content(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / "with:colon"
     folder.mkdir()
     digests = []
@@ -143,6 +144,9 @@ def test_a_folders_digest_follows_its_content(tmp_path: Path) -> None:
         (folder / "a.json").write_text(text)
         digests.append(source_digest(str(folder)))
     assert source_digest(f"{folder}:train") == digests[1] != digests[0]
+    hub = SimpleNamespace(_fingerprint="one")
+    monkeypatch.setattr("interventune.data_modules.tables.table_rows", lambda _: hub)
+    assert source_digest("hub:owner/name:train") == "one"
 
 
 def groups_module(**options: Any) -> GroupsDataModule:
