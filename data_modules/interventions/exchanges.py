@@ -17,14 +17,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
-from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected
 from interventune.data_modules.schema.spans import Span
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
 from .reformatting import edited
 
@@ -46,7 +45,7 @@ _NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|woul
 _ALONE = r"(?:(?<!\w)(?<!\w[-–.,])|(?![^\W_])){}(?:(?!\w|[-–.,]\w)|(?<![^\W_]))"
 """The text in braces, unless it is part of a longer word or of a compound."""
 _SMALL = re.compile("(?:a|an|and|at|de|for|in|la|of|on|the|to|von)", re.IGNORECASE)
-_PAIRS = load_yaml(Path(__file__).with_suffix(".yaml"), list[tuple[str, str]])
+_PAIRS = own_yaml(__file__, list[tuple[str, str]])
 OPPOSITES = {word: other for pair in _PAIRS for word, other in permutations(pair)}
 
 

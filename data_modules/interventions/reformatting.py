@@ -12,7 +12,6 @@ Everything is deterministic; answers and rationales move with the text, referenc
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -20,7 +19,7 @@ from typing_extensions import TypedDict
 from interventune.data_modules.questions.answer_spans import Place
 from interventune.data_modules.schema.questions import QAExample, Rejected
 from interventune.data_modules.schema.spans import Span
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
 
 class _Rewording(TypedDict):
@@ -28,7 +27,7 @@ class _Rewording(TypedDict):
     beginnings: dict[str, str]
 
 
-_REWORDING = load_yaml(Path(__file__).with_suffix(".yaml"), _Rewording)
+_REWORDING = own_yaml(__file__, _Rewording)
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")
 _CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 

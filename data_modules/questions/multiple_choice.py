@@ -8,13 +8,12 @@ does.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
-from interventune.storage.documents import load_yaml, read_text
+from interventune.storage.documents import own_yaml, read_text
 from interventune.storage.errors import DataError, as_data_error, refuse
 from interventune.storage.json_files import Rows, check
 
@@ -37,7 +36,7 @@ class Layout:
         return self.prompt + self.choices
 
 
-LAYOUTS = load_yaml(Path(__file__).with_suffix(".yaml"), list[Layout])
+LAYOUTS = own_yaml(__file__, list[Layout])
 
 
 class _Condition(TypedDict):
