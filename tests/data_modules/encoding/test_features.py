@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import islice, pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ import torch
 
 from interventune.data_modules.batching.candidates import encode_groups
 from interventune.data_modules.batching.pair_set import PairSet
-from interventune.data_modules.batching.sets import WINDOW_TYPES, QASet, full_query
+from interventune.data_modules.batching.sets import (
+    TARGETS,
+    WINDOW_TYPES,
+    QASet,
+    encode_questions,
+    full_query,
+)
 from interventune.data_modules.encoding.windows import (
     EncodedRow,
     Encoding,
@@ -23,7 +30,6 @@ from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples
 from interventune.storage.errors import DataError
-from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 ORDERS = ("question_first", "context_first")
@@ -33,6 +39,18 @@ GROUPS = list(islice(groups("heldout"), 2))
 
 def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> list[EncodedRow]:
     return list(encode_texts([(context, query, "record")], tokenizer(kind), Encoding(**options)))
+
+
+def windows_of(examples: list[QAExample], words: Any, encoding: Encoding) -> list[SimpleNamespace]:
+    """Every window of some questions: `row`, `rationale_T` and the targets."""
+    windows = []
+    for row in encode_questions(examples, words, encoding).to_list():
+        ids_T, types_T = np.array(row["input_ids"]), np.array(row["token_type_ids"])
+        encoded = EncodedRow(ids_T, types_T, np.reshape(row["offsets"], (-1, 2)), row["cls"], 0)
+        targets = {name: row[name] for name in TARGETS}
+        rationale_T = np.array(row["rationale"])
+        windows.append(SimpleNamespace(row=encoded, rationale_T=rationale_T, **targets))
+    return windows
 
 
 def context_of(row: EncodedRow) -> np.ndarray:
@@ -131,9 +149,8 @@ SMALL = Encoding(max_length=22, doc_stride=12)
 def example(**changes: Any) -> QAExample:
     answer, why = (Span.locate(text, STORY, "q") for text in ("red", "Ben has a red ball."))
     asked = QAExample("q", STORY, "What colour is it?", (answer,), rationale=(why,), dataset="coqa")
-    return replace(
-        asked, **({"history": tuple(Turn(*x) for x in TURNS), "references": ("red",)} | changes)
-    )
+    history = tuple(Turn(*texts) for texts in TURNS)
+    return replace(asked, **({"history": history, "references": ("red",)} | changes))
 
 
 def test_history_is_written_as_each_paper_model_reads_it() -> None:
@@ -148,10 +165,8 @@ def test_history_is_written_as_each_paper_model_reads_it() -> None:
     earlier = "|Q| Who is rude?|A| unknown|Q| Who has the ball?|A| Ben"
     assert written("bert") == "Who is rude? unknown Who has the ball? Ben What colour is it?"
     assert written("roberta") == f"{earlier}|Q| What colour is it?"
-    of_xlnet = (
-        "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben <s> What colour is it?"
-    )
-    assert written("xlnet") == of_xlnet
+    with_answers = "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben"
+    assert written("xlnet") == f"{with_answers} <s> What colour is it?"
     assert written("roberta", history=()) == "|Q| What colour is it?"
     for dataset in ("squad", "boolq", ""):  # no conversations
         assert written("roberta", history=(), dataset=dataset) == "What colour is it?"
