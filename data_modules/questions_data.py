@@ -149,7 +149,7 @@ class QuestionsDataModule(TextDataModule):
         limit = 0 if predicts else self.limit_val_qa
         sets = []
         for name, source in self.qa_sources[stage].items():
-            variants = [*watch, *(("os", *shift) if shift else ())]
+            variants: list[Variant] = [*watch, "os", *shift] if shift else watch
             table_of = self.question_tables(source, limit, variants, hidden=predicts)
             qa = {v: QASet(table, self.tokenizer, self.encoding) for v, table in table_of.items()}
             # All variants may abstain, or none: else their numbers are not comparable.

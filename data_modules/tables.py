@@ -66,7 +66,7 @@ def _document(source: str) -> Rows:
     document = load_json(source)
     for name in ("data", "samples"):
         if isinstance(document, dict) and isinstance(document.get(name), list):
-            place = place + name
+            place += name
             document = document[name]
     if isinstance(document, dict):
         yield f"{source}, line 1", document
