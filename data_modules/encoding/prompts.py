@@ -27,6 +27,11 @@ templates write one).
 """
 
 
+Texts = Sequence[str]
+Ids = list[list[int]]
+"""The token ids of several texts."""
+
+
 class Prompt(NamedTuple):
     """A language model's prompt for a record, and the texts after it."""
 
@@ -34,7 +39,7 @@ class Prompt(NamedTuple):
     shown: str
     """The message that contains the context, up to the context's end."""
     context_length: int
-    continuations: Sequence[str]
+    continuations: Texts
     name: str
     """Name of the record, for errors."""
 
@@ -42,7 +47,7 @@ class Prompt(NamedTuple):
 def fill(
     messages: Messages,
     name: str,
-    continuations: Sequence[str],
+    continuations: Texts,
     record: QAExample | UnderspecifiedQuestion,
     **slots: str,
 ) -> Prompt:
@@ -156,14 +161,14 @@ class PromptTokens:
             "prompt": self.example,
         }
 
-    def encoded(self, texts: Sequence[str]) -> list[Any]:
+    def encoded(self, texts: Texts) -> list[Any]:
         """Return encodings of the tokenizers library, with offsets and without special tokens."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()  # settings of the tokenizer's last call
         backend.no_padding()
         return backend.encode_batch(list(texts), add_special_tokens=False)
 
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def ids(self, texts: Texts) -> Ids:
         """Return the token ids of texts, without special tokens."""
         return [row.ids for row in self.encoded(texts)]
 
@@ -183,14 +188,14 @@ class PromptTokens:
                 f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
             ) from error
 
-    def prompts(self, texts: Sequence[str]) -> list[list[int]]:
+    def prompts(self, texts: Texts) -> Ids:
         """Return the token ids of prompts, from `text`; a chat template writes special tokens."""
         tail = self.tail if self.seq2seq and not self.chat else []
         every = self.ids(texts)
         warn_of_unknown(self.tokenizer, every[:999])
         return [[*self.lead, *ids, *tail] for ids in every]
 
-    def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
+    def after(self, prompts: Texts, texts: Texts) -> Ids:
         """Return the token ids of each text after its prompt; leading white space counts."""
         apart = self.ids(texts)
         if self.seq2seq:
