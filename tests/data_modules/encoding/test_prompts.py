@@ -54,8 +54,13 @@ def test_subjects_follow_the_prompt_in_the_groups_order(side: str, offers_unknow
 TEXT = ["text", "question", "answer", "anna", "sits", "who"]
 
 
-def test_what_is_written_ends_with_an_end_token() -> None:
+@pytest.mark.parametrize("form", ["$A", "$A </s>", "<s> $A </s>"])
+def test_an_answer_follows_its_prompt_and_ends_with_an_end_token(form: str) -> None:
+    """Whatever the tokenizer puts around every text."""
     words = build_tokenizer("gpt2", [*TEXT, "unknown", "yes"])
+    special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
+    around = processors.TemplateProcessing(form, special_tokens=special)
+    words.backend_tokenizer.post_processor = around
     examples = [
         QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",)),
         QAExample("2", "Anna sits", "Who?", references=("a visitor",), answer_type="unknown"),
@@ -66,24 +71,12 @@ def test_what_is_written_ends_with_an_end_token() -> None:
     written = [words.decode(ids_T[start : end + 1]) for ids_T, start, end in rows]
     assert written == ["anna </s>", "unknown </s>", "yes </s>"]
     assert batch.answer_type_B.tolist() == [3, 2, 0]
-    assert "answer <unk> yes question" in words.decode(batch.inputs["input_ids"][2])
-
-
-@pytest.mark.parametrize("form", ["$A </s>", "<s> $A </s>"])
-def test_an_end_token_that_the_tokenizer_appends_is_not_put_before_the_answer(form: str) -> None:
-    words = build_tokenizer("gpt2", TEXT)
-    special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
-    words.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        form, special_tokens=special
-    )
-    example = QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",))
-    batch = QASet([example], words, Encoding().resolved("gpt2"))[[0]]
-    text = words.decode(batch.inputs["input_ids"][0, : int(batch.end_B) + 1])
+    first_T, _, last_T = batch.inputs["input_ids"]
+    assert "answer <unk> yes question" in words.decode(last_T)
+    text = words.decode(first_T[: int(batch.end_B[0]) + 1])
     assert text.endswith("answer <unk> anna </s>")
-    assert text.count("</s>") == 1
-    assert text.startswith("<s>") == form.startswith("<s>")
-    shown = words.decode(batch.inputs["input_ids"][0][batch.context_BT[0]])
-    assert shown == "anna sits"
+    assert (text.count("</s>"), text.startswith("<s>")) == (1, form.startswith("<s>"))
+    assert words.decode(first_T[batch.context_BT[0]]) == "anna sits"
 
 
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
