@@ -226,9 +226,6 @@ class ChoiceSet:
         self.lengths = np.array([max(len(row.input_ids_T) for row in rows) for rows in self.rows])
         """Length of the longest row of every question, in tokens."""
 
-    def __len__(self) -> int:
-        return len(self.questions)
-
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
         questions = [self.questions[i] for i in index]
         rows = [*chain(*(self.rows[i] for i in index))]

@@ -70,9 +70,6 @@ class PairSet:
         """The index of each pair's question among the variants, and its window in either set."""
         self._kept = variants.column("kept")
 
-    def __len__(self) -> int:
-        return len(self.question_N)
-
     def __getitem__(self, index: Sequence[int]) -> PairBatch:
         originals = self.original_N[index]
         variants = self.variant_N[index]

@@ -163,5 +163,5 @@ def test_limits_cut_what_all_sources_hold_together() -> None:
     limits: Any = {"limit_train": 310, "limit_val": 7}
     data = ChoicesDataModule(tokenizer="stories", architecture="bert", **sources, **limits)
     data.setup("fit")
-    assert len(data.train_set) == 310
-    assert [len(named.data) for named in data.eval_sets["val"]] == [7]
+    assert len(data.train_set.questions) == 310
+    assert [len(named.data.questions) for named in data.eval_sets["val"]] == [7]

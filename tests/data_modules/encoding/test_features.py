@@ -230,11 +230,11 @@ def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant:
     tok, encoding = tokenizer(kind), Encoding(order="auto").resolved(kind.removeprefix("words_"))
     variants = perturbed(EXAMPLES[::-2], variant)
     data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(variants, tok, encoding))
-    batch = data[range(len(data))]
+    batch = data[range(len(data.question_N))]
     places = (batch.original, batch.original_P), (batch.variant, batch.variant_P)
     original_P, changed_P = (half.inputs["input_ids"][batch.row_P, at_P] for half, at_P in places)
     assert torch.equal(original_P, changed_P)
-    counts = torch.bincount(batch.row_P, minlength=len(data)).tolist()
+    counts = torch.bincount(batch.row_P, minlength=len(data.question_N)).tolist()
     contexts = {example.id: example.context for example in EXAMPLES}
     assert counts
     for example, count in zip([variants[q] for q in data.question_N], counts, strict=True):
@@ -258,7 +258,7 @@ def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
     later = data.variant_N > data.variants.first_Q[data.question_N]
     assert later.any() == (variant in ("ts", "os_r"))
     fewer = PairSet(QASet(EXAMPLES[1:], tok, encoding), data.variants)  # an original is left out
-    assert len(fewer) == len(data) - (0 in changed)
+    assert len(fewer.question_N) == len(changed) - (0 in changed)
 
 
 def test_originals_of_one_id_cannot_be_told_apart() -> None:
