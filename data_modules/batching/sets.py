@@ -278,11 +278,7 @@ class QASet:
 
     def windows(self) -> list[ndarray]:
         """Return the windows of every question."""
-        return np.split(np.arange(len(self)), self.first_Q)[1:]
-
-    def __len__(self) -> int:
-        """Return the number of windows."""
-        return len(self.lengths)
+        return np.split(np.arange(len(self.lengths)), self.first_Q)[1:]
 
     def __getitem__(self, index: Sequence[int] | ndarray) -> QABatch:
         chosen = np.asarray(index)
