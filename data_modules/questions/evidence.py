@@ -79,7 +79,7 @@ def read_coqa(rows: Rows, source: str) -> Iterator[QAExample]:
         from_hub = from_hub or "id" not in value
         story = check({"id": index, **value}, _Story, place)
         where = f"{place} (story {story.id})"
-        turns_of = [story.questions, story.answers, *story.additional_answers.values()]
+        turns_of: list[Any] = [story.questions, story.answers, *story.additional_answers.values()]
         questions, answers, *others = [_numbered(turns, where) for turns in turns_of]
         history = list[Turn]()
         for number in sorted(questions.keys() | answers.keys()):
