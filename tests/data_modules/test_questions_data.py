@@ -174,7 +174,7 @@ def test_sets_that_would_share_a_name_are_refused() -> None:
     data = groups_module(val_qa={"main": "stories:dev", "ts": "stories:dev"}, interventions=how)
     with pytest.raises(DataError, match="are called 'ts'"):
         data.setup("validate")
-    both = {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:dev"}}
+    both = {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:heldout"}}
     with pytest.raises(DataError, match="are called 'main'"):
         groups_module(**both).setup("predict")
 
