@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 from interventune.storage.errors import DataError
 
 # transformers is imported where a model is built, because it takes seconds and printing a
@@ -70,7 +69,7 @@ class Architecture:
     """Whether it is a decoder, which scores texts after a prompt (models/heads/causal.py)."""
 
 
-ARCHITECTURES = load_yaml(Path(__file__).with_suffix(".yaml"), dict[str, Architecture])
+ARCHITECTURES = own_yaml(__file__, dict[str, Architecture])
 
 
 @dataclass(kw_only=True)

@@ -46,3 +46,8 @@ def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) ->
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise DataError(f"{path}{line}: not YAML: {reason}") from None
     return check(value, kind, str(path))
+
+
+def own_yaml(module: str, kind: type[T]) -> T:
+    """Read the YAML file with the name of a module, given as its `__file__`."""
+    return load_yaml(Path(module).with_suffix(".yaml"), kind)

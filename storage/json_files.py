@@ -19,6 +19,8 @@ from .errors import DataError
 from .files import open_file, read_bytes
 
 T = TypeVar("T", default=Any)
+Rows = Iterator[tuple[str, Any]]
+"""Records with their places in a source, for errors."""
 ANY: Any = object
 """For pydantic, a type that accepts all values."""
 

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from numpy import ndarray
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
@@ -209,7 +209,7 @@ def target(example: QAExample, row: EncodedRow) -> dict[str, int]:
     return dict(zip(TARGETS, (*span, type_class, number, option), strict=True))
 
 
-def rationale_mask(example: QAExample, row: EncodedRow) -> np.ndarray:
+def rationale_mask(example: QAExample, row: EncodedRow) -> ndarray:
     """Boolean (T,): the rationale's tokens, if the window contains all of its pieces."""
     mask_T = np.zeros(len(row.offsets_TE), dtype=bool)
     spans = [token_span(row, piece) for piece in example.rationale]
@@ -219,7 +219,7 @@ def rationale_mask(example: QAExample, row: EncodedRow) -> np.ndarray:
     return mask_T
 
 
-def column(table: pa.Table, name: str) -> np.ndarray:
+def column(table: pa.Table, name: str) -> ndarray:
     """Return all values of a column of numbers, or of a column of lists, concatenated."""
     values = table[name].combine_chunks()
     values = values.flatten() if pa.types.is_list(values.type) else values
@@ -238,7 +238,7 @@ class Question(NamedTuple):
     dataset: str
 
 
-class QASet(Dataset):
+class QASet:
     """Extractive questions, tokenised into windows: from records, or from their table.
 
     A span model may leave a question unanswered if `may_abstain`, by default if the set has a
@@ -276,16 +276,12 @@ class QASet(Dataset):
         """Index of every question's first window."""
         self.may_abstain = "unknown" in self.column("kind") if may_abstain is None else may_abstain
 
-    def windows(self) -> list[np.ndarray]:
+    def windows(self) -> list[ndarray]:
         """Return the windows of every question."""
-        return np.split(np.arange(len(self)), self.first_Q)[1:]
+        return np.split(np.arange(len(self.lengths)), self.first_Q)[1:]
 
-    def __len__(self) -> int:
-        """Return the number of windows."""
-        return len(self.lengths)
-
-    def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
-        chosen = np.asarray(index, dtype=np.int64)
+    def __getitem__(self, index: Sequence[int] | ndarray) -> QABatch:
+        chosen = np.asarray(index)
         table = self.table[chosen]
         inputs, shift_B, masks = padded(
             self.tokenizer,
@@ -299,8 +295,8 @@ class QASet(Dataset):
         targets = {f"{name}_B": torch.tensor(column(table, name)) for name in ("cls", *TARGETS)}
         for name in ("start_B", "end_B", "cls_B"):
             targets[name] += shift_B
-        feature_B = torch.from_numpy(chosen)
-        return QABatch(inputs=inputs, shift_B=shift_B, feature_B=feature_B, **masks, **targets)
+        targets["feature_B"] = torch.from_numpy(chosen)
+        return QABatch(inputs=inputs, shift_B=shift_B, **masks, **targets)
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every question."""
@@ -311,11 +307,11 @@ class QASet(Dataset):
         table = self.table[self.first_Q[index]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
-    def token_ids(self) -> list[np.ndarray]:
+    def token_ids(self) -> list[ndarray]:
         """Return the token ids of every window."""
         return np.split(column(self.table.data, "input_ids"), np.cumsum(self.lengths)[:-1])
 
-    def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
+    def tokens(self, index: Sequence[int] | ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
         table = self.table[index]
         rows = zip(table["offsets"].to_pylist(), table["input_ids"].to_pylist(), strict=True)

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
-from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
@@ -40,7 +39,7 @@ from interventune.data_modules.questions.answer_spans import (
 )
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected
 from interventune.data_modules.schema.spans import Span
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
 Shape = Literal["number", "date", "name", "other"]
 
@@ -52,7 +51,7 @@ class _Words(TypedDict):
     frames: list[str]
 
 
-_WORDS = load_yaml(Path(__file__).with_suffix(".yaml"), _Words)
+_WORDS = own_yaml(__file__, _Words)
 OPPOSITES = {word: other for pair in _WORDS["opposites"] for word, other in permutations(pair)}
 FRAMES = _WORDS["frames"]
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")

@@ -1,13 +1,11 @@
 """Records of questions, with answers in a text or with choices."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
+from interventune.storage.json_files import Rows, check
 
 from .spans import Span
 
@@ -122,7 +120,7 @@ class QAExample:
         """The texts to which predictions are compared; empty for a question without an answer."""
         return self.references or tuple(span.text for span in self.answers)
 
-    def unanswered(self, **changes: Any) -> QAExample:
+    def unanswered(self, **changes: Any) -> "QAExample":
         """Return the changed question, with unknown as its answer."""
         return replace(self, answers=(), answer_type="unknown", rationale=(), **changes)
 
@@ -164,7 +162,7 @@ class ChoiceQuestion:
             )
 
 
-def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_questions(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, row) of a file of questions -> questions; DataError names the place and the field."""
     for where, row in rows:
         example = check(row, QAExample, where)

@@ -4,8 +4,6 @@ All records are frozen; text offsets are character offsets into the unmodified c
 end-exclusive.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -30,7 +28,7 @@ class Span:
             raise DataError(f"question {question!r}: offset {self.start} cuts no {self.text!r}")
 
     @classmethod
-    def locate(cls, text: str, context: str, where: str) -> Span:
+    def locate(cls, text: str, context: str, where: str) -> "Span":
         """Return the first occurrence of `text` in `context`; errors begin with `where`."""
         start = context.find(text)
         if start < 0 or not text:

@@ -1,12 +1,11 @@
 """The word lists of the embedded data (words.yaml)."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel
 
 from interventune.data_modules.schema.groups import AdviceClass
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
 Texts = tuple[str, ...]
 Frames = tuple[tuple[str, str], ...]
@@ -82,7 +81,7 @@ class Words(BaseModel):
     opinion_end: str
 
 
-WORDS = load_yaml(Path(__file__).with_name("words.yaml"), Words)
+WORDS = own_yaml(__file__, Words)
 
 
 def negated(attribute: str) -> str:

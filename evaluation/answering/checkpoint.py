@@ -16,10 +16,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers.utils.logging import disable_progress_bar
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
+from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet, GroupSet
 from interventune.data_modules.batching.decoding import Answer as Span
 from interventune.data_modules.batching.decoding import decode_answers, decode_typed_answers
-from interventune.data_modules.batching.group_set import GroupSet
 from interventune.data_modules.batching.sets import HIDDEN, QASet, encode_examples
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from interventune.data_modules.encoding.windows import (

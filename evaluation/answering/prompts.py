@@ -1,17 +1,16 @@
 """Prompts for language models in other styles than the one of training, and prompts of choices."""
 
-from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
 from interventune.data_modules.encoding.prompts import CHOOSE
 from interventune.data_modules.encoding.windows import Prompts
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 from interventune.storage.errors import DataError
 
 from .interface import ChoicePrompt
 
-STYLES = load_yaml(Path(__file__).with_name("prompts.yaml"), dict[str, Prompts])
+STYLES = own_yaml(__file__, dict[str, Prompts])
 """Prompts by the name of their style."""
 
 CHOICES: dict[ChoicePrompt, str] = {

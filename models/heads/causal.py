@@ -47,7 +47,7 @@ class CausalModel(QAModel):
         softmax over the candidates of the mean log-likelihood of their tokens after a row's prompt.
 
         Args:
-            inputs: prompts followed by the candidates (data_modules/batching/group_set.py).
+            inputs: prompts followed by the candidates (data_modules/batching/candidates.py).
             context_BT: ignored.
             candidate_BVSE: first and last token of each candidate in the row: the two subjects,
                 optionally with `unknown`, which gets 1 - S(x1) - S(x2).

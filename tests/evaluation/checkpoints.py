@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding
+from interventune.data_modules.batching.candidates import ChoiceEncoding
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.groups import Group

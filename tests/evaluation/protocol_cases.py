@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding
+from interventune.data_modules.batching.candidates import ChoiceEncoding
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.evaluation.reproduce.tiny_classifier import save_classifier

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
 
-from interventune.data_modules.batching.choice_set import ChoiceBatch
+from interventune.data_modules.batching.candidates import ChoiceBatch
 from interventune.data_modules.batching.data_module import BatchIndex
 
 

@@ -22,8 +22,8 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
+from interventune.data_modules.batching.candidates import GroupSet
 from interventune.data_modules.batching.data_module import TrainBatch
-from interventune.data_modules.batching.group_set import GroupSet
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group

@@ -8,7 +8,7 @@ from typing import Any
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
-from interventune.data_modules.batching.choice_set import ChoiceBatch
+from interventune.data_modules.batching.candidates import ChoiceBatch
 from interventune.data_modules.choices_data import ChoicesDataModule
 from interventune.losses.answers import choice_cross_entropy, choice_loss
 from interventune.models.backbones import Backbone

@@ -15,6 +15,7 @@ import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
+from interventune.data_modules.batching.candidates import GroupBatch, GroupSet
 from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.batching.decoding import (
     Answer,
@@ -22,7 +23,6 @@ from interventune.data_modules.batching.decoding import (
     decode_typed_answers,
     written_answers,
 )
-from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
 from interventune.data_modules.batching.pair_set import PairBatch
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens

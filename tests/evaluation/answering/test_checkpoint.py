@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding
+from interventune.data_modules.batching.candidates import ChoiceEncoding
 from interventune.data_modules.batching.sets import HIDDEN
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span

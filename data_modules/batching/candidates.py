@@ -1,27 +1,27 @@
-"""Multiple-choice questions, tokenised, in batches with equal numbers of choices.
+"""Sets of records that offer candidates, tokenised: groups with two subjects each, and
+multiple-choice questions, in batches with equal numbers of choices.
 
 For encoders, each choice is a row, paired with the prompt; for decoders, one row has the prompt and
 all choices after it.
 
-Shape letters: Q questions, N rows (choices), B questions of a batch, C choices, E first and last
-token.
+Shape letters: N groups, V variants (4), S subjects (2), Q questions, C choices, E first and last
+token (or boundary), B groups, questions or rows of a batch, R all rows, T tokens.
 """
-
-from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from interventune.data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts
+from interventune.data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts, group_prompts
 from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
     DECODERS,
@@ -31,10 +31,135 @@ from interventune.data_modules.encoding.windows import (
     Encoding,
     Inputs,
     Prompts,
+    encode_texts,
     pad_rows,
     sorted_batches,
+    token_span,
 )
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.storage.errors import DataError
+
+
+class GroupIds(NamedTuple):
+    """Groups as integers; names are numbered alphabetically."""
+
+    advice_class_N: ndarray
+    """Index into ADVICE_CLASSES."""
+    subjects: ndarray
+    subject_NS: ndarray
+    """Ids of x1 and x2."""
+    attributes: ndarray
+    """(category, attribute) of each."""
+    attribute_N: ndarray
+
+
+class GroupBatch(NamedTuple):
+    """Whole groups; row b * 4 + v of `inputs` is variant v of group b."""
+
+    inputs: Inputs
+    context_BT: Tensor
+    """True at context tokens, in the same rows."""
+    candidate_BVSE: Tensor
+    advice_class_B: Tensor
+    """Index into ADVICE_CLASSES."""
+    subject_BS: Tensor
+    """Ids of x1 and x2 in the vocabulary of the data set."""
+    attribute_B: Tensor
+    group_B: Tensor
+    """Index of the group in its data set."""
+
+
+class GroupSet:
+    """Groups, tokenised."""
+
+    family = "bias"  # in the keys of metrics
+
+    def __init__(self, groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> None:
+        self.groups = groups
+        self.tokenizer = tokenizer
+        self.encoding = encoding
+        self.encoded = encode_groups(groups, tokenizer, encoding)
+        warn_of_unknown(tokenizer, (row.input_ids_T for row in self.encoded[:999]))
+        self.lengths = np.array([len(row.input_ids_T) for row in self.encoded])
+        """Length of every row in tokens, (R,); row 4 n + v is variant v of group n."""
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @cached_property
+    def ids(self) -> GroupIds:
+        """The keys by which metrics sum, as integers."""
+        classes = [ADVICE_CLASSES.index(group.advice_class) for group in self.groups]
+        attributes = [(group.category, group.attribute) for group in self.groups]
+        return GroupIds(
+            np.array(classes),
+            *np.unique([group.subjects for group in self.groups], return_inverse=True),
+            *np.unique(attributes, return_inverse=True, axis=0),
+        )
+
+    def __getitem__(self, index: Sequence[int]) -> GroupBatch:
+        chosen = np.asarray(index)
+        row_R = (4 * chosen[:, None] + np.arange(4)).ravel()
+        inputs, context_BT, candidate_RVSE = self.rows(row_R, PAD_TO)
+        return GroupBatch(
+            inputs=inputs,
+            context_BT=context_BT,
+            candidate_BVSE=candidate_RVSE.view(-1, 4, *candidate_RVSE.shape[2:]),
+            advice_class_B=torch.from_numpy(self.ids.advice_class_N[chosen]),
+            subject_BS=torch.from_numpy(self.ids.subject_NS[chosen]),
+            attribute_B=torch.from_numpy(self.ids.attribute_N[chosen]),
+            group_B=torch.from_numpy(chosen),
+        )
+
+    def rows(self, index: ndarray, multiple: int) -> tuple[Inputs, Tensor, Tensor]:
+        """Return inputs (B, T), context (B, T) and candidates (B, 1, S, 2) of some rows.
+
+        T is a multiple of `multiple`.
+        """
+        rows = [self.encoded[i] for i in index]
+        inputs, context_BT, shift_B = pad_rows(rows, self.tokenizer, multiple)
+        candidate_BSE = torch.tensor([row.spans for row in rows]) + shift_B.view(-1, 1, 1)
+        return inputs, context_BT, candidate_BSE.unsqueeze(1)
+
+    def batches(self, rows_per_batch: int) -> Batches:
+        """Return batches with every group once, similar lengths together; a group is four rows."""
+        longest_N = self.lengths.reshape(-1, 4).max(axis=1, initial=0)
+        return sorted_batches(longest_N, max(1, rows_per_batch // 4))
+
+
+def encode_groups(groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> list[EncodedRow]:
+    """Return the rows of groups; each variant has exactly one window.
+
+    Their `spans` are the first and last token of each subject, and of `unknown` if it is a
+    candidate.
+
+    Raises:
+        DataError: a context is longer than a window, or a token at a subject's boundary also covers
+            neighbouring text; the message names the group.
+    """
+    if encoding.architecture in DECODERS:
+        return list(encode_prompts(group_prompts(groups, encoding.prompts), tokenizer, encoding))
+    variants = [(variant, group.key) for group in groups for variant in group.variants]
+    texts = ((v.context, v.query, key) for v, key in variants)
+    rows: list[EncodedRow] = []
+    for row in encode_texts(texts, tokenizer, encoding):
+        variant, key = variants[row.example]
+        if row.example != len(rows):
+            raise DataError(
+                f"{key}: does not fit into {encoding.max_length} tokens (encoding.max_length)"
+            )
+        spans = []
+        for span in variant.candidates:
+            tokens = token_span(row, span)
+            covered = slice(*row.offsets_TE[[*tokens], [0, 1]]) if tokens else slice(None)
+            if tokens is None or variant.context[covered].strip() not in span.text:
+                raise DataError(
+                    f"{key}: no tokens cover just the subject {span.text!r} of {variant.context!r}"
+                )
+            spans.append(tokens)
+        rows.append(row._replace(spans=tuple(spans)))
+    return rows
 
 
 @dataclass(kw_only=True)
@@ -54,7 +179,7 @@ class ChoiceEncoding:
     padding: Literal["dynamic", "parity"] = "dynamic"
     chat: Literal["auto", "never"] = "auto"
 
-    def within(self, limit: int | None) -> ChoiceEncoding:
+    def within(self, limit: int | None) -> "ChoiceEncoding":
         """Return the options for a model with so many positions."""
         return self if limit is None else replace(self, max_length=min(self.max_length, limit))
 
@@ -79,7 +204,7 @@ class ChoiceBatch(NamedTuple):
     """Index of the question in its data set."""
 
 
-class ChoiceSet(Dataset):
+class ChoiceSet:
     """Tokenised questions, indexed by the questions of a batch (equal numbers of choices)."""
 
     family = "choices"  # in the keys of metrics
@@ -91,19 +216,15 @@ class ChoiceSet(Dataset):
         encoding: ChoiceEncoding,
         architecture: str,
     ) -> None:
-        self.questions, self.tokenizer = questions, tokenizer
+        self.questions = questions
+        self.tokenizer = tokenizer
         self.rows = list(encode_choices(questions, tokenizer, encoding, architecture))
         warn_of_unknown(tokenizer, (row.input_ids_T for row in chain(*self.rows[:999])))
         self.multiple = encoding.max_length if encoding.padding == "parity" else PAD_TO
-        self.counts = np.array([len(question.choices) for question in questions], np.int64)
+        self.counts = np.array([len(question.choices) for question in questions])
         """Number of choices of every question."""
-        self.lengths = np.array(
-            [max(len(row.input_ids_T) for row in rows) for rows in self.rows], np.int64
-        )
+        self.lengths = np.array([max(len(row.input_ids_T) for row in rows) for rows in self.rows])
         """Length of the longest row of every question, in tokens."""
-
-    def __len__(self) -> int:
-        return len(self.questions)
 
     def __getitem__(self, index: Sequence[int]) -> ChoiceBatch:
         questions = [self.questions[i] for i in index]
@@ -135,7 +256,7 @@ class ChoiceSet(Dataset):
         ]
 
 
-def by_count(counts: np.ndarray) -> dict[int, np.ndarray]:
+def by_count(counts: ndarray) -> dict[int, ndarray]:
     """Group question indices by number of choices, both in ascending order."""
     return {int(count): np.flatnonzero(counts == count) for count in np.unique(counts)}
 
