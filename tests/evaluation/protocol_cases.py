@@ -191,9 +191,8 @@ CASES: tuple[Case, ...] = (
     Case(
         "ask",
         "qa",
-        "--checkpoint {} --context 'anna is in the attic .' --question 'where is anna ?' "
-        "--candidate attic",
-        {cell("score", asked="without advice", candidate="attic"): 1},
+        "--checkpoint {} --context 'anna is in the attic .' --question 'where is anna ?'",
+        {cell("score", asked="without advice", candidate="anna"): 1},
         1,
     ),
 )
