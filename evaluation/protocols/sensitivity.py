@@ -65,10 +65,9 @@ SENSITIVITY = Protocol(
 
 
 class Story(NamedTuple):
-    """A story of two nouns, and the story with the colour of either replaced."""
+    """A story of two nouns, in three texts: as it is, then with the colour of either replaced."""
 
-    text: str
-    exchanged: Sequence[str]
+    texts: Sequence[str]
     nouns: Sequence[str]
 
 
@@ -91,7 +90,7 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
             for n, noun in enumerate(story.nouns):
                 own_L, other_L = distance_XNL[n, n], distance_XNL[1 - n, n]
                 numbers = {"own": own_L, "other": other_L, "difference": own_L - other_L}
-                row = {"sentence": story.text, "noun": noun, "layer": layers}
+                row = {"sentence": story.texts[0], "noun": noun, "layer": layers}
                 yield row | {name: [*value_L, value_L[-1]] for name, value_L in numbers.items()}
 
     return SENSITIVITY.run(rows, checkpoint, compute, need="states")
@@ -107,8 +106,7 @@ def colour_stories() -> list[Story]:
     stories = []
     for (form, *nouns), (first, second) in product(SCHEMAS, COLOUR_PAIRS):
         pairs = (first, second), (third(first, second), second), (first, third(second, first))
-        text, *exchanged = (form.format(col1=one, col2=two) for one, two in pairs)
-        stories.append(Story(text, exchanged, nouns))
+        stories.append(Story([form.format(col1=one, col2=two) for one, two in pairs], nouns))
     return stories
 
 
@@ -125,14 +123,13 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
 
     for start in progress(range(0, len(stories), model.batch_size), model.path):
         part = stories[start : start + model.batch_size]
-        texts = [text for story in part for text in (story.text, *story.exchanged)]
+        texts = [text for story in part for text in story.texts]
         examples = [QAExample("a sentence", text, "") for text in texts]
         windows = list(encode_examples(examples, model.tokenizer, model.encoding))
         assert len(windows) == len(texts)
         inputs, _, shift_R = pad_rows(windows, model.tokenizer)
         hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
         for s, story in enumerate(part):
-            # Of the story as it is, then with either colour replaced.
             before_NLD, *after = (
                 noun_states(hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns)
                 for r in range(3 * s, 3 * s + 3)

@@ -5,14 +5,14 @@ Tables 4 and 5.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import isnan
 from typing import Any
 
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Ability, Answer, Answerer
+from interventune.evaluation.answering.interface import Ability, Answerer
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation, listed
@@ -114,7 +114,8 @@ def evaluate(
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
     sets, originals = data.examples, {example.id: example for example in data.originals}
-    types = {example.answer_type for examples in sets.values() for example in examples}
+    every = [*chain.from_iterable(sets.values())]
+    types = {example.answer_type for example in every}
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         answerer.may_abstain = "unknown" in types
@@ -122,28 +123,28 @@ def evaluate(
         for variant, examples in sets.items():
             for answer in sorted(answerer.answers(examples, f"asking {variant}")):
                 example = examples[answer.example]
-                row = described(example, originals.get(example.id, example)) | {
-                    "prediction": answer.text
-                }
+                row = described(example, originals.get(example.id, example))
+                row["prediction"] = answer.text
                 if answer.failure:
                     yield row | {"failure": answer.failure}
                     continue
                 if variant == "os":
                     answer_to_original[example.id] = answer.text
                 row |= scores(example, answer.text, answer_to_original.get(example.id))
-                yield row | of_unknown(example, answer)
+                row["unanswerable"] = example.answer_type == "unknown"
+                if not isnan(answer.unknown_score):
+                    row |= {"unknown_score": answer.unknown_score, "guess": answer.guess}
+                    row["guess_f1"] = scores(example, answer.guess, None)["f1"]
+                yield row
 
-    note = reference_note(
-        (data.dataset, len(e.gold)) for examples in sets.values() for e in examples
-    )
+    note = reference_note((data.dataset, len(example.gold)) for example in every)
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {variants.name}",
         notes=[about(sets), data.rejection_note(), note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
-    who = named_answerers(checkpoint, predictions)
-    report = protocol.run(rows, who, asking, need=need)
+    report = protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
     said = (
         f"{row['said_as']} ({row['checkpoint']})" for row in report.examples if "said_as" in row
     )
@@ -209,18 +210,3 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
         more["said_as"] = unknown_form(prediction)
     right = unknown if example.variant in DELETED else em == 1
     return {"em": em, "f1": f1, "unknown": unknown, "right": right, **more}
-
-
-def of_unknown(example: QAExample, answer: Answer) -> dict[str, Any]:
-    """Return whether unknown is right; its score if the model gives one, with the alternative
-    answer.
-    """
-    right = {"unanswerable": example.answer_type == "unknown"}
-    if isnan(answer.unknown_score):
-        return right
-    guess_f1 = scores(example, answer.guess, None)["f1"]
-    return right | {
-        "unknown_score": answer.unknown_score,
-        "guess": answer.guess,
-        "guess_f1": guess_f1,
-    }

@@ -5,7 +5,6 @@ text at a time.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -192,20 +191,16 @@ def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(
 
 
 def test_colour_stories_exchange_one_colour_each() -> None:
-    stories = colour_stories()
-    assert [story.text for story in stories] == list(
-        dict.fromkeys(x.context for *_, x in predicate_argument_questions())
-    )
-    for story in stories:
-        words = story.text.rstrip(".").split()
-        for text, noun in zip(story.exchanged, story.nouns, strict=True):
+    contexts = dict.fromkeys(x.context for *_, x in predicate_argument_questions())
+    assert [text for (text, *_), _ in colour_stories()] == list(contexts)
+    for (story, *exchanged), nouns in colour_stories():
+        words = story.rstrip(".").split()
+        for text, noun in zip(exchanged, nouns, strict=True):
             changed = text.rstrip(".").split()
-            (place,) = (
-                i for i, pair in enumerate(zip(words, changed, strict=True)) if pair[0] != pair[1]
-            )
+            ((place, colour),) = ((i, new) for i, new in enumerate(changed) if new != words[i])
             assert words[place + 1] == noun
-            assert changed[place] not in words
-            assert Counter(words)[noun] == story.text.count(noun) == 1
+            assert colour not in words
+            assert story.count(noun) == 1
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
@@ -229,13 +224,13 @@ def test_distances_equal_those_of_single_texts(architecture: str, tmp_path: Path
     found = examples_of(tmp_path / "r")
     assert len(found) == 2 * 130
     rows = iter(found)
-    for s, story in enumerate(colour_stories()):
-        for n, noun in enumerate(story.nouns):
+    for s, ((story, *exchanged), nouns) in enumerate(colour_stories()):
+        for n, noun in enumerate(nouns):
             row = next(rows)
-            assert (row["sentence"], row["noun"]) == (story.text, noun)
+            assert (row["sentence"], row["noun"]) == (story, noun)
             if s % 20 == 0:
-                for field, text in (("own", story.exchanged[n]), ("other", story.exchanged[1 - n])):
-                    before_LD, after_LD = states(story.text, noun), states(text, noun)
+                for field, text in (("own", exchanged[n]), ("other", exchanged[1 - n])):
+                    before_LD, after_LD = states(story, noun), states(text, noun)
                     cosine_L = torch.nn.functional.cosine_similarity(before_LD, after_LD, dim=-1)
                     expected = (1 - cosine_L).tolist()
                     assert row[field] == pytest.approx([*expected, expected[-1]], abs=2e-6)
