@@ -24,13 +24,16 @@ from .answering.interface import Ability
 from .answering.open import ask_each
 from .report import Evaluation, Figure, failure_note
 from .results import Number, Results, Row
-from .shown.figures import Bars
+from .shown.figures import Bars, Lines
 from .shown.headlines import Said
 from .shown.views import View
-from .statistics import Statistic, estimate, share
+from .statistics import Floats, Statistic, estimate, mean, share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+__all__ = ["Bars", "Evaluation", "Floats", "Lines", "Protocol", "Said", "Statistic", "View", "mean"]
+"""What a protocol is declared with."""
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,18 @@ import numpy as np
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
 from interventune.evaluation.answering.asking import Compute, named_sources
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
+from interventune.evaluation.protocol import (
+    Bars,
+    Evaluation,
+    Floats,
+    Lines,
+    Protocol,
+    Said,
+    Statistic,
+    View,
+    mean,
+)
 from interventune.evaluation.results import Number, Row, plain
-from interventune.evaluation.shown.figures import Bars, Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Floats, Statistic, mean
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.errors import DataError
@@ -317,14 +322,9 @@ def add_states(
 
     rows_B = torch.arange(len(batch.original.cls_B))
     counts = batch.row_P.bincount(minlength=len(rows_B)).tolist()
-    sample_P = torch.cat(
-        [
-            place_P[
-                torch.linspace(0, len(place_P) - 1, min(len(place_P), CKA_TOKENS)).round().long()
-            ]
-            for place_P in torch.arange(len(batch.row_P)).split(counts)
-        ]
-    )
+    stories = torch.arange(len(batch.row_P)).split(counts)
+    samples = [torch.linspace(0, n - 1, min(n, CKA_TOKENS)).round().long() for n in counts]
+    sample_P = torch.cat([place_P[at] for place_P, at in zip(stories, samples, strict=True)])
     common = batch.row_P[sample_P], batch.original_P[sample_P]
     for embedding, place in {"cls": (rows_B, batch.original.cls_B), "common": common}.items():
         sides = (

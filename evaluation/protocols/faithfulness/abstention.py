@@ -10,12 +10,8 @@ from itertools import chain, product
 from typing import Any
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import Protocol
+from interventune.evaluation.protocol import Lines, Protocol, Said, Statistic, View, mean
 from interventune.evaluation.results import Number, Row
-from interventune.evaluation.shown.figures import Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic, mean
 from interventune.metrics.abstention import COLUMNS, measures
 
 COVERAGES = range(100, 0, -10)
