@@ -281,15 +281,9 @@ def measured(
                 add_states(cka, batch, original_LBTD, variant_LBTD)
             if original_LBTD[0].shape[-1] != variant_LBTD[0].shape[-1]:
                 continue
-            cosines = pair_cosines(
-                original_LBTD,
-                variant_LBTD,
-                batch.original.cls_B,
-                batch.variant.cls_B,
-                batch.original_P,
-                batch.variant_P,
-                batch.row_P,
-            )
+            cls = batch.original.cls_B, batch.variant.cls_B
+            common = batch.original_P, batch.variant_P, batch.row_P
+            cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common)
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
         for b, at in enumerate(data.question_N[index]):

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from interventune.data_modules.tasks.condaqa import ContrastPair, read_pairs
+from interventune.data_modules.tasks.condaqa import read_pairs
 from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.interface import Answer, Answerer
@@ -101,14 +101,20 @@ def negation(
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         answers = sorted(answerer.answers(questions))
         for pair, org, mod in zip(contrasts, answers[::2], answers[1::2], strict=True):
-            yield {
+            row = {
                 **asdict(pair),
                 "data": pair.dataset or "other",
                 "edit": pair.edit or "other",
                 "prediction_org": org.text,
                 "prediction_mod": mod.text,
-                **pair_scores(pair, org, mod),
             }
+            if failure := org.failure or mod.failure:
+                yield row | {"failure": failure}
+                continue
+            original, negated = scores(org, pair.answer_org), scores(mod, pair.answer_mod)
+            right = {"org": original["accuracy"], "mod": negated["accuracy"]}
+            shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
+            yield {**row, "comb": all(right.values()), **right, **shares}
 
     left_out = (
         f"{unpaired} edited passages were left out: paraphrases, and edits that keep the answer."
@@ -117,18 +123,6 @@ def negation(
     )
     protocol = replace(NEGATION, notes=[*NEGATION.notes, left_out])
     return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
-
-
-def pair_scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
-    """Return which answers are right, and the shares of answers to both stories together; `failure`
-    if a story has no answer.
-    """
-    if failure := org.failure or mod.failure:
-        return {"failure": failure}
-    original, negated = scores(org, pair.answer_org), scores(mod, pair.answer_mod)
-    right_org, right_mod = original["accuracy"], negated["accuracy"]
-    shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
-    return {"comb": right_org and right_mod, "org": right_org, "mod": right_mod, **shares}
 
 
 def predicate_argument(

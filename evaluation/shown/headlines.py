@@ -40,31 +40,33 @@ class Said:
         several = [name for name in free if name in self.at or cells[name].nunique() > 1]
         for now in cells[cells["checkpoint"] == last].to_dict("records"):
             place = {name: now[name] for name in dimensions}
-            before = results.at(self.measure, checkpoint=first, **place) if first != last else None
+            ends = [
+                results.at(self.measure, checkpoint=name, **place)
+                for name in dict.fromkeys([first, last])
+            ]
             change = results.at(self.measure, checkpoint=last, against=first, **place)
             named = ", ".join(str(place[name]) for name in several if place[name] != "")
             words = f"{self.words} ({named})" if named else self.words
-            yield f"{words} {in_words(before, now, change, percent=percent)}"
+            yield f"{words} {in_words([*filter(None, ends)], change, percent=percent)}"
 
 
-def in_words(before: Row | None, now: Row, change: Row | None, *, percent: bool) -> str:
-    """Format a number, or how it changed, with its interval and n.
+def in_words(ends: Sequence[Row], change: Row | None, *, percent: bool) -> str:
+    """Format a number, or how the first became the last, with the interval and n.
 
     >>> row = {"value": 0.14, "low": 0.1, "high": 0.2, "n": 852}
-    >>> in_words(None, row, None, percent=True)
+    >>> in_words([row], None, percent=True)
     '14 % [10, 20], n 852'
     >>> change = {"value": 0.79, "low": 0.76, "high": 0.82, "n": 850}
-    >>> in_words(row, row | {"value": 0.93}, change, percent=True)
+    >>> in_words([row, row | {"value": 0.93}], change, percent=True)
     '14 % -> 93 %, +79 points [76, 82], n 850 of 852'
     """
     unit, points = (" %", " points") if percent else ("", "")
-    sides = [row for row in (before, now) if row]
-    words = " -> ".join(f"{short(row['value'], percent=percent)}{unit}" for row in sides)
-    shown, of = now, ""
+    words = " -> ".join(f"{short(row['value'], percent=percent)}{unit}" for row in ends)
+    shown, of = ends[-1], ""
     if change:
         shown, sign = change, "+" if change["value"] > 0 else ""
         words += f", {sign}{short(change['value'], percent=percent)}{points}"
-        most = max(row["n"] for row in sides)
+        most = max(row["n"] for row in ends)
         of = f" of {most}" if most != change["n"] else ""
     if math.isfinite(shown["low"]):
         low, high = (short(shown[end], percent=percent) for end in ("low", "high"))
