@@ -24,9 +24,6 @@ from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from interventune.data_modules.encoding.windows import EncodedRow
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 
 MEASURES = {
@@ -107,43 +104,31 @@ def colour_stories() -> list[Story]:
 
 @shared
 def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[Floats]:
-    """Yield for each story 1 - cosine of the states of either noun before and after either colour
-    is replaced, (X, N, L): in the embeddings and every layer.
+    """Yield for each story 1 - cosine of the states of either noun (the mean over its tokens)
+    before and after either colour is replaced, (X, N, L): in the embeddings and every layer.
     """
     import torch
     from torch.nn.functional import cosine_similarity
 
     from interventune.data_modules.batching.sets import encode_examples
-    from interventune.data_modules.encoding.windows import pad_rows
+    from interventune.data_modules.encoding.windows import pad_rows, token_span
 
     for start in progress(range(0, len(stories), model.batch_size), model.path):
         part = stories[start : start + model.batch_size]
-        texts = [text for story in part for text in story.texts]
-        examples = [QAExample("a sentence", text, "") for text in texts]
+        texts = [(text, story.nouns) for story in part for text in story.texts]
+        examples = [QAExample("a sentence", text, "") for text, _ in texts]
         windows = list(encode_examples(examples, model.tokenizer, model.encoding))
-        assert len(windows) == len(texts)
         inputs, _, shift_R = pad_rows(windows, model.tokenizer)
-        hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
-        for s, story in enumerate(part):
-            before_NLD, *after = (
-                noun_states(hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns)
-                for r in range(3 * s, 3 * s + 3)
-            )
+        hidden_RLTD, states = torch.stack(model.hidden_states(inputs), dim=1), []
+        for window, hidden_LTD, shift, (text, nouns) in zip(
+            windows, hidden_RLTD, shift_R.tolist(), texts, strict=True
+        ):
+            for noun in nouns:
+                tokens = token_span(window, Span.locate(noun, text, "the story"))
+                assert tokens is not None
+                state_LTD = hidden_LTD[:, shift + tokens[0] : shift + tokens[1] + 1]
+                # Most replacements move a noun by less than float32 can distinguish from 0.
+                states.append(state_LTD.double().mean(1))
+        for before_NLD, *after in torch.stack(states).unflatten(0, (-1, 3, 2)):
             distance_XNL = 1 - cosine_similarity(torch.stack(after), before_NLD, dim=-1)
             yield distance_XNL.round(decimals=12).cpu().numpy()
-
-
-def noun_states(hidden_LTD: Tensor, window: EncodedRow, text: str, nouns: Sequence[str]) -> Tensor:
-    """Return the mean over the tokens of each noun, (N, L, D), in float64: most replacements move a
-    noun by less than float32 can distinguish from 0.
-    """
-    import torch
-
-    from interventune.data_modules.encoding.windows import token_span
-
-    states = []
-    for noun in nouns:
-        tokens = token_span(window, Span.locate(noun, text, "the story"))
-        assert tokens is not None
-        states.append(hidden_LTD[:, tokens[0] : tokens[1] + 1].double().mean(1))
-    return torch.stack(states)

@@ -128,11 +128,7 @@ def evaluate(
     """
     from interventune.models.language.text_models import TextModel
 
-    from .labels import (
-        classifier_rows,
-        in_context_rows,
-        open_model,
-    )
+    from .labels import classifier_rows, in_context_rows, open_model
 
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)

@@ -24,12 +24,7 @@ from interventune.models.language.text_models import TextFailure, TextModel
 from interventune.storage.errors import as_data_error
 from interventune.storage.progress import progress
 
-from .prompts import (
-    CONTENT_FREE,
-    DIGITS,
-    NONE,
-    FewShot,
-)
+from .prompts import CONTENT_FREE, DIGITS, NONE, FewShot
 
 TOP = 5
 """Number of most probable tokens that the endpoint of the authors' code reports."""
@@ -75,14 +70,13 @@ def in_context_rows(
         answers = ask(model, questions, words=few.words, after=few.key, top=top)
         what = f"{few.task}, {few.intervention}"
         bar = progress(answers, what, "text", len(examples))
-        demonstrations = [example.name for example in few.demonstrations]
+        prompt = {
+            "intervention": few.intervention,
+            "seed": few.seed,
+            "demonstrations": [example.name for example in few.demonstrations],
+        }
         for example, answer in zip(examples, bar, strict=True):
-            row = {
-                "intervention": few.intervention,
-                "seed": few.seed,
-                "demonstrations": demonstrations,
-            }
-            yield few.task, example, row | in_context(example, answer, free_L, parity=parity)
+            yield few.task, example, prompt | in_context(example, answer, free_L, parity=parity)
 
 
 def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
