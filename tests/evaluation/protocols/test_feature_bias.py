@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,15 +34,7 @@ from tests.evaluation.checkpoints import evaluate, examples_of
 
 TASK = open_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
-ASK = [
-    "feature-bias",
-    "--checkpoint",
-    "m=openai:fake",
-    "--task",
-    "stories:uppercase",
-    "--seeds",
-    "2",
-]
+ASK = shlex.split("feature-bias --checkpoint m=openai:fake --task stories:uppercase --seeds 2")
 
 
 class FakeModel(TextModel):
@@ -65,11 +58,8 @@ class FakeModel(TextModel):
 
     def complete(self, prompts: Sequence[str]) -> Iterator[str | TextFailure]:
         for i, prompt in enumerate(prompts):
-            yield (
-                "I cannot tell."
-                if i % 5 == 0
-                else f"So the answer is {self.label_of(prompt)}.\n\nMore"
-            )
+            explanation = f"So the answer is {self.label_of(prompt)}.\n\nMore"
+            yield explanation if i % 5 else "I cannot tell."
 
 
 @pytest.fixture
@@ -93,9 +83,7 @@ def test_feature_bias_of_a_model_that_follows_h2(fake: FakeModel, tmp_path: Path
     assert {measure: cells(measure, **task) for measure in expected} == pytest.approx(expected)
     assert cells("h1", **at()) == cells("h1", **at(family="stories")) == 0
     assert cells.n("h1", **task) == 2 * 2 * 20
-    rows = examples_of(tmp_path / "r")
-    assert len(rows) == 2 * 4 * 20
-    assert len({tuple(row["demonstrations"]) for row in rows}) == 2
+    assert len({tuple(row["demonstrations"]) for row in examples_of(tmp_path / "r")}) == 2
 
 
 def test_interventions_are_compared_with_none(fake: FakeModel, tmp_path: Path) -> None:
@@ -115,11 +103,9 @@ def test_interventions_are_compared_with_none(fake: FakeModel, tmp_path: Path) -
     assert len(list((tmp_path / "r").glob("toward_*.png"))) == 4
 
 
-PAPER = [
-    "nli_entailment_genre_gov_fic=stories:uppercase",
-    "nli_entailment_genre_gov_tele=stories:uppercase",
-]
-PAPER += ["nli_entailment_length=stories:uppercase", "sa_sentiment_length=stories:lexicon"]
+NLI = ("genre_gov_fic", "genre_gov_tele", "length")
+PAPER = [f"nli_entailment_{name}=stories:uppercase" for name in NLI]
+PAPER += ["sa_sentiment_length=stories:lexicon"]
 
 
 def test_means_by_family_and_feature_of_the_papers_tasks(fake: FakeModel, tmp_path: Path) -> None:
@@ -143,29 +129,22 @@ def prompts(task: FeatureTask = TASK, **options: Any) -> list[FewShot]:
     return few_shots({task.dataset: task}, Prompting(**options))
 
 
-def test_few_shots_without_an_intervention() -> None:
-    (few,) = prompts(shots=2, seeds=1)
-    first, second = few.demonstrations
-    head = "".join(f"{shot.question}\n\nCategory:{shot.answer}\n\n" for shot in (first, second))
-    assert few.prompt(" Is it? ") == f"{head}Is it?\n\nCategory:"
-    free = [few.prompt(text) for text in CONTENT_FREE]
-    assert free == [f"{head}{text}\n\nCategory:" for text in ("[MASK]", "N/A", "")]
-
-
 def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
     wording = {"key": "Glad?", "words": ["no", "yes"], "zero": "it is sad", "one": "it is glad"}
     (tmp_path / "w.json").write_text(json.dumps({"*": {"h1": wording}}))
     ways = list(get_args(Intervention))
     shots = prompts(intervention=ways, steer=["h1"], shots=4, seeds=1, wording=tmp_path / "w.json")
     assert [few.intervention for few in shots] == ["none", *(f"{way} to h1" for way in ways)]
-    text = {few.intervention: few.prompt("X") for few in shots}
-    assert text["instruction to h1"].startswith(
-        "Write 1 when it is glad, and 0 when it is sad.\n\n"
-    )
-    assert "\n\nGlad?yes\n\n" in text["verbalizer to h1"]
-    assert text["verbalizer to h1"].endswith("X\n\nGlad?")
-    assert "\n\nCategory:Here, it is sad, so the answer is 0.\n\n" in text["explanation to h1"]
-    assert text["explanation to h1"].endswith("X\n\nCategory:")
+    text = {few.intervention.partition(" ")[0]: few.prompt(" X ") for few in shots}
+    for name, key, label in (
+        ("none", "Category:", "1"),
+        ("verbalizer", "Glad?", "yes"),
+        ("instruction", "Category:", "0"),
+        ("explanation", "Category:", "Here, it is sad, so the answer is 0."),
+    ):
+        assert f"\n\n{key}{label}\n\n" in text[name]
+        assert text[name].endswith(f"\n\nX\n\n{key}")
+    assert text["instruction"].startswith("Write 1 when it is glad, and 0 when it is sad.\n\n")
 
 
 @given(seed=st.integers(0, 50), shots=st.sampled_from([4, 8, 16]))
@@ -181,9 +160,7 @@ def test_draw_shots_does_not_tell_the_features_apart(seed: int, shots: int) -> N
 @pytest.mark.parametrize("steer", HYPOTHESES)
 def test_disambiguation_shows_what_is_meant(steer: Hypothesis) -> None:
     drawn = draw_shots(TASK, Prompting(), Way("disambiguation", steer), 0)
-    assert Counter(example.split for example, _ in drawn) == dict.fromkeys(
-        ("1_1", "0_0", "1_0", "0_1"), 4
-    )
+    assert Counter(example.split for example, _ in drawn) == dict.fromkeys(CELLS, 4)
     assert all(label == int(example.split[0 if steer == "h1" else 2]) for example, label in drawn)
     few = prompts(intervention=["disambiguation"], steer=[steer], seeds=1)[1]
     tested = few.tested(TASK.tests["1_0"])
