@@ -17,7 +17,13 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.tasks.bbq import BBQItem, read_bbq
-from interventune.evaluation.answering.interface import Ability, Answerer, Choosing, kind_of
+from interventune.evaluation.answering.interface import (
+    Ability,
+    Answerer,
+    Choosing,
+    kind_of,
+    open_answerer,
+)
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
@@ -121,8 +127,6 @@ def evaluate(
         limit: use only the first N examples of each file; 0: all.
         asking: model options.
     """
-    from interventune.evaluation.answering.open import open_answerer
-
     sentences = {"none": ""}
     for argument in advice or []:
         name, sentence = split_name(argument)

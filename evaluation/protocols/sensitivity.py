@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
-from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
-from interventune.evaluation.answering.asking import Compute, named_sources
+from interventune.evaluation.answering.interface import Compute, named_sources
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation

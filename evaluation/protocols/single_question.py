@@ -14,10 +14,15 @@ import numpy as np
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answerer, kind_of
+from interventune.evaluation.answering.interface import (
+    KINDS,
+    Answerer,
+    Compute,
+    kind_of,
+    open_answerer,
+)
 from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import Results, plain
 from interventune.evaluation.shown.views import View
 
 
@@ -47,8 +52,6 @@ def evaluate(
             takes two.
         compute: model options.
     """
-    from interventune.evaluation.answering.open import KINDS, open_answerer
-
     example = QAExample("--question", context, question)
     examples = {"without advice": example}
     if advice:
@@ -65,13 +68,14 @@ def evaluate(
         # Yes, no and unknown, which begin at -1, are not in the context.
         places = dict.fromkeys((span.start, span.text) for span in answers if span.start >= 0)
         spans = [Span(start, start + len(text), text) for start, text in places]
-    results = Results(("asked", "candidate"), "questions")
-    for name, example in examples.items() if spans else ():
-        for span, score in zip(spans, scores(answerer, example, spans, scores_spans), strict=True):
-            results.add("score", score, n=1, asked=name, candidate=span.text)
+    numbers = [
+        plain("score", score, 1, asked=name, candidate=span.text)
+        for name, example in (examples.items() if spans else ())
+        for span, score in zip(spans, scores(answerer, example, spans, scores_spans), strict=True)
+    ]
     return Evaluation(
         title="One question",
-        results=results,
+        results=Results(("asked", "candidate"), "questions", numbers),
         views=[View(f"{question} (score, 0 to 1)", ("candidate",), {"score": "S"}, across="asked")],
         headline="; ".join(f"{name}: {text}" for name, text in texts.items()) + ".",
         examples=[{"asked": name, "answer": text} for name, text in texts.items()],

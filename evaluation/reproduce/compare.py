@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Results
+from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Estimate, Number, Results
 from interventune.evaluation.shown.views import View, cells_of
 
 from .recipe import Printed, Recipe
@@ -46,11 +46,12 @@ def compare(recipe: Recipe, values: Mapping[str, str], home: Path, *, tiny: bool
         inside += frame[theirs].between(frame["low"], frame["high"]).sum()
         counted += frame[[theirs, "low"]].notna().all(axis=1).sum()
         for row in frame.fillna({"n": 0}).to_dict("records"):
-            place = {name: row[name] for name in (*by, "measure", "n")} | {"table": title}
+            place = {name: row[name] for name in by} | {"table": title}
             for source in ("ours", theirs, "difference"):
-                if math.isfinite(value := row[source]):
+                if math.isfinite(row[source]):
                     interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
-                    results.add(value=value, interval=interval, source=source, **place)
+                    estimate = Estimate(row[source], interval, row["n"], row["n"])
+                    results.add(Number(row["measure"], place | {"source": source}, estimate))
         where = {"table": title, "against": None if "against" in by else ""}
         headings = {measure: measure for measure in printed.measures}
         percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")

@@ -20,7 +20,6 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from interventune.data_modules.batching.choice_set import ChoiceEncoding
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.metrics.consistency import DOMAINS, VARIANTS
 from interventune.models.backbones import Backbone
 from interventune.models.heads.answers import RationaleModel
@@ -145,7 +144,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "consistency",
         "written.jsonl",
-        "--continuations {} --scorer hf:{room}/classifier --batch-size 4",
+        "--continuations {} --scorer stories: --batch-size 4",
         {
             cell("average", checkpoint="written", method="given", domain=domain, variant=variant): n
             for domain, variant, n in (
@@ -235,7 +234,6 @@ def make_room(room: Path) -> None:
     save_model(room / "choice.ckpt", chooser, ChoiceEncoding())
     save_causal(room / "causal")
     save_bbq(room)
-    save_classifier(output=room / "classifier")
     colours = dict(zip(VARIANTS, ("red", "blue", "black", "white", "green"), strict=True))
     written = [
         {"domain": domain, "specification": variant, "group": group}

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from interventune.evaluation.answering.asking import Asking, named_sources
+from interventune.evaluation.answering.interface import Asking, named_sources
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Number, Results, Row

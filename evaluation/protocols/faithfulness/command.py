@@ -10,9 +10,8 @@ from math import isnan
 from typing import Any
 
 from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Ability, Answer, Answerer
+from interventune.data_modules.schema.questions import DELETED, REFORMATTED, Answer, QAExample
+from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Protocol
 from interventune.evaluation.report import Evaluation, listed

@@ -18,8 +18,8 @@ from interventune.data_modules.batching.choice_set import ChoiceEncoding
 from interventune.data_modules.batching.sets import HIDDEN
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.asking import Asking, Compute
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.report import failure_note
 from interventune.models.heads.choice import ChoiceModel
 from tests.evaluation.checkpoints import (

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from interventune.evaluation.answering.interface import Ability, Choosing
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Ability, Choosing, open_answerer
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_ckpt, save_folder, save_llama
 

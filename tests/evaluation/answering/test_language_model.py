@@ -21,10 +21,13 @@ from interventune.data_modules.encoding.prompts import group_prompts
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.interface import Answer, Choosing
-from interventune.evaluation.answering.language_model import LanguageModel
-from interventune.evaluation.answering.open import open_answerer
-from interventune.evaluation.answering.prompts import STYLES, choice_prompt, in_style
+from interventune.evaluation.answering.interface import Choosing, open_answerer
+from interventune.evaluation.answering.language_model import (
+    STYLES,
+    LanguageModel,
+    choice_prompt,
+    in_style,
+)
 from interventune.models.language.text_models import Prompt, TextFailure, TextModel
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
@@ -47,8 +50,9 @@ def test_failures_carry_their_reason_and_silence_is_one() -> None:
     model = Scripted("Red.", TextFailure("the endpoint timed out", "60 s"), "Answer:", "No.")
     examples = [replace(EXAMPLE, question=f"{i}?") for i in range(4)]
     answers = list(LanguageModel("scripted", Choosing(), model).answers(examples))
-    failures = [Answer(1, "", "the endpoint timed out"), Answer(2, "", "empty answer")]
-    assert answers == [Answer(0, "Red"), *failures, Answer(3, "no")]
+    failures = [(1, "", "the endpoint timed out"), (2, "", "empty answer")]
+    expected = [(0, "Red", ""), *failures, (3, "no", "")]
+    assert [(answer.example, answer.text, answer.failure) for answer in answers] == expected
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from transformers import AutoTokenizer
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
-from interventune.evaluation.answering.interface import Choosing
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Choosing, open_answerer
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, save_ckpt, save_folder
 from tests.evaluation.protocol_cases import save_causal, write_rows
 

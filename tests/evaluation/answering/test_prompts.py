@@ -11,7 +11,7 @@ from interventune.data_modules.encoding.replies import short_answer
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample, Turn
 from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.prompts import STYLES, in_style
+from interventune.evaluation.answering.language_model import STYLES, in_style
 
 EXAMPLE = QAExample(
     "1",
