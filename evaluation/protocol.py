@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from .answering.interface import Ability, Compute, named_sources, open_answerer
 from .report import Evaluation, failure_note
-from .results import Number, Results, Row
-from .shown.figures import Bars
+
+# Protocols import from here all that they declare, and the numbers that they compute.
+from .results import Estimate, Number, Results, Row, plain  # noqa: F401
+from .shown.figures import Bars, Lines  # noqa: F401
 from .shown.headlines import Said
 from .shown.views import View
-from .statistics import Statistic, estimate, share
+from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -25,13 +25,17 @@ from interventune.evaluation.answering.interface import (
     open_answerer,
 )
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View, cells_of
-from interventune.evaluation.statistics import Statistic, share
+from interventune.evaluation.protocol import (
+    Bars,
+    Evaluation,
+    Protocol,
+    Results,
+    Said,
+    Statistic,
+    View,
+    share,
+)
+from interventune.evaluation.shown.views import cells_of
 from interventune.metrics.bbq import bias, scaled_bias
 from interventune.storage.command_line import AtLeast, Input, Named, Source, split_name
 

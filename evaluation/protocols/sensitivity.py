@@ -19,12 +19,7 @@ from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.figures import Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Floats, mean
+from interventune.evaluation.protocol import Evaluation, Floats, Lines, Protocol, Said, View, mean
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 

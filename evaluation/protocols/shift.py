@@ -18,13 +18,19 @@ import numpy as np
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
 from interventune.evaluation.answering.interface import Compute, named_sources
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Number, plain
-from interventune.evaluation.shown.figures import Bars, Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Floats, Statistic, mean
+from interventune.evaluation.protocol import (
+    Bars,
+    Evaluation,
+    Floats,
+    Lines,
+    Number,
+    Protocol,
+    Said,
+    Statistic,
+    View,
+    mean,
+    plain,
+)
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.errors import DataError

@@ -21,9 +21,7 @@ from interventune.evaluation.answering.interface import (
     kind_of,
     open_answerer,
 )
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results, plain
-from interventune.evaluation.shown.views import View
+from interventune.evaluation.protocol import Evaluation, Results, View, plain
 
 
 def evaluate(

@@ -15,11 +15,7 @@ from interventune.data_modules.tasks.condaqa import ContrastPair, read_pairs
 from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
 from interventune.evaluation.answering.interface import Answerer, Asking
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, View
 from interventune.storage.command_line import Input, Named
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}

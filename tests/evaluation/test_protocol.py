@@ -14,12 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from interventune.evaluation.protocol import Protocol
+from interventune.evaluation.protocol import (
+    Protocol,
+    Results,
+    Said,
+    Statistic,
+    View,
+    estimate,
+    mean,
+    share,
+)
 from interventune.evaluation.protocols.feature_bias.command import over_strata
-from interventune.evaluation.results import Results
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic, estimate, mean, share
 from interventune.metrics.intervals import interval_of_change
 
 Rows = list[dict[str, Any]]

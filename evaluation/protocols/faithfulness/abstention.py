@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Number, Row
-from interventune.evaluation.shown.figures import Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic, mean
+from interventune.evaluation.protocol import (
+    Lines,
+    Number,
+    Protocol,
+    Row,
+    Said,
+    Statistic,
+    View,
+    mean,
+)
 from interventune.metrics.abstention import COLUMNS, columns, measures
 
 COVERAGES = range(100, 0, -10)

@@ -13,12 +13,8 @@ from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, Answer, QAExample
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation, listed
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, Statistic, View
+from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 
