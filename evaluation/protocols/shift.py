@@ -195,7 +195,7 @@ def evaluate(
     evaluation = protocol.run(rows, named, compute, need="states")
     between_note = BETWEEN_NOTE if len(named) > 1 else ""
     return replace(
-        evaluation, notes=[NOTE, stories.rejection_note(), between_note, *notes, *evaluation.notes]
+        evaluation, notes=[NOTE, stories.rejected, between_note, *notes, *evaluation.notes]
     )
 
 

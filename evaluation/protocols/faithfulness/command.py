@@ -134,7 +134,7 @@ def evaluate(
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {variants.name}",
-        notes=[about(sets), data.rejection_note(), note],
+        notes=[about(sets), data.rejected, note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
     who = named_answerers(checkpoint, predictions)
