@@ -30,7 +30,7 @@ from .evaluation.protocols.bias.measures import (
 from .evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
 from .evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
 from .evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
-from .evaluation.results import Results, Row
+from .evaluation.results import Results, Row, plain
 from .evaluation.variants import VariantOptions, passage, read_stories
 from .storage.errors import DataError
 
@@ -178,10 +178,10 @@ class Questions:
             for embedding in EMBEDDINGS:
                 place = {"checkpoint": NOW, "embedding": embedding, "variant": START}
                 if cka:
-                    results.add("cka", cka[embedding][0], n=len(self.originals), **place)
+                    results.add(plain("cka", cka[embedding][0], len(self.originals), **place))
                 else:
-                    results.add("cosine", math.nan, n=0, **place)
-                    results.add("cka", math.nan, n=0, **place)
+                    results.add(plain("cosine", math.nan, 0, **place))
+                    results.add(plain("cka", math.nan, 0, **place))
             frame = results.frame.replace({"embedding": EMBEDDINGS, "measure": {"cosine": "mean"}})
             place = f"val/shift/{self.name}" + frame["embedding"] + "/" + frame["variant"]
             yield place + "/" + frame["measure"], frame

@@ -118,27 +118,23 @@ def shared(method: Method) -> Method:
 
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
-        processes = current.get(Processes())
-        if processes.size == 1:
+        processes, requests = current.get(Processes()), list(requests)
+        size = processes.size
+        if size == 1 or not requests:
             return method(model, requests, *more, **named)
         import torch
 
-        requests, answers = list(requests), None
-        share = requests[processes.rank :: processes.size]
+        share, answers = requests[processes.rank :: size], None
         token = current.set(Processes())  # no further division inside
         try:
-            if share or not requests:
+            if share:
                 answers = method(model, share, *more, **named)
                 answers = answers if isinstance(answers, torch.Tensor) else list(answers)
         finally:
             current.reset(token)
         shares = processes.gathered(answers)
-        whole: Any = [None] * len(requests)
-        if isinstance(shares[0], torch.Tensor):
-            whole = shares[0].new_empty(len(requests), *shares[0].shape[1:])
-        for rank, part in enumerate(shares[: len(requests)]):
-            whole[rank :: processes.size] = part
-        return whole
+        whole = [shares[i % size][i // size] for i in range(len(requests))]
+        return torch.stack(whole) if isinstance(shares[0], torch.Tensor) else whole
 
     return cast(Method, divided)
 
@@ -174,6 +170,6 @@ def stored(method: Method) -> Method:
                     failures[key] = answer
                 else:
                     work.keep(key, answer)
-            yield failures[key] if key in failures else work[key]
+            yield failures.get(key) or work[key]
 
     return cast(Method, answered)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
-from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import Evaluation, Floats, Lines, Protocol, Said, View, mean
 from interventune.storage.command_line import Named

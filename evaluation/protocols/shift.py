@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
-from interventune.evaluation.answering.asking import Compute, named_sources
+from interventune.evaluation.answering.interface import Compute, named_sources
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import (
     Bars,
     Evaluation,
     Floats,
     Lines,
+    Number,
     Protocol,
+    Row,
     Said,
     Statistic,
     View,
     mean,
+    plain,
 )
-from interventune.evaluation.results import Number, Row, plain
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.errors import DataError
@@ -148,7 +150,7 @@ def evaluate(
     start, names = next(iter(named)), iter(named)
     first: QuestionCheckpoint | None = None  # stays open, for comparisons with later ones
     between_note = BETWEEN_NOTE if len(named) > 1 else ""
-    notes, compared = [NOTE, stories.rejection_note(), between_note], list[Number]()
+    notes, compared = [NOTE, stories.rejected, between_note], list[Number]()
 
     def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         nonlocal first

@@ -11,11 +11,8 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import kind_of
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results
-from interventune.evaluation.shown.views import View
+from interventune.evaluation.answering.interface import KINDS, Compute, kind_of, open_answerer
+from interventune.evaluation.protocol import Evaluation, Results, View, plain
 
 
 def evaluate(
@@ -41,8 +38,6 @@ def evaluate(
             it.
         compute: model options.
     """
-    from interventune.evaluation.answering.open import KINDS, open_answerer
-
     example = QAExample("--question", context, question)
     examples = {"without advice": example}
     if advice:
@@ -60,8 +55,10 @@ def evaluate(
         for name, example in examples.items() if spans else ():
             with_spans = replace(example, answers=spans)
             (log_score_C,) = answerer.span_scores([with_spans], against_unknown=False)
-            for span, score in zip(spans, np.exp(log_score_C.astype(np.float64)), strict=True):
-                results.add("score", score, n=1, asked=name, candidate=span.text)
+            scores = zip(spans, np.exp(log_score_C.astype(np.float64)), strict=True)
+            results.extend(
+                plain("score", score, 1, asked=name, candidate=span.text) for span, score in scores
+            )
     return Evaluation(
         title="One question",
         results=results,

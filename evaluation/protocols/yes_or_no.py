@@ -10,10 +10,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from interventune.data_modules.schema.questions import Answer
 from interventune.data_modules.tasks.condaqa import read_pairs
 from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Answer, Answerer
+from interventune.evaluation.answering.interface import Answerer, Asking
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, View
 from interventune.storage.command_line import Input, Named

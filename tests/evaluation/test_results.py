@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
 from interventune.evaluation.report import Evaluation, claimed, write_report
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import NUMBERS, Estimate, Number, Results, plain
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.views import Table, View, make_table, markdown_table
 from tests.evaluation.conftest import DRAW
@@ -28,11 +28,10 @@ EM = {("ot", "os"): 1.0, ("ot", "ts"): 0.5, ("ibt", "os"): 0.75, ("ibt", "ts"): 
 def results() -> Results:
     results = Results(("variant",), unit="questions")
     for (name, variant), value in EM.items():
-        results.add(
-            "em", value, n=4, interval=(0.0, 1.0), units=2, checkpoint=name, variant=variant
-        )
-    results.add("em", -0.25, n=4, checkpoint="ibt", against="ot", variant="os")
-    results.add("mu", 0.25, n=7, checkpoint="ot")
+        estimate = Estimate(value, (0.0, 1.0), n=4, units=2)
+        results.add(Number("em", {"checkpoint": name, "variant": variant}, estimate))
+    results.add(plain("em", -0.25, 4, checkpoint="ibt", against="ot", variant="os"))
+    results.add(plain("mu", 0.25, 7, checkpoint="ot"))
     return results
 
 
@@ -44,9 +43,9 @@ def test_results_hold_one_number_a_cell(results: Results) -> None:
     assert [row[name] for name in numbers] == ["em", 0.5, 0.0, 1.0, 4, 2, "questions"]
     assert results.at("em", checkpoint="ot") is None  # no cell of all variants
     with pytest.raises(ValueError, match="variety"):
-        results.add("em", 1, n=1, variety="os")
+        results.add(plain("em", 1, 1, variety="os"))
     with pytest.raises(ValueError, match="second number"):
-        results.add("em", 1, n=4, checkpoint="ot", variant="os")
+        results.add(plain("em", 1, 4, checkpoint="ot", variant="os"))
 
 
 def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> None:
@@ -75,15 +74,12 @@ def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None
     """Also if a number is undefined, or a name looks like a missing value."""
     results = Results(("variant", "answer_type", "domain"), unit="questions")
     for name, value in (("NA", 0.5), ("None", math.nan), ("null", 0.25)):
-        results.add("em", value, n=3, checkpoint=name, variant="nan")
-        results.add("em", 0.0, n=1, checkpoint=name, variant="nan", domain="NA")
-    results.add("em", -0.25, n=3, checkpoint="null", variant="nan", against="NA")
+        results.add(plain("em", value, 3, checkpoint=name, variant="nan"))
+        results.add(plain("em", 0.0, 1, checkpoint=name, variant="nan", domain="NA"))
+    results.add(plain("em", -0.25, 3, checkpoint="null", variant="nan", against="NA"))
     write_report(Evaluation(title="R", results=results, views=[]), tmp_path / "DIR")
-    plain = pd.read_csv(tmp_path / "DIR/results.csv")
-    assert all(
-        pd.api.types.is_numeric_dtype(plain[name])
-        for name in ("value", "low", "high", "n", "units")
-    )
+    frame = pd.read_csv(tmp_path / "DIR/results.csv")
+    assert all(pd.api.types.is_numeric_dtype(frame[name]) for name in NUMBERS)
     page = (Path(__file__).parents[2] / "docs/outputs.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     *steps, last = code.replace('"DIR/', f'"{tmp_path}/DIR/').strip().splitlines()
@@ -113,7 +109,8 @@ def test_a_report_says_how_many_changes_would_exclude_0_by_chance(
     write_report(evaluation, output)
     assert "by chance" not in (output / "report.md").read_text()
     for i, (low, high) in enumerate([(0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1)]):
-        results.add("em", 0, n=4, interval=(low, high), checkpoint=str(i), against="ot")
+        place = {"checkpoint": str(i), "against": "ot"}
+        results.add(Number("em", place, Estimate(0, (low, high), 4, 4)))
     write_report(evaluation, output)
     title, headline, said, _ = (output / "report.md").read_text().split("\n\n")
     assert (title, headline) == ("# T # x", "**a b**")

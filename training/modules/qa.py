@@ -13,7 +13,6 @@ from torch import Tensor
 
 from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.batching.decoding import (
-    Answer,
     decode_answers,
     decode_typed_answers,
     written_answers,
@@ -22,6 +21,7 @@ from interventune.data_modules.batching.group_set import GroupBatch, GroupSet
 from interventune.data_modules.batching.pair_set import PairBatch
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens
+from interventune.data_modules.schema.questions import Answer
 from interventune.losses.answers import span_cross_entropy, written_answer_loss
 from interventune.metrics.shift import pair_cosines
 from interventune.models.backbones import Backbone

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from interventune.evaluation.results import Number
+from interventune.evaluation.protocol import Floats, Number, Statistic, estimate
 from interventune.evaluation.shown.views import cells_of
-from interventune.evaluation.statistics import Floats, Statistic, estimate
 
 from .measures import (
     GROUPS,

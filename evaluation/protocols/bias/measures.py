@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Estimate, Number
-from interventune.evaluation.statistics import Statistic, mean
+from interventune.evaluation.protocol import Estimate, Number, Protocol, Statistic, mean
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.groups.unqover import read_clusters
-from interventune.evaluation.results import Estimate, Number
-from interventune.evaluation.shown.views import Table, View, make_table
+from interventune.evaluation.protocol import Estimate, Number, View
+from interventune.evaluation.shown.views import Table, make_table
 from interventune.metrics.bias.readings import planted_correlation
 from interventune.metrics.intervals import interval, jackknife_error
 

@@ -10,8 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from interventune.evaluation.answering.asking import named_sources
-from interventune.evaluation.answering.interface import Answerer, Choosing, kind_of
+from interventune.evaluation.answering.interface import (
+    KINDS,
+    Answerer,
+    Choosing,
+    kind_of,
+    named_sources,
+    open_answerer,
+)
 from interventune.evaluation.report import Evaluation
 from interventune.storage.command_line import Named
 
@@ -37,7 +43,6 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         asking: model options.
     """
     from interventune.data_modules.sources import read_choices
-    from interventune.evaluation.answering.open import KINDS, open_answerer
 
     from .measures import answer_rows, tests_and_hits
     from .views import CONFUSION

@@ -13,8 +13,7 @@ from scipy.special import softmax
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.results import Number, Row, plain
-from interventune.evaluation.statistics import estimate, share
+from interventune.evaluation.protocol import Number, Row, estimate, plain, share
 from interventune.metrics import confusion as metrics
 
 from .trials import Trial

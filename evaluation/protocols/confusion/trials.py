@@ -6,7 +6,7 @@ Shape letters: N questions, D hidden.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -117,12 +117,12 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
 def paralysis_trials(
     questions: Sequence[ChoiceQuestion],
     probing: Probing,
-    embed: Callable[[list[str]], np.ndarray] | None = None,
+    embed: Callable[[list[str]], Any] | None = None,
 ) -> list[Trial]:
     """Return the trials of choice paralysis: with random sampling or, given a function that embeds
     prompts as (N, D), with heuristic sampling.
     """
-    vectors_ND = embed([question.prompt for question in questions]) if embed else None
+    vectors_ND = np.asarray(embed([q.prompt for q in questions])) if embed else None
     sampling: Sampling = "heuristic" if embed else "random"
     trials = []
     for n in sorted({*(probing.choices or (5, 10, 15))}):

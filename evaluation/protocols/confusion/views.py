@@ -2,11 +2,7 @@
 
 from typing import get_args
 
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.shown.figures import Bars, Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import mean
+from interventune.evaluation.protocol import Bars, Lines, Protocol, Said, View, mean
 
 from .measures import BIASED, CELL
 from .trials import Sampling

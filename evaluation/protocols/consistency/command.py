@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Number
+from interventune.evaluation.answering.interface import Compute, named_sources
+from interventune.evaluation.protocol import Evaluation, Number
 from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
 

@@ -5,12 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Results, Row
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic
+from interventune.evaluation.protocol import Bars, Protocol, Results, Row, Said, Statistic, View
 from interventune.metrics.consistency import DOMAINS, THRESHOLD
 
 from .measures import EVIDENCE

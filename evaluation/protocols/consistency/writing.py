@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
-from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
 from interventune.models.language.local_model import LocalTextModel
@@ -45,7 +45,8 @@ class Writer:
 
     def __init__(self, path: str, *, new_tokens: int, beams: int, compute: Compute) -> None:
         self.path, self.beams = path, beams
-        self.model = open_text_model(path, compute, max_new_tokens=new_tokens, chat="never")
+        asking = Asking(**vars(compute), max_new_tokens=new_tokens, chat="never")
+        self.model = open_text_model(path, asking)
         self.local = self.model if isinstance(self.model, LocalTextModel) else None
         if self.local is not None and self.local.is_seq2seq:
             raise ValueError(f"{path} is no causal model: it does not continue prompts")

@@ -10,8 +10,16 @@ from itertools import chain, product
 from typing import Any
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import Lines, Protocol, Said, Statistic, View, mean
-from interventune.evaluation.results import Number, Row
+from interventune.evaluation.protocol import (
+    Lines,
+    Number,
+    Protocol,
+    Row,
+    Said,
+    Statistic,
+    View,
+    mean,
+)
 from interventune.metrics.abstention import COLUMNS, measures
 
 COVERAGES = range(100, 0, -10)

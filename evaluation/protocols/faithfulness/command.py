@@ -11,8 +11,7 @@ from typing import Any
 
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Ability, Answerer
+from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, Statistic, View
 from interventune.evaluation.report import listed
@@ -137,7 +136,7 @@ def evaluate(
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {variants.name}",
-        notes=[about(sets), data.rejection_note(), note],
+        notes=[about(sets), data.rejected, note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
     report = protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)

@@ -13,8 +13,7 @@ import numpy as np
 
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from interventune.data_modules.tasks.features import counted_with
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answerer
+from interventune.evaluation.answering.interface import Answerer, Compute
 from interventune.evaluation.protocol import (
     Bars,
     Evaluation,

@@ -13,10 +13,14 @@ from scipy.special import softmax
 
 from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from interventune.data_modules.tasks.features import ANSWER
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answerer, kind_of
+from interventune.evaluation.answering.interface import (
+    Answerer,
+    Asking,
+    Compute,
+    kind_of,
+    open_answerer,
+)
 from interventune.evaluation.answering.language_model import open_text_model
-from interventune.evaluation.answering.open import open_answerer
 from interventune.evaluation.answering.work import stored
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
@@ -38,7 +42,8 @@ def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | 
     """Open a language model that continues bare prompts, or a checkpoint of multiple choice."""
     if kind_of(path) not in ("endpoint", "seq2seq", "causal"):
         return open_answerer(path, compute, need="choices")
-    return open_text_model(path, compute, max_new_tokens=max_new_tokens, chat="never")
+    asking = Asking(**vars(compute), max_new_tokens=max_new_tokens, chat="never")
+    return open_text_model(path, asking)
 
 
 def in_context_rows(

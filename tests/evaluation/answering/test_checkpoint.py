@@ -18,8 +18,8 @@ from interventune.data_modules.batching.choice_set import ChoiceEncoding
 from interventune.data_modules.batching.sets import HIDDEN
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.asking import Asking, Compute
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
+from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.report import failure_note
 from interventune.models.heads.choice import ChoiceModel
 from tests.evaluation.checkpoints import (
@@ -45,9 +45,9 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
     for answers in found:
         assert [answer.example for answer in answers] == list(range(len(examples)))
         assert [answer.text for answer in answers] == [answer.text for answer in found[0]]
-        for answer in answers:
-            assert stories[answer.example].startswith(answer.text, answer.start)
-            assert answer.text
+    for story, answer in zip(stories, found[0], strict=True):
+        assert answer.text
+        assert story.startswith(answer.text, answer.start)
 
 
 def test_words_unknown_to_the_tokenizer_are_told(
@@ -103,15 +103,14 @@ def test_span_scores_match_transformers(tmp_path: Path) -> None:
 
 
 def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -> None:
-    model = ChoiceModel(
-        tiny_model("bert").encoder, "bert", generator=torch.Generator().manual_seed(0)
-    )
+    seed = torch.Generator().manual_seed(0)
+    model = ChoiceModel(tiny_model("bert").encoder, "bert", generator=seed)
     path = save_model(tmp_path / "a.ckpt", model, ChoiceEncoding())
     checkpoint = ChoiceCheckpoint(str(path), Compute(device="cpu", batch_size=2))
     texts = ["Anna is in the kitchen.", "red", "Anna is in the kitchen.", "Who has a ball?"]
-    found = checkpoint.embeddings(texts)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    np.testing.assert_allclose(found[0], found[2], atol=1e-5)
+    vectors = checkpoint.embeddings(texts)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-5)
     hidden = checkpoint.model.encode(dict(checkpoint.tokenizer("red", return_tensors="pt")))
-    wanted = torch.nn.functional.normalize(hidden.mean(1), dim=-1)[0]
-    np.testing.assert_allclose(found[1], wanted.detach(), atol=1e-5)
+    expected = torch.nn.functional.normalize(hidden.mean(1), dim=-1)[0]
+    np.testing.assert_allclose(vectors[1], expected.detach(), atol=1e-5)

@@ -27,23 +27,19 @@ STOP = 400
 STATISTICS = {"t", "p"}
 """Tests of differences, which may be small: rounding counts for more."""
 
+CASES_OF = {case.protocol: case for case in CASES}
 CHOSEN = ("faithfulness", "consistency-write", "consistency", "confusion", "feature-bias")
 """They share questions, continuations, scores, choices, and what is stored."""
-MORE = {
-    "bias, language model": "bias --checkpoint hf:{}/causal --data {}/groups.json",
-    "shift, two": "shift --checkpoint a={}/qa b={}/qa --data stories:conversation_dev --limit 12 "
-    "--batch-size 3",
-}
-"""Groups and states, of a language model and of several models."""
 
 
 def commands(home: Path, folder: Path) -> dict[str, list[str]]:
-    """Every way of asking."""
-    room, cases = home / "room", {case.protocol: case for case in CASES}
-    found = {name: cases[name].command(room, folder / name) for name in CHOSEN}
-    for name, words in MORE.items():
-        output = ["--device", "cpu", "--output", str(folder / name)]
-        found[name] = [*words.replace("{}", str(room)).split(), *output]
+    """Every way of asking; also for groups and states, of a language model and of two models."""
+    room = home / "room"
+    found = {name: CASES_OF[name].command(room, folder / name) for name in CHOSEN}
+    found["groups"] = CASES_OF["bias"].command(room, folder / "groups", "hf:causal")
+    two = (f"a={room}/qa", f"b={room}/qa")
+    found["states"] = CASES_OF["shift"].asking(room, folder / "states", *two)
+    found["states"] += ["--limit", "12", "--batch-size", "3"]
     return found
 
 
@@ -118,9 +114,8 @@ def test_two_processes_equal_one(name: str, home: Path) -> None:
     tables = [pd.read_csv(folder / "results.csv") for folder in (one, two)]
     plain = [table[~table["measure"].isin(STATISTICS)] for table in tables]
     same(*(table.drop(columns=["low", "high"]) for table in plain))
-    same(
-        *(table[["low", "high"]] for table in plain), within=1e-5
-    )  # with few units, t has long tails
+    ends = [table[["low", "high"]] for table in plain]
+    same(*ends, within=1e-5)  # with few units, t has long tails
     same(*(table[table["measure"].isin(STATISTICS)] for table in tables), within=1e-4)
     same(*(pd.read_json(folder / "examples.jsonl", lines=True) for folder in (one, two)))
     works = [home / folder / f"{name}.work.jsonl" for folder in ("one", "two")]
@@ -143,12 +138,8 @@ def test_finished_work_stays_when_one_of_two_processes_is_killed(home: Path) -> 
     assert not (home / "killed/consistency-write").exists()
     assert main(command) == 0
     assert work.read_text().splitlines()[: len(before)] == before
-    same(
-        *(
-            pd.read_csv(home / folder / "consistency-write/results.csv")
-            for folder in ("two", "killed")
-        )
-    )
+    folders = [home / name / "consistency-write" for name in ("two", "killed")]
+    same(*(pd.read_csv(folder / "results.csv") for folder in folders))
 
 
 def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:
@@ -185,8 +176,5 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LOCAL_RANK", "1")
     for gpus, device in ((False, "auto"), (True, "cuda:1")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpus=gpus: gpus)
-        assert [local_device(wanted) for wanted in ("auto", "cuda", "cpu")] == [
-            device,
-            "cuda:1",
-            "cpu",
-        ]
+        devices = [local_device(wanted) for wanted in ("auto", "cuda", "cpu")]
+        assert devices == [device, "cuda:1", "cpu"]

@@ -11,7 +11,7 @@ from interventune.data_modules.encoding.replies import short_answer
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample, Turn
 from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.prompts import STYLES, in_style
+from interventune.evaluation.answering.language_model import STYLES, in_style
 
 EXAMPLE = QAExample(
     "1",
@@ -53,24 +53,23 @@ def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
     assert in_style(prompt.messages[0]["content"], "unifiedqa") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Yes, he did so.", "yes"),
-        ('"No," she said', "no"),
-        ("Yes - it was", "yes"),
-        ("Unknown (not stated).", "Unknown (not stated)"),
-        ("No one", "No one"),
-        ("No. 5", "No. 5"),
-        ("the answer is: 'red.'", "red"),
-        ("\n Answer:\n a red bike.\nQuestion: Why?", "a red bike"),
-        ('the "Red Lion"', 'the "Red Lion"'),
-        ("wait...", "wait..."),
-        (" \n ", ""),
-    ],
-)
-def test_short_answer_of_examples(text: str, expected: str) -> None:
-    assert short_answer(text) == expected
+SHORT = {
+    "Yes, he did so.": "yes",
+    '"No," she said': "no",
+    "Yes - it was": "yes",
+    "Unknown (not stated).": "Unknown (not stated)",
+    "No one": "No one",
+    "No. 5": "No. 5",
+    "the answer is: 'red.'": "red",
+    "\n Answer:\n a red bike.\nQuestion: Why?": "a red bike",
+    'the "Red Lion"': 'the "Red Lion"',
+    "wait...": "wait...",
+    " \n ": "",
+}
+
+
+def test_short_answer_of_examples() -> None:
+    assert {text: short_answer(text) for text in SHORT} == SHORT
 
 
 WORDS = ["red", "no", "bike", "yes", "Tom's", "unknown", "U.S", "5", "—", "(a)"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.page.page import comparison, find_results
 from interventune.evaluation.report import Evaluation, write_report
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import Estimate, Number, Results, plain
 from interventune.evaluation.shown.views import Table, View
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
@@ -29,8 +29,9 @@ def save_report(folder: Path, value: float = 0.5, **changes: Any) -> Path:
     """A report of faithfulness, in short."""
     results = Results(("variant",), unit="questions")
     for name in ("before", "after"):
-        results.add("em", value, n=9, interval=(0.25, 0.75), checkpoint=name, variant="ts_r")
-    results.add("em", 0.125, n=9, checkpoint="after", against="before", variant="ts_r")
+        estimate = Estimate(value, (0.25, 0.75), 9, 9)
+        results.add(Number("em", {"checkpoint": name, "variant": "ts_r"}, estimate))
+    results.add(plain("em", 0.125, 9, checkpoint="after", against="before", variant="ts_r"))
     content: dict[str, Any] = {
         "title": "Faithfulness of two",
         "results": results,
@@ -98,7 +99,7 @@ def test_comparison_holds_the_numbers_that_several_folders_have(tmp_path: Path) 
 def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder, text = tmp_path_factory.mktemp("page"), f"x{text}"
     results = Results((text,), unit="rows")
-    results.add(text, 0.5, n=1, checkpoint=text, **{text: text})
+    results.add(plain(text, 0.5, 1, checkpoint=text, **{text: text}))
     save_report(
         folder / "a",
         title=text,

@@ -11,8 +11,8 @@ import torch
 
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.questions import QAExample
-from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.evaluation.answering.interface import Asking
 from interventune.models.checkpoint import heads_class
 from interventune.models.loading import start
 from tests.evaluation.checkpoints import (

@@ -227,9 +227,7 @@ def test_accuracy_of_answers_and_failures(
     monkeypatch.setattr(
         said, "subject_scores", lambda groups, _: torch.full((len(groups), 4, 2), 0.5)
     )
-    monkeypatch.setattr(
-        "interventune.evaluation.answering.open.open_answerer", lambda *_, **__: said
-    )
+    monkeypatch.setattr("interventune.evaluation.protocol.open_answerer", lambda *_, **__: said)
     data = save_groups(tmp_path / "dev.json", specified)
     cells = cells_of(tmp_path, "--checkpoint", room / "a", "--data", data)
     right, failed = defaultdict[str, list[bool]](list), 0

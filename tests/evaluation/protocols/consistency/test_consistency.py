@@ -18,7 +18,6 @@ from scipy.stats import ttest_ind
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS
 from interventune.models.language.perplexity import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
@@ -141,8 +140,7 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
 
 def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -> None:
     """Scored by a classifier here or elsewhere, in a file or in the folder of a report."""
-    save_classifier(output=tmp_path / "classifier")
-    scorer = ["--scorer", f"hf:{tmp_path / 'classifier'}"]
+    scorer = ["--scorer", "stories:"]
     judged(scored, tmp_path / "first", *scorer)
     judged(tmp_path / "first", tmp_path / "again")
     judged(
@@ -218,8 +216,7 @@ def test_endpoint_is_instructed_and_its_failures_are_counted(
     assert set(empty) == {""}  # no continuation is an empty one
     failed = [row for row in rows if "failure" in row]
     assert [(row["variant"], row["prompt"]) for row in failed] == [("opposite", "the red dog")]
-    save_classifier(output=tmp_path / "classifier")
-    cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", f"hf:{tmp_path / 'classifier'}")
+    cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", "stories:")
     place = {
         "checkpoint": "m",
         "method": "instructive",
