@@ -280,7 +280,7 @@ def measured(
             states = [one.hidden_states(half.inputs) for one, half in read]
             original_LBTD, variant_LBTD = ([every[layer] for layer in layers] for every in states)
             if cka is not None:
-                add_states(cka, batch, original_LBTD, variant_LBTD)
+                add_states(cka, batch, [original_LBTD, variant_LBTD])
             if original_LBTD[0].shape[-1] != variant_LBTD[0].shape[-1]:
                 continue
             cls = batch.original.cls_B, batch.variant.cls_B
@@ -306,13 +306,10 @@ def measured(
 
 
 def add_states(
-    cka: Mapping[str, LinearCKA],
-    batch: PairBatch,
-    one_LBTD: Sequence[Tensor],
-    other_LBTD: Sequence[Tensor],
+    cka: Mapping[str, LinearCKA], batch: PairBatch, sides: Sequence[Sequence[Tensor]]
 ) -> None:
-    """Add two checkpoints' states of the same inputs: of CLS, and of some context tokens of each
-    story.
+    """Add two checkpoints' states of the same inputs, by layer: of CLS, and of some context tokens
+    of each story.
     """
     import torch
 
@@ -323,7 +320,5 @@ def add_states(
     sample_P = torch.cat([place_P[at] for place_P, at in zip(stories, samples, strict=True)])
     common = batch.row_P[sample_P], batch.original_P[sample_P]
     for embedding, place in {"cls": (rows_B, batch.original.cls_B), "common": common}.items():
-        sides = (
-            torch.stack([h_BTD[place].float() for h_BTD in side]) for side in (one_LBTD, other_LBTD)
-        )
-        cka[embedding].update(*sides)
+        states_LND = (torch.stack([h_BTD[place].float() for h_BTD in side]) for side in sides)
+        cka[embedding].update(*states_LND)

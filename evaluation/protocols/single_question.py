@@ -52,7 +52,7 @@ def evaluate(
         # Yes, no and unknown, which begin at -1, are not in the context.
         starts = {span.text: span.start for span in answerer.spans(questions) if span.start >= 0}
         spans = tuple(Span(start, start + len(text), text) for text, start in starts.items())
-        for name, example in examples.items() if spans else ():
+        for name, example in examples.items():
             with_spans = replace(example, answers=spans)
             (log_score_C,) = answerer.span_scores([with_spans], against_unknown=False)
             scores = zip(spans, np.exp(log_score_C.astype(np.float64)), strict=True)

@@ -112,8 +112,8 @@ def make_table(view: View, frame: DataFrame) -> Table:
     lines = list(frame.groupby(by, sort=False))
     for place, line in lines[: view.most]:
         numbers = line[line["against"] == ""]
-        counts = (numbers if len(numbers) else line)["n"]
-        n = int(counts.min()) if counts.nunique() == 1 else f"{counts.min()}–{counts.max()}"
+        least, most = (numbers if len(numbers) else line)["n"].agg(["min", "max"])
+        n = int(least) if least == most else f"{least}–{most}"
         cell_of = dict(zip(line[view.across], line["shown"], strict=True))
         lead = (str(part) or "all" for part in place)
         rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))

@@ -149,10 +149,11 @@ def evaluate(
 
 def about(variants: Iterable[str]) -> str:
     """Return the notes on the variants."""
-    shown = {
-        note: [f"`{name}`" for name in variants if name in names] for names, note in NOTES.items()
+    present = {
+        note: ", ".join(f"`{name}`" for name in variants if name in names)
+        for names, note in NOTES.items()
     }
-    return " ".join(note.format(", ".join(names)) for note, names in shown.items() if names)
+    return " ".join(note.format(names) for note, names in present.items() if names)
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
