@@ -22,7 +22,6 @@ from interventune.evaluation.protocols.feature_bias import labels
 from interventune.evaluation.protocols.feature_bias import prompts as few_shot
 from interventune.evaluation.protocols.feature_bias.prompts import Prompting, Way, draw_shots
 from interventune.models.language.text_models import TextFailure, TextModel
-from interventune.storage.errors import DataError
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 
@@ -173,5 +172,5 @@ def test_prompts_and_order_are_the_authors(shared: Path) -> None:
         assert few.prompt(task.tests["1_0"][0].question) == run["prompts"]["first_test_full"]
         for text, end in zip(few_shot.CONTENT_FREE, run["prompts"]["calib"], strict=True):
             assert few.prompt(text).endswith(end)
-    with pytest.raises(DataError, match="has 10"):
+    with pytest.raises(ValueError, match="has 10"):
         draw_shots(task, Prompting(shots=32), Way(), 0)
