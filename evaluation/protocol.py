@@ -26,8 +26,7 @@ from .report import Evaluation, failure_note
 # Protocols import from here all that they declare, and the numbers that they compute.
 from .results import Estimate, Number, Results, Row, plain  # noqa: F401
 from .shown.figures import Bars, Lines  # noqa: F401
-from .shown.headlines import Said
-from .shown.views import View
+from .shown.views import Said, View
 from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
 
 if TYPE_CHECKING:

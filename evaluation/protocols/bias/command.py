@@ -17,8 +17,7 @@ from interventune.evaluation.protocol import (
     Said,
     View,
 )
-from interventune.evaluation.shown.headlines import short
-from interventune.evaluation.shown.views import cells_of
+from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import AtLeast, InputFile, Named, NamedFile, NamedInput
 
 CELL = ("data", "class")
