@@ -90,8 +90,7 @@ def make_table(view: View, frame: DataFrame) -> Table:
         frame = frame[:0]
     if "against" not in view.where:
         every, frame = frame, frame[frame["against"] == ""]
-        names = frame["checkpoint"].unique()
-        changes = every[every["against"].isin(names)]
+        changes = every[every["against"].isin(frame["checkpoint"])]
         # With more checkpoints, changes are only in results.csv.
         if view.across == "checkpoint" and 0 < changes["checkpoint"].nunique() <= 2:
             both = changes["checkpoint"] + " - " + changes["against"]

@@ -149,11 +149,11 @@ def evaluate(
 
 def about(variants: Iterable[str]) -> str:
     """Return the notes on the variants."""
-    present = {
-        note: ", ".join(f"`{name}`" for name in variants if name in names)
+    return " ".join(
+        note.format(", ".join(f"`{name}`" for name in variants if name in names))
         for names, note in NOTES.items()
-    }
-    return " ".join(note.format(names) for note, names in present.items() if names)
+        if not names.isdisjoint(variants)
+    )
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
