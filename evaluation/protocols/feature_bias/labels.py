@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
@@ -22,6 +21,7 @@ from interventune.evaluation.answering.interface import (
 )
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
+from interventune.evaluation.protocol import Floats
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
@@ -33,7 +33,6 @@ from .prompts import CONTENT_FREE, DIGITS, NONE, FewShot
 TOP = 5
 """Number of most probable tokens that the endpoint of the authors' code reports."""
 
-Array = NDArray[np.float64]
 Labelled = tuple[str, TaskExample, dict[str, Any]]
 """A task, one of its texts, and the row with its label."""
 
@@ -73,8 +72,7 @@ def in_context_rows(
         examples = few.tested(texts[few.task])
         questions = [few.prompt(example.question) for example in examples]
         answers = ask(model, questions, words=few.words, after=few.key, top=top)
-        what = f"{few.task}, {few.intervention}"
-        bar = progress(answers, what, "text", len(examples))
+        bar = progress(answers, f"{few.task}, {few.intervention}", "text", len(examples))
         prompt = {
             "intervention": few.intervention,
             "seed": few.seed,
@@ -84,7 +82,7 @@ def in_context_rows(
             yield few.task, example, prompt | in_context(example, answer, free_L, parity=parity)
 
 
-def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
+def calibration(model: TextModel, few: FewShot, top: int) -> Floats | None:
     """p_cf (L,); None for explanations, which are not calibrated."""
     if few.words is None:
         return None
@@ -112,7 +110,7 @@ def ask(
 
 
 def in_context(
-    example: TaskExample, answer: Any, free_L: Array | None, *, parity: bool
+    example: TaskExample, answer: Any, free_L: Floats | None, *, parity: bool
 ) -> dict[str, Any]:
     """Return a language model's label of a text, or a `failure`."""
     if isinstance(answer, TextFailure):
