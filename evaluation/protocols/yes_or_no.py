@@ -63,12 +63,9 @@ PREDICATE_ARGUMENT = Protocol(
     good="a high share; guessing gets 50 %",
     notes=[
         'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") '
-        "and new "
-        '("Was the a red car?", which is not grammatical). Both colours are in the story, so its '
-        "words alone "
-        "do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 shirt and jacket, 4 "
-        "window and "
-        "door, 5 glass and table."
+        'and new ("Was the a red car?", which is not grammatical). Both colours are in the story, '
+        "so its words alone do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 "
+        "shirt and jacket, 4 window and door, 5 glass and table."
     ],
 )
 
