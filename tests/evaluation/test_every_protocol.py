@@ -8,7 +8,9 @@ from __future__ import annotations
 import gc
 import json
 import shlex
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,8 @@ from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import check_self_contained, page_of
 from tests.evaluation.protocol_cases import CASES, Case, Forwards
 
-NAME = attrgetter("protocol")
+Reports = Callable[[str], tuple[Path, int]]
+NAME, CASE_OF = attrgetter("protocol"), {case.protocol: case for case in CASES}
 EVERY = pytest.mark.parametrize("case", CASES, ids=NAME)
 
 
@@ -44,29 +47,22 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes().replace(bytes(folder), b"OUTPUT") for path in paths}
 
 
-class Reports:
-    """The report of a case with its pictures drawn, made at most once, and how many modules were
-    called for it. Nobody changes it.
-    """
-
-    def __init__(self, room: Path, folder: Path) -> None:
-        self.room, self.folder = room, folder
-        self.calls: dict[str, int] = {}
-
-    def __call__(self, case: Case) -> Path:
-        output = self.folder / case.protocol
-        if not output.exists():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Figure, "savefig", DRAW)
-                forwards = Forwards(patch)
-                assert main(case.command(self.room, output)) == 0
-            self.calls[case.protocol] = forwards.count
-        return output
-
-
 @pytest.fixture(scope="module")
 def reports(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    return Reports(room, tmp_path_factory.mktemp("reports"))
+    """A protocol's report with its pictures drawn, made once, and how many modules were called for
+    it. Nobody changes it.
+    """
+    folder = tmp_path_factory.mktemp("reports")
+
+    @cache
+    def report(protocol: str) -> tuple[Path, int]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Figure, "savefig", DRAW)
+            forwards = Forwards(patch)
+            assert main(CASE_OF[protocol].command(room, folder / protocol)) == 0
+        return folder / protocol, forwards.count
+
+    return report
 
 
 def test_every_protocol_has_a_case() -> None:
@@ -76,7 +72,7 @@ def test_every_protocol_has_a_case() -> None:
 @EVERY
 def test_its_report_and_page(case: Case, reports: Reports) -> None:
     """Its files, its numbers of examples, and its tables and figures on a page."""
-    folder = reports(case)
+    folder, _ = reports(case.protocol)
     report = json.loads((folder / "report.json").read_text())
     about = report["about"]
     assert (about["protocol"], about["command"][0]) == (case.protocol, case.protocol)
@@ -108,7 +104,7 @@ def test_it_refuses_and_replaces_another_report(
     """Asked again, a protocol says the same to the byte, and changes nothing before it has all of
     it.
     """
-    folder = reports(case)
+    folder, _ = reports(case.protocol)
     before = contents(folder)
     assert "--overwrite" in told(capsys, *case.command(room, folder))
     assert contents(folder) == before
@@ -128,13 +124,17 @@ def test_a_bad_model_costs_one_line(
 
 @pytest.mark.parametrize("case", filter(lambda case: case.long, CASES), ids=NAME)
 def test_it_goes_on(
-    case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case,
+    reports: Reports,
+    room: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Interrupted half-way, the same command does the rest alone, and a third time
     nothing at all.
     """
-    command, undisturbed = case.command(room, tmp_path / "report"), reports(case)
-    whole = reports.calls[case.protocol]
+    command = case.command(room, tmp_path / "report")
+    undisturbed, whole = reports(case.protocol)
     with monkeypatch.context() as patch:
         Forwards(patch, stop=whole // 2)
         assert main(command) == 130
@@ -160,7 +160,6 @@ def test_one_model_is_held_at_a_time(
     each with the first.
     """
     protocol, model = words.split()
-    (case,) = (case for case in CASES if case.protocol == protocol)
     models: WeakSet[PreTrainedModel] = WeakSet()
     real, held = PreTrainedModel.__init__, list[int]()
     least = 2 if protocol == "shift" else 1
@@ -177,7 +176,7 @@ def test_one_model_is_held_at_a_time(
         for count in (least, least + 1):
             named = [f"{name}={room / model}" for name in "abc"[:count]]
             held.clear()
-            assert main(case.asking(room, tmp_path / f"{count}", *named)) == 0
+            assert main(CASE_OF[protocol].asking(room, tmp_path / f"{count}", *named)) == 0
             most.append(max(held))
     finally:
         gc.enable()

@@ -94,19 +94,14 @@ steps:
   - {command: "write --output {runs}/table", writes: table/results.csv}
   - {command: "select --study {runs}/study", writes: study/selection/selection.csv}
 printed:
-  - results: table/results.csv
-    by: [backbone, checkpoint]
-    measures: [f1]
-    percent: true
-    title: F1
-    rows: [[roberta_large, ot, 87.0], [roberta_large, ibt, 5.1], [roberta_large, none, 1.0],
-           [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]
+  - {title: F1, results: table/results.csv, by: [backbone, checkpoint], measures: [f1],
+     percent: true, rows: [
+       [roberta_large, ot, 87.0], [roberta_large, ibt, 5.1], [roberta_large, none, 1.0],
+       [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]}
   - {title: Change, results: table/results.csv, by: [checkpoint, against], measures: [f1],
      rows: [[ot, ibt, .6]]}
-  - results: study/selection/selection.csv
-    by: [checkpoint, data]
-    measures: [mu]
-    rows: [[ot, dev, 1]]
+  - {results: study/selection/selection.csv, by: [checkpoint, data], measures: [mu],
+     rows: [[ot, dev, 1]]}
   - {title: Drawn, results: table/results.csv, by: [checkpoint], measures: [em]}
 notes: Another model.
 """
