@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LANGUAGE_MODELS = ("hf:", "openai:")
-"""Prefixes of language models' names; any other name is a checkpoint, or a file of answers."""
-
 Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
 """Abilities: answers to questions about a text; also yes, no and unknown; scores of a group's
 subjects; scores of given spans; scores of choices; embeddings of texts; hidden states of every
@@ -286,7 +283,7 @@ def source_name(path: str) -> str:
     >>> [source_name(path) for path in ("runs/a.ckpt", "org/bert-v1.5", "openai:m1.5@http://h/v1")]
     ['a', 'bert-v1.5', 'm1.5']
     """
-    if path.startswith(LANGUAGE_MODELS):
+    if path.startswith(("hf:", "openai:")):
         path = path.partition(":")[2].partition("@http")[0]
     last = Path(path.rstrip("/").rpartition("/")[2])
     known = last.suffix in (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")

@@ -21,15 +21,12 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import VARIANTS, Answer, QAExample
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.command_line import NamedFile
 from interventune.storage.errors import DataError
 from interventune.storage.files import file_digest
 from interventune.storage.json_files import check
 
 from .interface import Answerer, named_sources
 
-AnswerFile = NamedFile
-"""A file of answers on the command line."""
 MISSING = "not among the predictions"
 _ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")
 _CONTENT = AliasPath("output", "choices", 0, "message", "content")

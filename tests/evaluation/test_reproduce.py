@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from interventune.evaluation.reproduce.recipe import Recipe, recipes
+from interventune.evaluation.reproduce.recipe import RECIPES, Recipe
 from interventune.evaluation.reproduce.run import compare, run
 from interventune.storage.documents import load_yaml
 from tests.understood import understood
@@ -22,12 +22,12 @@ TRIED = ("confusion_unifiedqa", "consistency_methods", "demo_lei", "sf_coqa", "s
 """Recipes that are run."""
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", RECIPES)
 def test_recipe_has_valid_commands(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    recipe = load_yaml(recipes()[name], Recipe)
+    recipe = load_yaml(RECIPES[name], Recipe)
     for tiny in {False, recipe.has_tiny and name not in TRIED}:
         commands = recipe.plan(Path("data"), {}, tmp_path, tiny=tiny).commands
         for command, _ in commands:
@@ -66,7 +66,7 @@ def test_recipe_runs_with_tiny_models_on_embedded_data(name: str, tmp_path: Path
     frame = compared(tmp_path)
     assert set(frame.index) == {"ours"}, "no number to compare tiny models with"
     assert (frame["n"] > 0).all()
-    recipe = load_yaml(recipes()[name], Recipe)
+    recipe = load_yaml(RECIPES[name], Recipe)
     plan = recipe.plan(tmp_path, {}, tmp_path, tiny=False)
     sources = compare(recipe, plan, tmp_path).results.frame["source"].value_counts()
     assert sources["difference"] == sources[recipe.source] > 0, "every printed number has its cell"
