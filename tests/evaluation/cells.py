@@ -1,7 +1,5 @@
 """Numbers of a report, by cell: what results.csv holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +34,7 @@ class Cells:
         return int(self.row(measure, **cell)["n"])
 
     def check(self) -> None:
-        """Every number has n, an interval around it where there are several units, and a place of
-        its own.
-        """
+        """Every number has n, an interval around it or none, and a place of its own."""
         assert not self.frame.duplicated([*self.by, "measure"]).any()
         assert (self.frame["n"] >= self.frame["units"]).all()
         assert (self.frame["units"] >= 0).all()

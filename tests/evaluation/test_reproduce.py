@@ -1,8 +1,4 @@
-"""`reproduce`: its recipes are valid and run; it resumes where it stopped; ours are compared with
-theirs.
-"""
-
-from __future__ import annotations
+"""`reproduce`: its recipes are valid and run; it resumes; our numbers are compared with theirs."""
 
 import subprocess
 from collections.abc import Sequence
@@ -23,9 +19,7 @@ TRIED = ("confusion_unifiedqa", "consistency_methods", "demo_lei", "sf_coqa", "s
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_has_valid_commands(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_recipes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     recipe = load_yaml(RECIPES[name], Recipe)
     for tiny in {False, recipe.has_tiny and name not in TRIED}:

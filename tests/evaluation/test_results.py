@@ -1,7 +1,5 @@
 """The long table, its views, and the folder that a report is."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator
@@ -101,9 +99,7 @@ def test_any_text_is_one_cell_of_a_table_in_report_md(text: str) -> None:
     assert [line for line in found.text.split("\n") if line] == [cell for cell in shown if cell]
 
 
-def test_a_report_says_how_many_changes_would_exclude_0_by_chance(
-    results: Results, tmp_path: Path
-) -> None:
+def test_a_report_counts_changes_that_exclude_0_by_chance(results: Results, tmp_path: Path) -> None:
     evaluation, output = Evaluation("T\n# x", results, [], headline="a\n\nb"), tmp_path / "r"
     write_report(evaluation, output)
     assert "by chance" not in (output / "report.md").read_text()
@@ -127,9 +123,7 @@ def test_zeros_and_names_like_formulas_are_drawn(
 
 
 def test_two_commands_never_write_to_one_folder(results: Results, tmp_path: Path) -> None:
-    """The second is refused while the first works, and the folder of a command that
-    fails is gone.
-    """
+    """The second is refused while the first works; the folder of a failed command is gone."""
     output = tmp_path / "r"
     with claimed(output, overwrite=False):
         with pytest.raises(ValueError, match="another command"), claimed(output, overwrite=True):

@@ -1,8 +1,4 @@
-"""Two processes report what one does, whoever is asked; finished work stays and is not
-done again.
-"""
-
-from __future__ import annotations
+"""Two processes report what one does; finished work stays and is not done again."""
 
 import os
 import signal
