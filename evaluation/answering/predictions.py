@@ -48,7 +48,7 @@ class Predictions(Answerer):
     malformed row, two answers to one question, or no row.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, _: Any = None) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
         for where, row in self.rows():
