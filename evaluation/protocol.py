@@ -151,18 +151,15 @@ class Protocol:
         }
         for entry in self.cells:
             finer = [name for name in entry if name not in self.cells[0]]
-            members = frame[(frame[finer] != "").all(axis=1)]
-            places = members[["checkpoint", *entry]].itertuples(index=False, name=None)
-            members = members.assign(place=[place[1:] for place in places])
-            pairs = [
-                *chain.from_iterable(compared(members, *start, entry) for start in starts.items())
-            ]
+            by, members = ["checkpoint", *entry], frame[(frame[finer] != "").all(axis=1)]
+            pairs = [pair for start in starts.items() for pair in compared(members, *start, by)]
             for measure, statistic in self.statistics.items():
                 counted = members.dropna(subset=list(statistic.fields))
-                cells = set(counted["place"])  # a measure is reported where any checkpoint has it
-                for (name, cell), part in members.groupby(["checkpoint", "place"], sort=False):
-                    if cell in cells and not statistic.change_only:
-                        place = {"checkpoint": name, **dict(zip(entry, cell, strict=True))}
+                # A measure is reported where any checkpoint has it.
+                cells = {key[1:] for key, _ in counted.groupby(by, sort=False)}
+                for key, part in members.groupby(by, sort=False):
+                    if key[1:] in cells and not statistic.change_only:
+                        place = dict(zip(by, key, strict=True))
                         yield Number(measure, place, estimate(statistic, part), self.units)
                 for place, first, other in pairs:
                     change = estimate(statistic, other, first)
@@ -274,12 +271,12 @@ class Protocol:
 
 
 def compared(
-    rows: DataFrame, along: str, start: str, entry: Sequence[str]
+    rows: DataFrame, along: str, start: str, by: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
     """Pair the rows with the value `start` of a dimension with those of each other value, by the
     other dimensions of a cell, and yield them with the place of their change.
     """
-    same = [name for name in ("checkpoint", *entry) if name != along]
+    same = [name for name in by if name != along]
     against = start if along == "checkpoint" else f"{along}={start}"
     for values, part in rows.groupby(same, sort=False) if same else [((), rows)]:
         sides = dict(iter(part.groupby(along, sort=False)))

@@ -161,7 +161,9 @@ class QuestionCheckpoint(Checkpoint):
         abstain = self.may_abstain
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
-        yield from self.spans(examples, may_abstain=abstain, what=what)
+        # Other processes number their questions from 0, too.
+        for i, answer in enumerate(self.spans(examples, may_abstain=abstain, what=what)):
+            yield answer._replace(example=i)
 
     @shared
     @torch.inference_mode()

@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from interventune.data_modules.schema.groups import Group
 
 log = logging.getLogger(__name__)
-
-LANGUAGE_MODELS = ("hf:", "openai:")
-"""Prefixes of language models' names; any other name is a checkpoint, or a file of answers."""
 
 Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
 """Abilities: answers to questions about a text; also yes, no and unknown; scores of a group's
@@ -188,9 +186,10 @@ class Answerer:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of answerer: its name in messages, and its abilities."""
+    """A kind of answerer: its name in messages, its class, and its abilities."""
 
     name: str
+    answerer: str
     abilities: tuple[Ability, ...]
 
 
@@ -239,31 +238,22 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     if need not in KINDS[kind].abilities:
         able = ", ".join(other.name for other in KINDS.values() if need in other.abilities)
         raise ValueError(f"{path}: {KINDS[kind].name} cannot {ABILITIES[need]}; what can: {able}")
-    if kind == "file":
-        from .predictions import Predictions
-
-        return Predictions(path)
-    if kind in ("endpoint", "seq2seq", "causal"):
-        from .language_model import Decoder, LanguageModel
-
-        if how.choice_prompt == "question":  # as in lm-evaluation-harness
-            how = replace(how, chat="never")
-        if kind == "causal":
-            # bfloat16 keeps three digits of a state.
-            precise = need == "states" and how.dtype == "auto"
-            return Decoder(path, replace(how, dtype="float32") if precise else how)
-        if kind == "endpoint" and need == "choices" and how.choice_prompt != "letters":
-            raise ValueError(
-                f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters"
+    if kind == "endpoint" and need == "choices" and how.choice_prompt != "letters":
+        raise ValueError(
+            f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters"
+        )
+    if kind == "encoder" and need in ("choices", "embeddings"):
+        kind = "choice"
+        if need == "choices":
+            log.warning(
+                "%s: was not fine-tuned for multiple choice; its head has random weights", path
             )
-        return LanguageModel(path, how)
-    from .checkpoint import ChoiceCheckpoint, QuestionCheckpoint
-
-    if need not in ("choices", "embeddings"):
-        return QuestionCheckpoint(path, how)
-    if kind == "encoder" and need == "choices":
-        log.warning("%s: was not fine-tuned for multiple choice; its head has random weights", path)
-    return ChoiceCheckpoint(path, how)
+    if how.choice_prompt == "question":  # as in lm-evaluation-harness
+        how = replace(how, chat="never")
+    if kind == "causal" and need == "states" and how.dtype == "auto":
+        how = replace(how, dtype="float32")  # bfloat16 keeps three digits of a state
+    answerer: Answerer = resolve_name(f"{__package__}.{KINDS[kind].answerer}")(path, how)
+    return answerer
 
 
 def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
@@ -286,7 +276,7 @@ def source_name(path: str) -> str:
     >>> [source_name(path) for path in ("runs/a.ckpt", "org/bert-v1.5", "openai:m1.5@http://h/v1")]
     ['a', 'bert-v1.5', 'm1.5']
     """
-    if path.startswith(LANGUAGE_MODELS):
+    if path.startswith(("hf:", "openai:")):
         path = path.partition(":")[2].partition("@http")[0]
     last = Path(path.rstrip("/").rpartition("/")[2])
     known = last.suffix in (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")

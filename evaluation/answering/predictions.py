@@ -21,15 +21,12 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import VARIANTS, Answer, QAExample
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.command_line import NamedFile
 from interventune.storage.errors import DataError
 from interventune.storage.files import file_digest
 from interventune.storage.json_files import check
 
 from .interface import Answerer, named_sources
 
-AnswerFile = NamedFile
-"""A file of answers on the command line."""
 MISSING = "not among the predictions"
 _ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")
 _CONTENT = AliasPath("output", "choices", 0, "message", "content")
@@ -51,7 +48,7 @@ class Predictions(Answerer):
     malformed row, two answers to one question, or no row.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, _: Any = None) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
         for where, row in self.rows():

@@ -73,8 +73,13 @@ class Scorer:
     def __init__(self, name: str, *, device: str = "auto", batch_size: int = 32) -> None:
         with as_data_error(f"--scorer {name}"):
             model, tokenizer = tiny_classifier() if name == "stories:" else classifier(name)
-            how: dict[str, Any] = {"tokenizer": tokenizer, "device": pick_device(device)}
-            self.pipeline = pipeline("text-classification", model, batch_size=batch_size, **how)
+            self.pipeline = pipeline(
+                "text-classification",
+                model,
+                tokenizer=tokenizer,
+                device=pick_device(device),
+                batch_size=batch_size,
+            )
         config = model.config
         if config.problem_type == "regression":
             raise ValueError(f"--scorer {name} is no text classifier")
@@ -104,10 +109,10 @@ class Scorer:
 def classifier(name: str) -> tuple[Any, Any]:
     """Load a classifier of `hf:PATH[@REVISION]` in float64, and its tokenizer."""
     path, _, revision = name.removeprefix("hf:").partition("@")
-    version: dict[str, Any] = {"revision": revision or None}
-    options = {"dtype": "float64", "use_safetensors": True, **version}
+    version: Any = {"revision": revision or None}
+    kind = AutoModelForSequenceClassification
     try:
-        model, _ = read_folder(AutoModelForSequenceClassification, path, **options)
+        model, _ = read_folder(kind, path, dtype="float64", use_safetensors=True, **version)
     except DataError as error:
         raise RuntimeError(str(error)) from error
     return model, AutoTokenizer.from_pretrained(path, trust_remote_code=False, **version)

@@ -142,8 +142,7 @@ def shared(method: Method) -> Method:
 def stored(method: Method) -> Method:
     """`shared` for answers that take long and are plain JSON: none is computed twice. Each is
     stored in the finished work, under the model's `identity`, the method, the request, and other
-    arguments except `what`, the name of a progress bar. Requests are plain JSON, or dataclasses of
-    it; a `TextFailure` is not stored.
+    arguments. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not stored.
 
     The answers come as an iterator. One process stores each at once, several store `CHUNK` at a
     time.
@@ -153,9 +152,8 @@ def stored(method: Method) -> Method:
     @wraps(method)
     def answered(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Iterator[Any]:
         work, requests = current.get(Processes()).work, list(requests)
-        arguments = [more, {name: value for name, value in named.items() if name != "what"}]
         name = f"{method.__module__}.{method.__qualname__}"
-        parts = {"model": model.identity, "method": name, "arguments": arguments}
+        parts = {"model": model.identity, "method": name, "arguments": [more, named]}
         keys = [work_key(**plain_json({**parts, "request": request})) for request in requests]
         pairs = zip(keys, requests, strict=True)
         waiting = {key: request for key, request in pairs if key not in work}

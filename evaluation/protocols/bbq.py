@@ -24,7 +24,7 @@ from interventune.evaluation.answering.interface import (
     kind_of,
     open_answerer,
 )
-from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
+from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import (
     Bars,
     Evaluation,
@@ -37,7 +37,7 @@ from interventune.evaluation.protocol import (
 )
 from interventune.evaluation.shown.views import cells_of
 from interventune.metrics.bbq import bias, scaled_bias
-from interventune.storage.command_line import AtLeast, Input, Named, Source, split_name
+from interventune.storage.command_line import AtLeast, Input, Named, NamedFile, Source, split_name
 
 NOTE = (
     "In ambiguous contexts (ambig) the text does not give the answer and unknown is right; in "
@@ -104,7 +104,7 @@ BBQ = Protocol(
 def evaluate(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     data: list[Source],
     metadata: Annotated[Path, Input("CSV")] | None = None,
     advice: list[Annotated[str, "[NAME=]SENTENCE"]] | None = None,

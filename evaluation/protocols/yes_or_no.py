@@ -14,9 +14,9 @@ from interventune.data_modules.schema.questions import Answer
 from interventune.data_modules.tasks.condaqa import read_pairs
 from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
 from interventune.evaluation.answering.interface import Answerer, Asking
-from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
+from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, View
-from interventune.storage.command_line import Input, Named
+from interventune.storage.command_line import Input, Named, NamedFile
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of the model's answers, right or wrong."""
@@ -73,7 +73,7 @@ PREDICATE_ARGUMENT = Protocol(
 def negation(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     pairs: Annotated[Path, Input("FILE")],
     asking: Asking,
 ) -> Evaluation:
@@ -125,7 +125,7 @@ def negation(
 def predicate_argument(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     asking: Asking,
 ) -> Evaluation:
     """Measure whether a model binds each colour to the right object: yes/no questions in three

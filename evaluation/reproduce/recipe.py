@@ -34,7 +34,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-RECIPES = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
+FOLDER = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
+RECIPES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+"""The built-in files, by name."""
 
 
 class Strict(BaseModel, extra="forbid"):
@@ -116,8 +118,3 @@ class Recipe(Strict):
                 words = shlex.split(f"{step.command} {step.tiny if tiny else ''}")
                 commands.append(([word.format_map(values) for word in words], step.writes))
         return Plan(values, changed, commands)
-
-
-def recipes() -> dict[str, Path]:
-    """Return the built-in files, by name."""
-    return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}

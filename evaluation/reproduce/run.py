@@ -22,7 +22,7 @@ from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Estimate, Numb
 from interventune.evaluation.shown.views import View, cells_of, print_table
 from interventune.storage.documents import load_yaml, write_text
 
-from .recipe import Plan, Printed, Recipe, recipes
+from .recipe import RECIPES, Plan, Printed, Recipe
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -60,17 +60,16 @@ def run(
         tiny: run the same commands with tiny models on built-in data, to see that they work.
         overwrite: run finished steps again.
     """
-    known = recipes()
     if not name:
-        for name, path in known.items():
+        for name, path in RECIPES.items():
             recipe = load_yaml(path, Recipe)
             about = f"{recipe.title} ({recipe.paper}{'' if recipe.has_tiny else '; no --tiny'})"
-            print(f"{name:{max(map(len, known))}}  {recipe.match:10}  {about}")
+            print(f"{name:{max(map(len, RECIPES))}}  {recipe.match:10}  {about}")
         print(LEGEND)
         return
-    path = known.get(name, Path(name))
+    path = RECIPES.get(name, Path(name))
     if not path.is_file():
-        raise ValueError(f"reproduce {name}: no such recipe; choose from {', '.join(known)}")
+        raise ValueError(f"reproduce {name}: no such recipe; choose from {', '.join(RECIPES)}")
     recipe = load_yaml(path, Recipe)
     if tiny and not recipe.has_tiny:
         raise ValueError(f"reproduce {name} has no --tiny: no embedded data can replace its files")

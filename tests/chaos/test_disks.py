@@ -1,7 +1,5 @@
 """Full and read-only disks: a clear error, and nothing that was complete is lost."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -49,8 +47,6 @@ WRITERS = {
     "evaluation": "bias --predictions {given}/lei.json --output {disk}/report",
     "models": "{given}/bert.ckpt {disk}/model",
 }
-
-
 TROUBLES = pytest.mark.parametrize("trouble", ["full", "read-only"])
 
 
@@ -73,9 +69,7 @@ def test_output_on_a_disk(entry: str, trouble: str, given_files: Path, tmp_path:
 
 @TROUBLES
 def test_training_on_a_disk(trouble: str, tmp_path: Path) -> None:
-    """One line; the last checkpoint stays, and the run goes on from it where there is
-    room again.
-    """
+    """One line; the last checkpoint stays, and the run resumes from it where there is room."""
     with small_disk(tmp_path / "disk", "8m") as disk:
         flags = """--run.version=0 --run.save_every_n_steps=2 --ckpt_path=auto
             --data.limit_train_qa=80 --data.qa_batch_size=8 --data.limit_val_qa=20"""

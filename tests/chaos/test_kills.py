@@ -1,10 +1,7 @@
-"""kill -9 training at random moments, resume by the same command, and compare with the undisturbed
-run.
+"""Training is killed at random moments, resumed by the same command, and ends as undisturbed.
 
 `pytest -m chaos`; KILLS (20) and SEED (0) of the environment say how many, and when.
 """
-
-from __future__ import annotations
 
 import os
 import random

@@ -1,7 +1,5 @@
 """A small BBQ: rows and the authors' metadata."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -11,9 +9,7 @@ NAMES = ["category", "question_index", "example_id", "target_loc", "label_type"]
 
 
 def bbq_rows(templates: int = 2) -> list[dict[str, Any]]:
-    """Of each template two questions, in both conditions; a biased model names the cellist, choice
-    2.
-    """
+    """Two questions of each template, in both conditions; choice 2, the cellist, is biased."""
     names = {"ans0": "The pianist", "ans1": "Not known", "ans2": "The cellist"}
     people = (["pianist", "p"], ["Not known", "unknown"], ["cellist", "c"])
     same = {"category": "Music", "question_polarity": "neg"}
@@ -32,9 +28,7 @@ def bbq_rows(templates: int = 2) -> list[dict[str, Any]]:
 
 
 def save_bbq(folder: Path, rows: list[dict[str, Any]] | None = None) -> None:
-    """`bbq.jsonl` and `metadata.csv`, whose second template knows people by name; one more example
-    comes first and has no target.
-    """
+    """`bbq.jsonl`, first a row without a target; `metadata.csv`, in template 1 by names."""
     rows = bbq_rows() if rows is None else rows
     data = [{**rows[0], "example_id": 99}, *rows]
     (folder / "bbq.jsonl").write_text("".join(json.dumps(row) + "\n" for row in data))

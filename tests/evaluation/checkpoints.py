@@ -1,7 +1,5 @@
 """Tiny models with their tokenizers, small data, and what transformers itself says about them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.groups import Group
@@ -25,6 +22,7 @@ from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples, vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.__main__ import main
+from interventune.models.adapters import own_weights
 from interventune.models.backbones import Backbone, EncoderModel
 from interventune.models.checkpoint import KEY, describe
 from interventune.models.heads.span import SpanModel
@@ -81,12 +79,13 @@ def save_ckpt(path: Path, architecture: str = "bert", seed: int = 0, **encoding:
     return save_model(path, tiny_model(architecture, seed), Encoding(**encoding))
 
 
-def save_model(path: Path, model: EncoderModel, encoding: Encoding | ChoiceEncoding) -> Path:
+def save_model(path: Path, model: EncoderModel, encoding: Any, tokenizer: Any = None) -> Path:
     """A model with any heads, as training saves it."""
-    files = tokenizer_files(build_tokenizer(model.architecture, vocabulary()))
+    tokenizer = tokenizer or build_tokenizer(model.architecture, vocabulary())
     weights = {f"model.{key}": value for key, value in model.state_dict().items()}
-    about = describe(model, files, asdict(encoding))
-    torch.save({"state_dict": weights, "global_step": 1, KEY: about}, path)
+    content = {"state_dict": own_weights(model, weights, "model."), "global_step": 1}
+    about = describe(model, tokenizer_files(tokenizer), asdict(encoding))
+    torch.save({**content, KEY: about}, path)
     return path
 
 
@@ -140,9 +139,7 @@ class Naive:
         return encoded, output.start_logits[0].double(), output.end_logits[0].double()
 
     def states(self, context: str, query: str) -> tuple[Tensor, dict[tuple[int, int], Tensor]]:
-        """Hidden states of CLS, (L, D), and of the context's tokens by their first and last
-        characters.
-        """
+        """States of CLS, (L, D), and of the context's tokens by their first and last characters."""
         encoded, output = self.output(context, query)
         hidden_LTD = torch.stack(output.hidden_states)[:, 0].double()
         cls = encoded["input_ids"][0].tolist().index(self.tokenizer.cls_token_id)

@@ -1,7 +1,5 @@
 """An answerer from a table, in place of a checkpoint."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,8 +1,4 @@
-"""A small run of every protocol: tiny models of random weights, a few examples, and how
-many count.
-"""
-
-from __future__ import annotations
+"""A small run of every protocol (protocol_cases.yaml): tiny models of random weights."""
 
 import json
 import shlex
@@ -42,10 +38,13 @@ class Case:
     examples: int
     long: bool = False
 
+    @property
+    def checkpoints(self) -> bool:
+        """Whether it compares several."""
+        return self.protocol != "ask" and "--checkpoint" in self.words
+
     def command(self, room: Path, output: Path, model: str = "") -> list[str]:
-        """The arguments of `interventune evaluate`; another `model` takes the place of the case's
-        own.
-        """
+        """The arguments of `interventune evaluate`, of the case's model or another one."""
         kind, colon, name = (model or self.model).rpartition(":")
         return self.asking(room, output, f"{kind}{colon}{room / name}")
 
@@ -60,13 +59,9 @@ CASES = load_yaml(Path(__file__).with_suffix(".yaml"), list[Case])
 
 
 class Forwards:
-    """Counts calls of modules; the one with the number `stop` raises an error, unless
-    given Ctrl-C.
-    """
+    """Counts calls of modules; number `stop` raises an error, by default that of Ctrl-C."""
 
-    def __init__(
-        self, patch: pytest.MonkeyPatch, stop: int = 0, error: BaseException | None = None
-    ) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, stop: int = 0, error: Any = None) -> None:
         self.count = 0
         real = torch.nn.Module.__call__
 
@@ -120,9 +115,7 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 
 
 def save_causal(folder: Path, *, positions: int = 256, spread: float = 0) -> None:
-    """A causal language model of random weights that knows the words of the embedded stories; with
-    a `spread` its weights are so far apart that prompts matter.
-    """
+    """A causal model that knows the stories' words; with a `spread`, prompts matter to it."""
     words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1"])
     vocabulary_of = {word: i for i, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary_of, unk_token="<unk>"))

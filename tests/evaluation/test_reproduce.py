@@ -1,8 +1,4 @@
-"""`reproduce`: its recipes are valid and run; it resumes where it stopped; ours are compared with
-theirs.
-"""
-
-from __future__ import annotations
+"""`reproduce`: its recipes are valid and run; it resumes; our numbers are compared with theirs."""
 
 import subprocess
 from collections.abc import Sequence
@@ -12,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from interventune.evaluation.reproduce.recipe import Recipe, recipes
+from interventune.evaluation.reproduce.recipe import RECIPES, Recipe
 from interventune.evaluation.reproduce.run import compare, run
 from interventune.storage.documents import load_yaml
 from tests.understood import understood
@@ -22,12 +18,10 @@ TRIED = ("confusion_unifiedqa", "consistency_methods", "demo_lei", "sf_coqa", "s
 """Recipes that are run."""
 
 
-@pytest.mark.parametrize("name", recipes())
-def test_recipe_has_valid_commands(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", RECIPES)
+def test_commands_of_recipes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    recipe = load_yaml(recipes()[name], Recipe)
+    recipe = load_yaml(RECIPES[name], Recipe)
     for tiny in {False, recipe.has_tiny and name not in TRIED}:
         commands = recipe.plan(Path("data"), {}, tmp_path, tiny=tiny).commands
         for command, _ in commands:
@@ -66,7 +60,7 @@ def test_recipe_runs_with_tiny_models_on_embedded_data(name: str, tmp_path: Path
     frame = compared(tmp_path)
     assert set(frame.index) == {"ours"}, "no number to compare tiny models with"
     assert (frame["n"] > 0).all()
-    recipe = load_yaml(recipes()[name], Recipe)
+    recipe = load_yaml(RECIPES[name], Recipe)
     plan = recipe.plan(tmp_path, {}, tmp_path, tiny=False)
     sources = compare(recipe, plan, tmp_path).results.frame["source"].value_counts()
     assert sources["difference"] == sources[recipe.source] > 0, "every printed number has its cell"
@@ -94,19 +88,14 @@ steps:
   - {command: "write --output {runs}/table", writes: table/results.csv}
   - {command: "select --study {runs}/study", writes: study/selection/selection.csv}
 printed:
-  - results: table/results.csv
-    by: [backbone, checkpoint]
-    measures: [f1]
-    percent: true
-    title: F1
-    rows: [[roberta_large, ot, 87.0], [roberta_large, ibt, 5.1], [roberta_large, none, 1.0],
-           [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]
+  - {title: F1, results: table/results.csv, by: [backbone, checkpoint], measures: [f1],
+     percent: true, rows: [
+       [roberta_large, ot, 87.0], [roberta_large, ibt, 5.1], [roberta_large, none, 1.0],
+       [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]}
   - {title: Change, results: table/results.csv, by: [checkpoint, against], measures: [f1],
      rows: [[ot, ibt, .6]]}
-  - results: study/selection/selection.csv
-    by: [checkpoint, data]
-    measures: [mu]
-    rows: [[ot, dev, 1]]
+  - {results: study/selection/selection.csv, by: [checkpoint, data], measures: [mu],
+     rows: [[ot, dev, 1]]}
   - {title: Drawn, results: table/results.csv, by: [checkpoint], measures: [em]}
 notes: Another model.
 """

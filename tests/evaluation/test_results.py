@@ -1,11 +1,10 @@
 """The long table, its views, and the folder that a report is."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -21,15 +20,15 @@ from interventune.evaluation.shown.views import Table, View, make_table, markdow
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import Page
 
-EM = {("ot", "os"): 1.0, ("ot", "ts"): 0.5, ("ibt", "os"): 0.75, ("ibt", "ts"): 0.0}
+EM = {"ot os": 1.0, "ot ts": 0.5, "ibt os": 0.75, "ibt ts": 0.0}
 
 
 @pytest.fixture
 def results() -> Results:
     results = Results(("variant",), unit="questions")
-    for (name, variant), value in EM.items():
-        estimate = Estimate(value, (0.0, 1.0), n=4, units=2)
-        results.add(Number("em", {"checkpoint": name, "variant": variant}, estimate))
+    for cell, value in EM.items():
+        place = dict(zip(("checkpoint", "variant"), cell.split(), strict=True))
+        results.add(Number("em", place, Estimate(value, (0.0, 1.0), n=4, units=2)))
     results.add(plain("em", -0.25, 4, checkpoint="ibt", against="ot", variant="os"))
     results.add(plain("mu", 0.25, 7, checkpoint="ot"))
     return results
@@ -49,25 +48,23 @@ def test_results_hold_one_number_a_cell(results: Results) -> None:
 
 
 def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> None:
-    view = View("T", ("variant",), {"em": "EM"}, percent={"em"}, interval=False)
-    table = make_table(view, results.frame)
-    assert table.header == ("variant", "ot", "ibt", "ibt - ot", "n")
-    assert table.rows == (("os", "100.0", "75.0", "-25.0", 4), ("ts", "50.0", "0.0", "", 4))
-    several = make_table(View("T", ("variant",), {"mu": "mu", "em": "EM"}), results.frame)
+    def table(*by: str, **how: Any) -> Table:
+        return make_table(View("T", by, **{"measures": {"em": "EM"}, **how}), results.frame)
+
+    percent = table("variant", percent={"em"}, interval=False)
+    assert percent.header == ("variant", "ot", "ibt", "ibt - ot", "n")
+    assert percent.rows == (("os", "100.0", "75.0", "-25.0", 4), ("ts", "50.0", "0.0", "", 4))
+    several = table("variant", measures={"mu": "mu", "em": "EM"})
     assert several.header[:2] == ("measure", "variant")
     assert several.rows[0][:3] == ("mu", "all", "0.250")
-    beside = make_table(
-        View("T", ("checkpoint", "variant"), {"em": "EM"}, across="measure"), results.frame
-    )
-    assert beside.header == ("checkpoint", "variant", "EM", "n")
-    assert beside.rows[1] == ("ot", "ts", "0.500 [0, 1]", 4)
-    absent = View("T", ("variant",), {"em": "EM"}, where={"variant": "ts_r"})
-    assert make_table(absent, results.frame).rows == ()
-    short = make_table(View("T", ("variant",), {"em": "EM"}, most=1), results.frame)
-    assert len(short.rows) == 1
-    assert "results.csv" in short.caption
+    across = table("checkpoint", "variant", across="measure")
+    assert across.header == ("checkpoint", "variant", "EM", "n")
+    assert across.rows[1] == ("ot", "ts", "0.500 [0, 1]", 4)
+    assert table("variant", where={"variant": "ts_r"}).rows == ()
+    short = table("variant", most=1)
+    assert (len(short.rows), "results.csv" in short.caption) == (1, True)
     with pytest.raises(ValueError, match="two numbers"):
-        make_table(View("T", (), {"em": "EM"}), results.frame)
+        table()
 
 
 def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None:
@@ -102,9 +99,7 @@ def test_any_text_is_one_cell_of_a_table_in_report_md(text: str) -> None:
     assert [line for line in found.text.split("\n") if line] == [cell for cell in shown if cell]
 
 
-def test_a_report_says_how_many_changes_would_exclude_0_by_chance(
-    results: Results, tmp_path: Path
-) -> None:
+def test_a_report_counts_changes_that_exclude_0_by_chance(results: Results, tmp_path: Path) -> None:
     evaluation, output = Evaluation("T\n# x", results, [], headline="a\n\nb"), tmp_path / "r"
     write_report(evaluation, output)
     assert "by chance" not in (output / "report.md").read_text()
@@ -128,9 +123,7 @@ def test_zeros_and_names_like_formulas_are_drawn(
 
 
 def test_two_commands_never_write_to_one_folder(results: Results, tmp_path: Path) -> None:
-    """The second is refused while the first works, and the folder of a command that
-    fails is gone.
-    """
+    """The second is refused while the first works; the folder of a failed command is gone."""
     output = tmp_path / "r"
     with claimed(output, overwrite=False):
         with pytest.raises(ValueError, match="another command"), claimed(output, overwrite=True):

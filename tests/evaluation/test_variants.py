@@ -1,7 +1,5 @@
 """Stories beside their variants: read, joined by id, perturbed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path

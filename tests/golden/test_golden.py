@@ -1,10 +1,7 @@
-"""What may move only with a reason in the commit message: losses of a short training, and written
-files.
+"""Losses of a short training and written files, which change only for a reason in the commit.
 
-python -m tests.golden.test_golden    records anew what changed on purpose
+python -m tests.golden.test_golden    records them again
 """
-
-from __future__ import annotations
 
 import csv
 import hashlib
@@ -27,9 +24,7 @@ HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
 """Losses by step, and digests of files."""
 NEAR = 0.01
-"""Relative. ATen's plain kernels move a loss by 4e-6 in twenty steps; another processor may by
-more.
-"""
+"""Relative. ATen's plain kernels move a loss by 4e-6 in twenty steps; other processors by more."""
 
 TRAINING = shlex.split("""
     --data.limit_train_groups=180 --data.limit_train_qa=200 --data.limit_val_groups=8

@@ -12,11 +12,11 @@ from typing import Any
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
-from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
+from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, Statistic, View
 from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
-from interventune.storage.command_line import Named
+from interventune.storage.command_line import Named, NamedFile
 
 from . import abstention
 
@@ -86,7 +86,7 @@ FAITHFULNESS = Protocol(
 def evaluate(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     variants: VariantOptions,
     asking: Asking,
 ) -> Evaluation:

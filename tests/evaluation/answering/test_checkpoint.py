@@ -1,8 +1,4 @@
-"""Checkpoints as answerers: each question once, in any batching, from both kinds of file; and
-choosers.
-"""
-
-from __future__ import annotations
+"""Checkpoints as answerers: each question once, in any batching, from both kinds of file."""
 
 import math
 import re
@@ -50,9 +46,7 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
         assert story.startswith(answer.text, answer.start)
 
 
-def test_words_unknown_to_the_tokenizer_are_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_words_unknown_to_the_tokenizer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = opened(save_ckpt(tmp_path / "a.ckpt"))
     list(model.answers(QUESTIONS))
     assert not caplog.messages
@@ -62,9 +56,7 @@ def test_words_unknown_to_the_tokenizer_are_told(
     assert "unknown to the tokenizer" in warning
 
 
-def test_answers_that_no_window_shows_fail(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_answers_that_no_window_shows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = opened(save_ckpt(tmp_path / "a.ckpt", max_length=32, doc_stride=8))
     story = " ".join(question.context for question in QUESTIONS)
     spans = Span(0, 4, story[:4]), Span(0, 300, story[:300])

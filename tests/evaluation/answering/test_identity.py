@@ -1,7 +1,5 @@
 """An answerer's identity holds all that its answers depend on, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -36,9 +34,7 @@ def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hf:{}", "{}"])
-def test_identity_of_a_language_model_is_its_settings_and_wordings(
-    kind: str, tmp_path: Path
-) -> None:
+def test_identity_of_a_language_model_is_its_settings_and_words(kind: str, tmp_path: Path) -> None:
     path = kind.format(save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}"))
     one = identity(path, "choices")
     assert identity(path, "choices", batch_size=3) == one

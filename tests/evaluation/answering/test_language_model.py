@@ -1,8 +1,4 @@
-"""Language models as answerers: scores of subjects and choices against transformers,
-and failures.
-"""
-
-from __future__ import annotations
+"""Language models: scores of subjects and choices against transformers, and failures."""
 
 import json
 import math
@@ -115,9 +111,7 @@ CHOICES = [
 
 @pytest.mark.parametrize("likelihood", ["mean", "sum"])
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
-def test_logits_of_choices_by_hand(
-    kind: str, likelihood: Any, folder_of: Callable[[str], Path]
-) -> None:
+def test_logits_by_hand(kind: str, likelihood: Any, folder_of: Callable[[str], Path]) -> None:
     folder = folder_of(kind)
     asking = Choosing(device="cpu", likelihood=likelihood)
     logits = open_answerer(f"hf:{folder}", asking, need="choices").choice_logits(CHOICES)

@@ -1,7 +1,5 @@
 """What a model reads is limited by the model alone, and does not depend on the batch."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -75,9 +73,7 @@ def test_a_story_too_long_for_a_decoder_is_a_failure(stories: list[str], tmp_pat
     assert (row["value"], row["n"]) == (0.25, 4)
 
 
-def test_stories_that_are_too_long_leave_the_shift_of_the_others(
-    stories: list[str], tmp_path: Path
-) -> None:
+def test_long_stories_leave_the_shift_of_others(stories: list[str], tmp_path: Path) -> None:
     flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os", "ts"]
     cells = evaluate(tmp_path / "r", "shift", *flags)
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3

@@ -1,8 +1,4 @@
-"""Answers made elsewhere: the same report as of the model that gave them; mistakes name
-the line.
-"""
-
-from __future__ import annotations
+"""External answers: the same report as of the model that gave them; mistakes name the line."""
 
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,4 @@
-"""Two processes report what one does, whoever is asked; finished work stays and is not
-done again.
-"""
-
-from __future__ import annotations
+"""Two processes report what one does; finished work stays and is not done again."""
 
 import os
 import signal
@@ -76,10 +72,10 @@ class Squares:
             yield request**2
 
     @stored
-    def slowly(self, requests: Sequence[int], *, what: str = "") -> Iterator[int | TextFailure]:
+    def slowly(self, requests: Sequence[int], *, base: int = 0) -> Iterator[int | TextFailure]:
         for request in requests:
             self.asked.append(request)
-            yield TextFailure("below 0") if request < 0 else request**2
+            yield TextFailure("below 0") if request < 0 else base + request**2
 
 
 def check_shares(rank: int, work: Path) -> None:
@@ -149,9 +145,10 @@ def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:
     for run in range(2):
         first = Squares()
         with process_group("cpu", tmp_path / "work.jsonl"):
-            assert list(first.slowly([1, 2, 1], what=f"run {run}")) == [1, 4, 1]
+            assert list(first.slowly([1, 2, 1])) == [1, 4, 1]
             assert list(first.slowly([-1, 2])) == [TextFailure("below 0"), 4]
-            assert first.asked == ([-1] if run else [1, 2, -1])
+            assert list(first.slowly([2], base=3)) == [7]
+            assert first.asked == ([-1] if run else [1, 2, -1, 2])
             assert list(other.slowly([1])) == [1]
     assert other.asked == [1]
 
