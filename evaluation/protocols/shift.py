@@ -67,7 +67,7 @@ width.
 def deviation(sums_RC: Floats) -> Floats:
     """The population standard deviation over all tokens; negative rounding errors become 0."""
     _, tokens_R, distance_R, square_R = sums_RC.T
-    return np.asarray(np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0)))
+    return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
 COSINE = {"cosine": "(1 - cosine)"}
