@@ -12,18 +12,23 @@ import torch
 
 from interventune.data_modules.batching.choice_set import ChoiceEncoding
 from interventune.data_modules.batching.sets import HIDDEN
+from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.schema.spans import Span
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.report import failure_note
+from interventune.models.checkpoint import heads_class
 from interventune.models.heads.choice import ChoiceModel
+from interventune.models.loading import start
 from tests.evaluation.checkpoints import (
+    GROUPS,
     QUESTIONS,
     Naive,
     save_ckpt,
     save_folder,
     save_model,
+    tiny_backbone,
     tiny_model,
 )
 
@@ -92,6 +97,19 @@ def test_span_scores_match_transformers(tmp_path: Path) -> None:
         for span, score in zip(example.answers, score_M, strict=True):
             start, end = naive.score(example.context, query, span.start, span.end)
             assert score == pytest.approx(math.log(start * end) / 2 - none, abs=1e-4)
+
+
+@pytest.mark.parametrize(("heads", "architecture"), [("rationale", "bert"), ("xlnet", "xlnet")])
+def test_spans_of_heads_score_as_subjects(heads: str, architecture: str, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    model = start(tiny_backbone(architecture), heads_class(heads)).eval()
+    checkpoint = opened(save_model(tmp_path / "a.ckpt", model, Encoding()))
+    variant = GROUPS[0].variants[0]
+    question = QAExample("q", variant.context, variant.question, tuple(variant.candidates))
+    question = replace(question, advice=variant.advice)
+    (log_score_C,) = checkpoint.span_scores([question], against_unknown=False)
+    score_NVS = checkpoint.subject_scores(GROUPS[:1])
+    assert np.exp(log_score_C) == pytest.approx(score_NVS[0, 0].tolist(), rel=1e-4)
 
 
 def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(tmp_path: Path) -> None:

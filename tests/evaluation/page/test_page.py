@@ -1,7 +1,5 @@
 """The HTML page: complete, self-contained, and nobody's text becomes markup."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The faithfulness protocol: every number against rows counted by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`interventune evaluate feature-bias`: models of known preference, and prompts byte for byte."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -2,8 +2,6 @@
 text at a time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
