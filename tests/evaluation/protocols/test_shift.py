@@ -162,11 +162,10 @@ def test_colour_stories_exchange_one_colour_each() -> None:
     contexts = dict.fromkeys(x.context for *_, x in predicate_argument_questions())
     assert [text for (text, *_), _ in colour_stories()] == list(contexts)
     for (story, *exchanged), nouns in colour_stories():
-        words = story.rstrip(".").split()
+        words = story.split()
         for text, noun in zip(exchanged, nouns, strict=True):
-            changed = enumerate(text.rstrip(".").split())
-            ((place, colour),) = ((i, word) for i, word in changed if word != words[i])
-            assert words[place + 1] == noun
+            ((place, colour),) = ((i, x) for i, x in enumerate(text.split()) if x != words[i])
+            assert words[place + 1].rstrip(".") == noun
             assert colour not in words
             assert story.count(noun) == 1
 
