@@ -161,13 +161,13 @@ def evaluate(
             if left := sum(not own for own in by_pair):
                 what = f"{left} of {len(both)} stories are too long for the model, or equal for it"
                 notes.append(f"{name}, {variant}: {what}, and left out.")
-            for (_, made), own in zip(both, by_pair, strict=True):
+            for (_, example), own in zip(both, by_pair, strict=True):
                 for row in own:
                     yield {
                         "variant": variant,
                         **row,
-                        "question": made.question,
-                        "story": made.context,
+                        "question": example.question,
+                        "story": example.context,
                     }
         if first is None:
             first = model
@@ -212,11 +212,11 @@ def pairs_of(stories: Stories, originals: Mapping[str, QAExample]) -> dict[Varia
         if any(example.id not in originals for example in examples):
             raise DataError(f"--data: rows of {variant} without their originals; name these, too")
         pairs[variant] = [(originals[example.id], example) for example in examples]
-        for original, made in pairs[variant]:
-            kept = "".join(original.context[start:end] for start, end in made.kept)
+        for original, row in pairs[variant]:
+            rest = "".join(original.context[start:end] for start, end in row.kept)
             # The tokens of others need not have a place in the original.
-            if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
-                raise DataError(f"{made.id}: this {variant} row is not made from its original")
+            if not row.context.startswith(rest) or (not rest and variant in get_args(Deletion)):
+                raise DataError(f"{row.id}: this {variant} row is not made from its original")
     if not pairs:
         raise DataError(
             "--variants: add a variant other than os, which the others are compared with"

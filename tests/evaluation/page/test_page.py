@@ -1,4 +1,4 @@
-"""The HTML page: complete, self-contained, and nobody's text becomes markup."""
+"""The HTML page: complete, self-contained, and no text becomes markup."""
 
 import json
 from base64 import b64decode

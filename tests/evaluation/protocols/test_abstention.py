@@ -52,7 +52,7 @@ def measured(rows: Rows) -> dict[str, float]:
 def test_pairs_and_their_changes_match_naive_loops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All rows about a text are one unit, also those of both sides of a change."""
+    """All rows about a text are one unit, also those of two sides of a change."""
     install(monkeypatch, {"one": mixed("a"), "two": mixed("b")})
     cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", "one", "two", *STORIES)
     rows = examples_of(tmp_path / "r")

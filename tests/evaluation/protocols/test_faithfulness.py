@@ -130,7 +130,7 @@ def test_following_the_text_and_remembering(ask: Ask, tmp_path: Path) -> None:
 
 
 def test_answers_against_a_models_memory(ask: Ask, tmp_path: Path) -> None:
-    """CoConflictQA: told apart by whether the text holds the remembered answer, too."""
+    """CoConflictQA: also by whether the text holds the remembered answer."""
     row = {"question": "Where?", "answers": ["Rome"], "parametric_answer": "Oslo"}
     texts = ("Ann sat. She is in Rome.", "Ann left Oslo. She is in Rome.", "Al sat. Is he in Rome?")
     write_rows(tmp_path / "rows", [row | {"context": text} for text in texts])
