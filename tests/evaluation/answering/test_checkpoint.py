@@ -60,9 +60,7 @@ def test_answers_that_no_window_shows(tmp_path: Path, caplog: pytest.LogCaptureF
     model = opened(save_ckpt(tmp_path / "a.ckpt", max_length=32, doc_stride=8))
     story = " ".join(question.context for question in QUESTIONS)
     spans = Span(0, 4, story[:4]), Span(0, 300, story[:300])
-    questions = [
-        QAExample(f"{i}", story, "Where is Anna?", (span,)) for i, span in enumerate(spans)
-    ]
+    examples = [QAExample(f"{i}", story, "Where is Anna?", (span,)) for i, span in enumerate(spans)]
     examples.append(QAExample("2", story, "Where is Anna?", references=("elsewhere",)))
     failures = [answer.failure for answer in sorted(model.answers(examples))]
     assert failures == ["", HIDDEN, HIDDEN]
