@@ -168,7 +168,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         return json.dumps(plain_json(value), ensure_ascii=False, **layout) + "\n"
 
     # A lone surrogate, which JSON can contain and UTF-8 cannot, is written as JSON's own escape.
-    how = {"encoding": "utf-8", "errors": "backslashreplace"}
+    how: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}
     with atomic(output) as folder:
         folder.mkdir()
         with open(folder / "examples.jsonl", "w", **how) as file:

@@ -45,7 +45,7 @@ class AnswerRow(TypedDict):
 
 class Predictions(Answerer):
     """Answers by id and variant; a question without one counts as a failure. DataError for a
-    malformed row, two answers to one question, or no row.
+    malformed row, two answers to one question, or no row. A file needs no options.
     """
 
     def __init__(self, path: str, _: Any = None) -> None:

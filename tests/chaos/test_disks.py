@@ -44,8 +44,8 @@ def break_disk(disk: Path, trouble: str) -> None:
 
 WRITERS = {
     "data": "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
-    "evaluation": "bias --predictions {given}/lei.json --output {disk}/report",
-    "models": "{given}/bert.ckpt {disk}/model",
+    "evaluation": "bias --predictions {inputs}/lei.json --output {disk}/report",
+    "models": "{inputs}/bert.ckpt {disk}/model",
 }
 TROUBLES = pytest.mark.parametrize("trouble", ["full", "read-only"])
 
@@ -58,7 +58,7 @@ def test_output_on_a_disk(entry: str, trouble: str, given_files: Path, tmp_path:
         if earlier and entry == "models":
             continue  # an export never replaces a folder
         with small_disk(tmp_path / f"disk_{earlier}") as disk:
-            arguments = WRITERS[entry].format(given=given_files, disk=disk).split()
+            arguments = WRITERS[entry].format(inputs=given_files, disk=disk).split()
             if earlier:
                 assert outcome(entry, arguments)[0] == 0
             break_disk(disk, trouble)

@@ -35,8 +35,8 @@ def planted(root: Path, name: str) -> list[str]:
 def ends_well(root: Path, name: str) -> float:
     """Let a training run to its end; the seconds that this took."""
     start = time.monotonic()
-    code, said = launch(planted(root, name))
-    assert code == 0, said[-2000:]
+    code, output = launch(planted(root, name))
+    assert code == 0, output[-2000:]
     return time.monotonic() - start
 
 

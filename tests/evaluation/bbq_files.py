@@ -16,12 +16,12 @@ def bbq_rows(templates: int = 2) -> list[dict[str, Any]]:
     same |= {**names, "additional_metadata": {"stereotyped_groups": ["C"]}}
     rows = []
     for number in range(4 * templates):
-        asked, other = ("lost", "kept") if number % 4 < 2 else ("kept", "lost")
+        deed, other = ("lost", "kept") if number % 4 < 2 else ("kept", "lost")
         decided = number % 2 == 1
         context = "The cellist and the pianist shared a key."
         context += f" The cellist {other} it." * decided
         row = {"example_id": number, "question_index": str(number // 4), "context": context}
-        row |= {"question": f"Who {asked} it?", "label": 0 if decided else 1}
+        row |= {"question": f"Who {deed} it?", "label": 0 if decided else 1}
         row |= {"answer_info": dict(zip(names, people, strict=True))}
         rows.append(same | row | {"context_condition": "disambig" if decided else "ambig"})
     return rows

@@ -20,11 +20,11 @@ class Cells:
 
     def row(self, measure: str, **cell: Any) -> dict[str, Any]:
         """The one row at a cell."""
-        found = self.frame[self.frame["measure"] == measure]
+        rows = self.frame[self.frame["measure"] == measure]
         for name in self.by:
-            found = found[found[name].astype(str) == str(cell.pop(name, ""))]
+            rows = rows[rows[name].astype(str) == str(cell.pop(name, ""))]
         assert not cell, f"no such dimension: {cell}"
-        (row,) = found.to_dict("records")
+        (row,) = rows.to_dict("records")
         return {str(key): value for key, value in row.items()}
 
     def __call__(self, measure: str, **cell: Any) -> float:

@@ -75,15 +75,15 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
         assert cells.n(measure, **dict(part.split("=") for part in place)) == n, cell
     rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
     assert [type(row) for row in rows] == [dict] * case.examples
-    text, found = (folder / "report.md").read_text(), page_of(folder)
+    text, page = (folder / "report.md").read_text(), page_of(folder)
     for table in report["tables"]:
         assert f"## {table['title']}" in text
-        assert table["title"] in found.text
+        assert table["title"] in page.text
         assert all(len(row) == len(table["header"]) for row in table["rows"])
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in report["figures"])
-    assert len(found.values("src")) == len(report["figures"])
+    assert len(page.values("src")) == len(report["figures"])
     if report["figures"]:
-        check_self_contained(found)
+        check_self_contained(page)
 
 
 @EVERY

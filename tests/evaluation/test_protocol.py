@@ -125,10 +125,10 @@ def test_a_change_is_minus_that_the_other_way_round(rows: list[tuple[int, float,
 
 def test_units_without_a_question_that_counts_are_no_units() -> None:
     """Precision of unknown: of 30 stories, three hold an answer of unknown."""
-    fields = ("said", "right")
+    fields = ("unknown", "right")
     precision = Statistic("p", fields, lambda s: s[:, 2] / s[:, 1], lambda s: s[1], limits=(0, 1))
-    said, right = [1.0] * 3 + [0.0] * 27, [1.0, 0, 1] + [0.0] * 27
-    rows = pd.DataFrame({"unit": range(30), "said": said, "right": right})
+    unknown, right = [1.0] * 3 + [0.0] * 27, [1.0, 0, 1] + [0.0] * 27
+    rows = pd.DataFrame({"unit": range(30), "unknown": unknown, "right": right})
     value = estimate(precision, rows)
     assert (value.n, value.units) == (3, 3)
     assert value.interval == pytest.approx(estimate(share("p", "right"), rows[:3]).interval)

@@ -84,8 +84,8 @@ def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None
     exec("\n".join(steps), names)
     table = eval(last, names)
     assert list(table.index) == ["nan"]
-    found = table.loc["nan"].to_dict()
-    assert found == pytest.approx({"NA": 0.5, "None": math.nan, "null": 0.25}, nan_ok=True)
+    content = table.loc["nan"].to_dict()
+    assert content == pytest.approx({"NA": 0.5, "None": math.nan, "null": 0.25}, nan_ok=True)
 
 
 @given(st.text(max_size=30) | st.text("|\\`*<>&;#[]()!~$_\n\r\t ab", max_size=30))
@@ -93,10 +93,10 @@ def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None
 def test_any_text_is_one_cell_of_a_table_in_report_md(text: str) -> None:
     cells = (("x", text, "n"), (text, "0.5 [0.2, 0.7]", "2"), ("ts_r", text, "3"))
     table = Table("T", cells[0], cells[1:], lead=2)
-    found = Page(MarkdownIt("commonmark").enable("table").render(markdown_table(table)))
-    assert found.tags == {"table", "thead", "tbody", "tr", "th", "td"}
+    page = Page(MarkdownIt("commonmark").enable("table").render(markdown_table(table)))
+    assert page.tags == {"table", "thead", "tbody", "tr", "th", "td"}
     shown = [" ".join(cell.replace("\0", "\ufffd").split()) for row in cells for cell in row]
-    assert [line for line in found.text.split("\n") if line] == [cell for cell in shown if cell]
+    assert [line for line in page.text.split("\n") if line] == [cell for cell in shown if cell]
 
 
 def test_a_report_counts_changes_that_exclude_0_by_chance(results: Results, tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_report_counts_changes_that_exclude_0_by_chance(results: Results, tmp_
         place = {"checkpoint": str(i), "against": "ot"}
         results.add(Number("em", place, Estimate(0, (low, high), 4, 4)))
     write_report(evaluation, output)
-    title, headline, said, _ = (output / "report.md").read_text().split("\n\n")
+    title, headline, changes, _ = (output / "report.md").read_text().split("\n\n")
     assert (title, headline) == ("# T # x", "**a b**")
-    assert said == "By chance about 0.2 of 3 intervals of changes exclude 0; here 2 do."
+    assert changes == "By chance about 0.2 of 3 intervals of changes exclude 0; here 2 do."
 
 
 def test_zeros_and_names_like_formulas_are_drawn(

@@ -42,11 +42,11 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
     checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, doc_stride=24)
     stories = [" ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]) for i in range(8)]
     examples = [QAExample("1", story, "Where is Anna?") for story in stories]
-    found = [opened(checkpoint, batch_size=size).spans(examples) for size in (1, 3, 64)]
-    for answers in found:
+    runs = [opened(checkpoint, batch_size=size).spans(examples) for size in (1, 3, 64)]
+    for answers in runs:
         assert [answer.example for answer in answers] == list(range(len(examples)))
-        assert [answer.text for answer in answers] == [answer.text for answer in found[0]]
-    for story, answer in zip(stories, found[0], strict=True):
+        assert [answer.text for answer in answers] == [answer.text for answer in runs[0]]
+    for story, answer in zip(stories, runs[0], strict=True):
         assert answer.text
         assert story.startswith(answer.text, answer.start)
 
@@ -65,9 +65,9 @@ def test_answers_that_no_window_shows(tmp_path: Path, caplog: pytest.LogCaptureF
     model = opened(save_ckpt(tmp_path / "a.ckpt", max_length=32, doc_stride=8))
     story = " ".join(question.context for question in QUESTIONS)
     spans = Span(0, 4, story[:4]), Span(0, 300, story[:300])
-    asked = [QAExample(f"{i}", story, "Where is Anna?", (span,)) for i, span in enumerate(spans)]
-    asked.append(QAExample("2", story, "Where is Anna?", references=("elsewhere",)))
-    failures = [answer.failure for answer in sorted(model.answers(asked))]
+    examples = [QAExample(f"{i}", story, "Where is Anna?", (span,)) for i, span in enumerate(spans)]
+    examples.append(QAExample("2", story, "Where is Anna?", references=("elsewhere",)))
+    failures = [answer.failure for answer in sorted(model.answers(examples))]
     assert failures == ["", HIDDEN, HIDDEN]
     rows = [{"checkpoint": "a", "failure": one} if one else {"checkpoint": "a"} for one in failures]
     assert f"a: 2 {HIDDEN}" in failure_note(rows, "questions")
@@ -89,8 +89,8 @@ def test_span_scores_match_transformers(tmp_path: Path) -> None:
     """log S of the span less log S of the classification token, as transformers has it."""
     folder = save_folder(tmp_path / "folder")
     naive, examples = Naive(folder), [mentions(question) for question in QUESTIONS]
-    found = opened(folder, batch_size=3).span_scores(examples)
-    for example, score_M in zip(examples, found, strict=True):
+    scores = opened(folder, batch_size=3).span_scores(examples)
+    for example, score_M in zip(examples, scores, strict=True):
         query = f"{example.advice} {example.question}"
         _, start_T, end_T = naive.logits(example.context, query)
         none = float(start_T.log_softmax(-1)[0] + end_T.log_softmax(-1)[0]) / 2

@@ -13,9 +13,9 @@ from tests.evaluation.checkpoints import save_ckpt, save_folder, save_llama
 
 
 def identity(path: object, need: Ability = "spans", **how: Any) -> dict[str, Any]:
-    found = open_answerer(str(path), Choosing(**{"device": "cpu", **how}), need=need).identity
-    assert json.loads(json.dumps(found)) == found, "plain JSON"
-    return found
+    content = open_answerer(str(path), Choosing(**{"device": "cpu", **how}), need=need).identity
+    assert json.loads(json.dumps(content)) == content, "plain JSON"
+    return content
 
 
 def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ def test_an_encoder_that_pads_on_the_left_answers_as_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize("context", ["", "\n\t"])
 def test_an_empty_text_has_no_answer(architecture: str, context: str, tmp_path: Path) -> None:
     path = save_ckpt(tmp_path / "a.ckpt", architecture)
-    asked = [QAExample("1", context, "where is anna ?"), QUESTIONS[0]]
-    found = sorted(QuestionCheckpoint(str(path), ASKING).answers(asked))
-    assert found[0].text == ""
-    assert found[1].text
+    examples = [QAExample("1", context, "where is anna ?"), QUESTIONS[0]]
+    answers = sorted(QuestionCheckpoint(str(path), ASKING).answers(examples))
+    assert answers[0].text == ""
+    assert answers[1].text
 
 
 @pytest.fixture

@@ -27,14 +27,14 @@ def answers_in(row: dict[str, Any]) -> list[dict[str, Any]]:
 def test_the_same_answers_make_the_same_report(protocol: str, room: Path, tmp_path: Path) -> None:
     case = next(case for case in CASES if case.protocol == protocol)
     name, *flags = case.command(room, tmp_path / "model")[:-2]
-    asked = evaluate(tmp_path / "model", name, *flags)
+    report = evaluate(tmp_path / "model", name, *flags)
     examples = examples_of(tmp_path / "model")
     write_rows(tmp_path / "typed.jsonl", [answer for row in examples for answer in answers_in(row)])
     at = flags.index("--checkpoint")
     rest = [*flags[:at], *flags[at + 2 :], "--predictions", str(tmp_path / "typed.jsonl")]
     answered = evaluate(tmp_path / "file", name, *rest)
-    frame = asked.frame  # but for the curve over scores of unknown, which a file does not have
-    if "coverage" in asked.by:
+    frame = report.frame  # but for the curve over scores of unknown, which a file does not have
+    if "coverage" in report.by:
         frame = frame[frame["coverage"] == ""].reset_index(drop=True)
     pd.testing.assert_frame_equal(answered.frame, frame, check_dtype=False)
     for row, of_file in zip(examples, examples_of(tmp_path / "file"), strict=True):
