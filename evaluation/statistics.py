@@ -76,8 +76,8 @@ class Statistic:
             unit, by side (S, 1 + U).
         """
         columns = (self.columns(side.to_numpy(dtype=np.float64)) for side in sides)
-        sums_SCU = [[np.bincount(unit_N, one_N) for one_N in each_NC.T] for each_NC in columns]
-        sums_SUC = np.swapaxes(sums_SCU, 1, 2)
+        by_column = ([np.bincount(unit_N, one_N) for one_N in each_NC.T] for each_NC in columns)
+        sums_SUC = np.stack([np.stack(sums_CU, axis=1) for sums_CU in by_column])
         all_S1C = sums_SUC.sum(axis=1, keepdims=True)
         values = map(self.of, all_S1C - np.insert(sums_SUC, 0, 0, axis=1))
         n_SU = np.apply_along_axis(self.n, 2, np.concatenate([all_S1C, sums_SUC], axis=1))
