@@ -16,8 +16,7 @@ from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.sources import read_choices
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
-from interventune.evaluation.answering.interface import Choosing
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Choosing, open_answerer
 
 System = Callable[[str, list[ChoiceQuestion]], list[float]]
 """Returns the log-likelihoods of all choices of some questions, with the model in a folder."""

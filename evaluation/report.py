@@ -168,20 +168,16 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         return json.dumps(plain_json(value), ensure_ascii=False, **layout) + "\n"
 
     # A lone surrogate, which JSON can contain and UTF-8 cannot, is written as JSON's own escape.
-    errors = "backslashreplace"
+    how: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}
     with atomic(output) as folder:
         folder.mkdir()
-        with open(folder / "examples.jsonl", "w", encoding="utf-8", errors=errors) as file:
+        with open(folder / "examples.jsonl", "w", **how) as file:
             file.writelines(map(as_json, evaluation.examples))
-        frame.to_csv(folder / "results.csv", index=False, errors=errors)
+        frame.to_csv(folder / "results.csv", index=False, **how)
         for name, figure in evaluation.figures.items():
             figure(frame, folder / name)
-        texts = {
-            "report.md": "\n\n".join(filter(None, parts)) + "\n",
-            "report.json": as_json(content, indent=1),
-        }
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", errors=errors)
+        (folder / "report.md").write_text("\n\n".join(filter(None, parts)) + "\n", **how)
+        (folder / "report.json").write_text(as_json(content, indent=1), **how)
 
 
 def source_record(source: str | Path) -> dict[str, str]:

@@ -14,9 +14,7 @@ import pandas as pd
 from .data_modules import sources
 from .data_modules.schema.groups import Group
 from .data_modules.schema.questions import QAExample
-from .evaluation.answering.asking import Asking
-from .evaluation.answering.interface import Ability, Answerer
-from .evaluation.answering.open import open_answerer
+from .evaluation.answering.interface import Ability, Answerer, Asking, open_answerer
 from .evaluation.commands import PROTOCOLS, evaluated
 from .evaluation.report import Evaluation
 from .storage.command_line import flags

@@ -28,7 +28,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from .data_modules.batching.data_module import process_rank
 from .data_modules.encoding.tokenizers import load_tokenizer
 from .data_modules.sources import held_by
-from .evaluation.answering.asking import Asking, named_sources
+from .evaluation.answering.interface import Asking, named_sources
 from .evaluation.answering.lending import lent
 from .evaluation.answering.work import Processes, current
 from .probe_sources import NOW, START, Groups, Measure, Questions, Snapshot

@@ -10,7 +10,6 @@ Shape letters: N questions, R sets of questions, C columns of sums.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .intervals import Floats
 
@@ -18,15 +17,6 @@ COLUMNS = ("unanswerable", "abstained", "refused", "right")
 """The sums besides the number of questions: unanswerable questions (the answer is unknown); those
 answered with unknown; those that are both; and exact matches among answers to answerable questions.
 """
-
-
-def columns(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> Floats:
-    """Return the COLUMNS (N, C - 1) of questions; exact match `right_N`, in [0, 1], counts only
-    where an answerable question is answered.
-    """
-    abstained_N, unanswerable_N = np.asarray(abstained_N, bool), np.asarray(unanswerable_N, bool)
-    right_N = np.where(abstained_N | unanswerable_N, 0.0, right_N)
-    return np.stack([unanswerable_N, abstained_N, unanswerable_N & abstained_N, right_N], axis=1)
 
 
 def measures(sums_RC: Floats) -> dict[str, Floats]:

@@ -47,7 +47,7 @@ class LinearCKA:
         0.909065
     """
 
-    def __init__(self, layers: int, width_x: int, width_y: int, device: Any = "cpu") -> None:
+    def __init__(self, layers: int, width_x: int, width_y: int, *, device: Any = "cpu") -> None:
         width = width_x + width_y
         self.x, self.y = slice(width_x), slice(width_x, width)
         self.sum_LF, self.product_LFF, self.count = (

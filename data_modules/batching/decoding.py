@@ -8,13 +8,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import NamedTuple
 from unicodedata import category
 
 from torch import Tensor
 
 from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
+from interventune.data_modules.schema.questions import Answer
 
 from .sets import QABatch, QASet
 
@@ -22,28 +22,6 @@ TYPE_THRESHOLD = 0.1
 """XLNet's heads: if the most probable type has at least this probability, it is the answer, else
 the span. The share of unknown depends strongly on the authors' low value.
 """
-
-
-class Answer(NamedTuple):
-    """The decoded answer of one question."""
-
-    example: int
-    """Index of the question in its set."""
-    text: str
-    score: float
-    """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an
-    answer type (yes, no, ...): its score.
-    """
-    start: int = -1
-    """Start of the text in the context; -1 for an answer that is not from there."""
-    unknown_score: float = math.nan
-    """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of
-    unknown; NaN for a decoder's text.
-    """
-    guess: str = ""
-    """The text of the best answer other than unknown, if there is an `unknown_score`."""
-    failure: str = ""
-    """Reason why there is no answer: such a question is never scored."""
 
 
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
@@ -91,7 +69,7 @@ def written_answers(
     """Yield the answers in what a decoder wrote, from its texts with their failures."""
     for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
         answer, failure = answer_in(text, reason)
-        yield Answer(int(data.question_N[feature]), answer, 0.0, failure=failure)
+        yield Answer(int(data.question_N[feature]), answer, failure=failure)
 
 
 def decode_typed_answers(

@@ -1,8 +1,11 @@
 """Records of questions, with answers in a text or with choices."""
 
+from __future__ import annotations
+
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from interventune.storage.errors import DataError
 from interventune.storage.json_files import Rows, check
@@ -120,9 +123,34 @@ class QAExample:
         """The texts to which predictions are compared; empty for a question without an answer."""
         return self.references or tuple(span.text for span in self.answers)
 
-    def unanswered(self, **changes: Any) -> "QAExample":
+    def unanswered(self, **changes: Any) -> QAExample:
         """Return the changed question, with unknown as its answer."""
         return replace(self, answers=(), answer_type="unknown", rationale=(), **changes)
+
+
+class Answer(NamedTuple):
+    """The answer to one question."""
+
+    example: int
+    """Index of the question in its set or call."""
+    text: str
+    """As the model writes it; metrics/unknown.py decides whether it says unknown, as "" of a span
+    model.
+    """
+    score: float = math.nan
+    """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an
+    answer type (yes, no, ...): its score. NaN for written text.
+    """
+    start: int = -1
+    """Start of the text in the context; -1 for an answer that is not from there."""
+    unknown_score: float = math.nan
+    """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of
+    unknown; NaN for written text. Comparable between the questions of one model.
+    """
+    guess: str = ""
+    """The text of the best answer other than unknown, if there is an `unknown_score`."""
+    failure: str = ""
+    """Reason why there is no answer: such a question is counted separately and never scored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.utils.logging import disable_progress_bar
 
 from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet, GroupSet
-from interventune.data_modules.batching.decoding import Answer as Span
 from interventune.data_modules.batching.decoding import decode_answers, decode_typed_answers
 from interventune.data_modules.batching.sets import HIDDEN, QASet, encode_examples
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
@@ -28,7 +27,7 @@ from interventune.data_modules.encoding.windows import (
     token_span,
 )
 from interventune.data_modules.schema.groups import Group
-from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
+from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
 from interventune.models.backbones import EncoderModel, pick_device
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, masked_mean
@@ -38,8 +37,7 @@ from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.progress import progress
 
-from .asking import Compute
-from .interface import Answer, Answerer
+from .interface import Answerer, Compute
 from .work import shared, stored
 
 GROUPS_AT_ONCE = 8192
@@ -162,8 +160,9 @@ class QuestionCheckpoint(Checkpoint):
         abstain = self.may_abstain
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
-        for i, span in enumerate(self.spans(examples, may_abstain=abstain, what=what)):
-            yield Answer(i, span.text, span.failure, span.unknown_score, span.guess)
+        # Other processes number their questions from 0, too.
+        for i, answer in enumerate(self.spans(examples, may_abstain=abstain, what=what)):
+            yield answer._replace(example=i)
 
     @shared
     @torch.inference_mode()
@@ -173,11 +172,11 @@ class QuestionCheckpoint(Checkpoint):
         *,
         may_abstain: bool | None = None,
         what: str = "answering",
-    ) -> list[Span]:
+    ) -> list[Answer]:
         """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads:
         16). Where no window shows the right answer, the question fails.
         """
-        data, answers = self.question_set(examples, may_abstain), list[Span]()
+        data, answers = self.question_set(examples, may_abstain), list[Answer]()
         for index in progress(data.batches(self.batch_size), what):
             batch = data[index]
             inputs = self.moved(batch.inputs)
@@ -274,31 +273,21 @@ class ChoiceCheckpoint(Checkpoint):
     kind = ChoiceModel
     encoding_class = ChoiceEncoding
 
-    def choice_logits(
-        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
-    ) -> list[np.ndarray]:
-        logits = self.logits(questions, what=what)
-        return [np.array(logit_C, dtype=np.float32) for logit_C in logits]
-
     @stored
     @torch.inference_mode()
-    def logits(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
-        """Return the logits of every question's choices as plain numbers."""
+    def choice_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         data = ChoiceSet(questions, self.tokenizer, self.encoding, self.model.architecture)
         logits: dict[int, list[float]] = {}
-        for index in progress(data.batches(self.batch_size), what):
+        for index in data.batches(self.batch_size):
             with self.autocast():
                 logits_BC = self.model(self.moved(data[index].inputs))
             self.require_finite(logits_BC.abs().flatten())
             logits.update(zip(index, logits_BC.float().tolist(), strict=True))
         return [logits[i] for i in range(len(questions))]
 
-    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
-        return self.vectors(texts, what).numpy()
-
     @shared
     @torch.inference_mode()
-    def vectors(self, texts: Sequence[str], what: str) -> Tensor:
+    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> Tensor:
         """Return the mean of the encoder's last hidden states over the tokens of each text, (Q, D)
         float32, scaled to length 1.
         """

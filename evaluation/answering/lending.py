@@ -9,9 +9,8 @@ import torch
 from interventune.data_modules.encoding.tokenizers import usable
 from interventune.models.loading import from_pretrained
 
-from .asking import Asking
 from .checkpoint import QuestionCheckpoint
-from .interface import Choosing
+from .interface import Asking, Choosing
 from .language_model import Decoder
 
 

@@ -13,7 +13,6 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +29,6 @@ from interventune.storage.json_files import json_lines, load_json
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-HOME = Path(__file__).parent
 GENERATOR = b'<meta name="generator" content="interventune report">'
 """Marks pages of this command, the only files that it replaces."""
 MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "image"]
@@ -122,11 +120,9 @@ def report_section(label: str, folder: Path) -> Section:
         raise DataError(f"{links[0]}: a link; copy the file itself into the folder of the report")
     content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
-    of_question = dict[str, list[Any]]()  # so that variants and checkpoints are next to each other
-    for _, row in json_lines(folder / "examples.jsonl"):
-        if (key := str(row.get("id"))) in of_question or len(of_question) < EXAMPLES:
-            of_question[key] = [*of_question.get(key, ()), row][:EXAMPLES]
-    rows = list(chain.from_iterable(of_question.values()))
+    rows, number_of = [row for _, row in json_lines(folder / "examples.jsonl")], dict[str, int]()
+    # Variants and checkpoints of a question are next to each other.
+    rows.sort(key=lambda row: number_of.setdefault(str(row.get("id")), len(number_of)))
     examples = pd.DataFrame(rows[:EXAMPLES], dtype=object)
     about = json.dumps(content["about"], indent=1, ensure_ascii=False)
     return Section(
@@ -146,10 +142,9 @@ def long_table(content: _Report) -> DataFrame:
 
     frame = pd.DataFrame(content["results"], columns=[*content["by"], "measure", *NUMBERS])
     frame = frame[frame["against"] == ""].astype(dict.fromkeys(NUMBERS, float))
-    rows, dimensions = frame.to_dict("records"), set(content["by"]) - set(ALWAYS)
+    rows, dimensions = frame.to_dict("records"), content["by"][len(ALWAYS) :]
     places = [
-        ", ".join(f"{name}={row[name]}" for name in row if name in dimensions and row[name] != "")
-        for row in rows
+        ", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows
     ]
     return frame[["measure", "checkpoint"]].assign(where=places, value=[*map(shown, rows)])
 
@@ -212,13 +207,15 @@ def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
 
 def page(sections: Sequence[Section]) -> str:
     """Return the page as text; the same folders give the same page."""
-    from jinja2 import Template
+    from jinja2 import Environment, FileSystemLoader
 
-    template, style = (
-        (HOME / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css")
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return Template(template, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(
-        style=style,
+    return environment.get_template("page.html.j2").render(
         sections=sections,
         compared={
             kind: table_html(table, index=True) for kind, table in comparison(sections).items()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from sklearn.metrics import precision_recall_fscore_support
 
-from interventune.metrics.abstention import columns, measures
+from interventune.metrics.abstention import measures
 from interventune.metrics.unknown import LIST, unknown_form, without_negated
 
 questions = st.lists(
@@ -26,8 +26,11 @@ def abstention(
     abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike
 ) -> dict[str, float]:
     """The measures of abstention of some questions."""
-    columns_NC = columns(abstained_N, unanswerable_N, right_N)
-    sums_1C = np.array([[len(columns_NC), *columns_NC.sum(0)]])
+    abstained_N, unanswerable_N = np.array(abstained_N, bool), np.array(unanswerable_N, bool)
+    right_N = np.where(abstained_N | unanswerable_N, 0, right_N)
+    refused_N = abstained_N & unanswerable_N
+    columns = (np.ones_like(right_N), unanswerable_N, abstained_N, refused_N, right_N)
+    sums_1C = np.array([[column_N.sum() for column_N in columns]])
     return {name: float(value_R[0]) for name, value_R in measures(sums_1C).items()}
 
 

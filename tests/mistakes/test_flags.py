@@ -40,7 +40,6 @@ MISTAKES = [
     ("bias", "--device cuda:99", "cuda:99"),
     ("faithfulness", "--data {given}/coqa.json --variants os", "bert.ckpt"),
     ("faithfulness", "--predictions {given}/small_run.yaml", "ends in .jsonl"),
-    ("ask", "--candidate Zed", "Zed"),
     ("export", "{out}/y", "{out}/y"),
     ("fit", "--trainer.max_step=3", "--trainer.max_step"),
     ("fit", "--trainer.max_steps=many", "trainer.max_steps"),

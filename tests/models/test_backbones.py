@@ -20,10 +20,8 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.open import open_answerer
-from interventune.evaluation.answering.scorers import Scorer
-from interventune.evaluation.reproduce.tiny_classifier import save_classifier
+from interventune.evaluation.answering.interface import Asking, open_answerer
+from interventune.evaluation.answering.scorers import Scorer, tiny_classifier
 from interventune.models.backbones import ARCHITECTURES
 from interventune.models.heads.span import SpanModel
 from interventune.models.loading import load_pretrained, start
@@ -170,7 +168,8 @@ def test_a_checkpoint_with_fewer_layers_by_backbone_config_is_refused(tmp_path: 
 
 
 def test_a_scorer_without_its_head_is_refused(tmp_path: Path) -> None:
-    save_classifier(output=tmp_path / "scorer")
+    for part in tiny_classifier():
+        part.save_pretrained(tmp_path / "scorer")
     edit(tmp_path / "scorer", without("classifier"))
     with pytest.raises(ValueError, match=r"--scorer hf:.*weights missing, as classifier"):
         Scorer(f"hf:{tmp_path / 'scorer'}", device="cpu")

@@ -12,9 +12,8 @@ import torch
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.schema.spans import write_records
 from interventune.data_modules.sources import read_choices
-from interventune.evaluation.answering.asking import Asking, Compute
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Asking, Compute, open_answerer
 from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, metrics_of
 

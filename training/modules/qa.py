@@ -18,7 +18,6 @@ from torch import Tensor
 from interventune.data_modules.batching.candidates import GroupBatch, GroupSet
 from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.batching.decoding import (
-    Answer,
     decode_answers,
     decode_typed_answers,
     written_answers,
@@ -26,6 +25,7 @@ from interventune.data_modules.batching.decoding import (
 from interventune.data_modules.batching.pair_set import PairBatch
 from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens
+from interventune.data_modules.schema.questions import Answer
 from interventune.losses.answers import (
     joint_answer_loss,
     rationale_tagging_loss,

@@ -7,13 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-from interventune.evaluation.answering.asking import Asking, named_sources
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said, short
-from interventune.evaluation.shown.views import View, cells_of
+from interventune.evaluation.answering.interface import Asking, named_sources
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, Said, View
+from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import AtLeast, InputFile, Named, NamedFile, NamedInput
 
 CELL = ("data", "class")

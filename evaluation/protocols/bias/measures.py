@@ -24,10 +24,20 @@ from pandas import DataFrame
 
 from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
-from interventune.evaluation.protocol import Protocol, compared
-from interventune.evaluation.results import Estimate, Number, Row
-from interventune.evaluation.shown.views import Table, View, cells_of, make_table
-from interventune.evaluation.statistics import Floats, OfRows, Statistic, estimate, mean
+from interventune.evaluation.protocol import (
+    Estimate,
+    Floats,
+    Number,
+    OfRows,
+    Protocol,
+    Row,
+    Statistic,
+    View,
+    compared,
+    estimate,
+    mean,
+)
+from interventune.evaluation.shown.views import Table, cells_of, make_table
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
 Place = Mapping[str, Any]

@@ -20,9 +20,15 @@ from interventune.data_modules.tasks.confusion_probes import (
     no_question,
     with_other_text,
 )
-from interventune.evaluation.answering.asking import named_sources
-from interventune.evaluation.answering.interface import Answerer, Choosing, kind_of
-from interventune.evaluation.report import Evaluation
+from interventune.evaluation.answering.interface import (
+    KINDS,
+    Answerer,
+    Choosing,
+    kind_of,
+    named_sources,
+    open_answerer,
+)
+from interventune.evaluation.protocol import Evaluation
 from interventune.storage.command_line import AtLeast, Count, Named, Source
 from interventune.storage.errors import DataError
 
@@ -121,12 +127,12 @@ def fixed_trials(questions: Sequence[ChoiceQuestion], probing: Probing) -> list[
 def paralysis_trials(
     questions: Sequence[ChoiceQuestion],
     probing: Probing,
-    embed: Callable[[list[str]], np.ndarray] | None = None,
+    embed: Callable[[list[str]], Any] | None = None,
 ) -> list[Trial]:
     """Return the trials of choice paralysis: with random sampling or, given a function that embeds
     prompts as (N, D), with heuristic sampling.
     """
-    vectors_ND = embed([question.prompt for question in questions]) if embed else None
+    vectors_ND = np.asarray(embed([q.prompt for q in questions])) if embed else None
     sampling: Sampling = "heuristic" if embed else "random"
     trials = []
     for n in sorted({*(probing.choices or (5, 10, 15))}):
@@ -219,7 +225,6 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         asking: model options.
     """
     from interventune.data_modules.sources import read_choices
-    from interventune.evaluation.answering.open import KINDS, open_answerer
 
     from .measures import CONFUSION, tests_and_hits
 

@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Number, Row, plain
-from interventune.evaluation.shown.figures import Bars, Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import estimate, mean, share
+from interventune.evaluation.protocol import (
+    Bars,
+    Lines,
+    Number,
+    Protocol,
+    Row,
+    Said,
+    View,
+    estimate,
+    mean,
+    plain,
+    share,
+)
 from interventune.metrics import confusion as metrics
 
 CELL = ("probe", "sampling", "n_choices")

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
-from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Estimate, Number
+from interventune.evaluation.answering.interface import Compute, named_sources
+from interventune.evaluation.protocol import Estimate, Evaluation, Number
 from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
 

@@ -11,12 +11,19 @@ from typing import Any
 
 import pandas as pd
 
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Estimate, Number, Results, Row, plain
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import estimate, share
+from interventune.evaluation.protocol import (
+    Bars,
+    Estimate,
+    Number,
+    Protocol,
+    Results,
+    Row,
+    Said,
+    View,
+    estimate,
+    plain,
+    share,
+)
 from interventune.metrics.consistency import (
     ALPHA,
     COMPARED,

@@ -13,14 +13,10 @@ import numpy as np
 import pandas as pd
 
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
-from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Estimate
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic, estimate
+from interventune.evaluation.protocol import Estimate, Protocol, Said, Statistic, View, estimate
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.perplexity import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
@@ -72,7 +68,8 @@ class Writer:
         self, name: str, path: str, *, new_tokens: int, beams: int, compute: Compute
     ) -> None:
         self.name, self.path, self.beams = name, path, beams
-        self.model = open_text_model(path, compute, max_new_tokens=new_tokens, chat="never")
+        asking = Asking(**vars(compute), max_new_tokens=new_tokens, chat="never")
+        self.model = open_text_model(path, asking)
         self.local = self.model if isinstance(self.model, LocalTextModel) else None
         if self.local is not None and self.local.is_seq2seq:
             raise ValueError(f"{path} is no causal model: it does not continue prompts")

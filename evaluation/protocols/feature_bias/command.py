@@ -13,14 +13,16 @@ import numpy as np
 
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from interventune.data_modules.tasks.features import counted_with
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Floats, Statistic
+from interventune.evaluation.answering.interface import Answerer, Compute
+from interventune.evaluation.protocol import (
+    Bars,
+    Evaluation,
+    Floats,
+    Protocol,
+    Said,
+    Statistic,
+    View,
+)
 from interventune.metrics.feature_bias import stratum_weights
 from interventune.storage.command_line import Count, Named, NamedFile, split_name
 
@@ -125,11 +127,7 @@ def evaluate(
     """
     from interventune.models.language.text_models import TextModel
 
-    from .labels import (
-        classifier_rows,
-        in_context_rows,
-        open_model,
-    )
+    from .labels import classifier_rows, in_context_rows, open_model
 
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.data_modules.batching.decoding import Answer, decode_answers, decode_typed_answers
+from interventune.data_modules.batching.decoding import decode_answers, decode_typed_answers
 from interventune.data_modules.batching.sets import QASet, Question
 from interventune.data_modules.encoding.windows import Encoding
-from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.questions import Answer, QAExample
 from interventune.data_modules.schema.spans import Span
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Asking
 from interventune.evaluation.answering.language_model import open_text_model
 from tests.data_modules.fixtures.tiny_language_models import save
 
@@ -28,5 +28,5 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def load_text_model(
     folder: Path | str, *, max_new_tokens: int = 64, chat: Any = "auto", **how: Any
 ) -> Any:
-    compute = Compute(**{"device": "cpu", "batch_size": 8, **how})
-    return open_text_model(f"hf:{folder}", compute, max_new_tokens=max_new_tokens, chat=chat)
+    options = {"device": "cpu", "batch_size": 8, "max_new_tokens": max_new_tokens, "chat": chat}
+    return open_text_model(f"hf:{folder}", Asking(**(options | how)))

@@ -213,7 +213,7 @@ def test_accuracy_of_answers_and_failures(
         lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN"
     )
     model.subject_scores = lambda groups, _: torch.full((len(groups), 4, 2), 0.5)
-    opened = "interventune.evaluation.answering.open.open_answerer"
+    opened = "interventune.evaluation.protocol.open_answerer"
     monkeypatch.setattr(opened, lambda *_, **__: model)
     data = save_groups(tmp_path / "dev.json", specified)
     cells = cells_of(tmp_path, "--checkpoint", room / "a", "--data", data)

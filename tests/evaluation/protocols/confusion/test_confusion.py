@@ -72,7 +72,7 @@ def questions(count: int = 80, n: int = 3) -> list[ChoiceQuestion]:
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]:
     """Runs the protocol with models by name, and gives its cells; the report is in `out`."""
-    opened = "interventune.evaluation.answering.open.open_answerer"
+    opened = "interventune.evaluation.protocol.open_answerer"
     monkeypatch.setattr(opened, lambda path, *_, **__: MODELS[path])
     monkeypatch.setattr(command, "kind_of", lambda _: "choice")
 

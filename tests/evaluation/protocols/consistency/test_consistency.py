@@ -18,7 +18,6 @@ from scipy.stats import sem, ttest_ind
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS
 from interventune.metrics.intervals import interval_of_change
 from interventune.models.language.perplexity import chunk_loss
@@ -144,14 +143,14 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
 
 def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -> None:
     """Scored by a classifier here or elsewhere, in a file or in the folder of a report."""
-    save_classifier(output=tmp_path / "classifier")
-    scorer = ["--scorer", f"hf:{tmp_path / 'classifier'}"]
-    first, again, rescored = (tmp_path / name for name in ("first", "again", "rescored"))
-    judged(scored, first, *scorer)
-    judged(first, again)
-    judged(first / "examples.jsonl", rescored, *scorer, "--batch-size", "2")
-    for other in (again, rescored):
-        assert (first / "results.csv").read_text() == (other / "results.csv").read_text()
+    scorer = ["--scorer", "stories:"]
+    judged(scored, tmp_path / "first", *scorer)
+    judged(tmp_path / "first", tmp_path / "again")
+    judged(
+        tmp_path / "first" / "examples.jsonl", tmp_path / "rescored", *scorer, "--batch-size", "2"
+    )
+    first, *others = (tmp_path / name / "results.csv" for name in ("first", "again", "rescored"))
+    assert all(first.read_text() == other.read_text() for other in others)
 
 
 def test_continuations_match_transformers(
@@ -215,10 +214,13 @@ def test_endpoint_is_instructed_and_its_failures_are_counted(
     assert {row["continuation"] for row in nonsense} == {""}  # no continuation is an empty one
     failed = [row for row in rows if "failure" in row]
     assert [(row["variant"], row["prompt"]) for row in failed] == [("opposite", "the red dog")]
-    save_classifier(output=tmp_path / "classifier")
-    cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", f"hf:{tmp_path / 'classifier'}")
-    place = {"checkpoint": "m", "method": "instructive", "domain": "adversarial"}
-    place["variant"] = "opposite"
+    cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", "stories:")
+    place = {
+        "checkpoint": "m",
+        "method": "instructive",
+        "domain": "adversarial",
+        "variant": "opposite",
+    }
     assert (cells("failed", **place), cells.n("average", **place)) == (1 / 4, 3)
     assert cells.n("average", **place, against="variant=default") == 3
 
