@@ -177,8 +177,9 @@ def guarded(action: Callable[[], Any], debug: bool = False) -> int:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        of_file = isinstance(error, OSError) and error.filename
-        reason = f"{error.filename}: {error.strerror}" if of_file else error
+        reason = str(error)
+        if isinstance(error, OSError) and error.filename:
+            reason = f"{error.filename}: {error.strerror}"
         print(f"error: {reason}", file=sys.stderr)
         return 2
     return 0

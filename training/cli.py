@@ -120,7 +120,7 @@ def record_of(command: str, config: Namespace, text: str) -> RunRecord:
         comments = changes(yaml.safe_load(text), run_folder(path), info.step)
         for comment in comments:
             rank_zero_info(comment)
-    return RunRecord("\n".join([*comments, text]), seed=config.seed_everything, resumed=bool(path))
+    return RunRecord("\n".join([*comments, text]), resumed=bool(path))
 
 
 def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None) -> Trainer:
@@ -144,11 +144,8 @@ def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None)
         # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are
         # written.
         callbacks.append(TQDMProgressBar(refresh_rate=options["log_every_n_steps"] or 10))
-    last = LastCheckpoint(
-        every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes
-    )
     # Last, so that last.ckpt includes the choice of ModelCheckpoint.
-    options["callbacks"] = [*callbacks, parts.checkpoint, record, last]
+    options["callbacks"] = [*callbacks, parts.checkpoint, record, LastCheckpoint(run)]
     return Trainer(**options)
 
 

@@ -23,6 +23,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 
 from interventune.storage.files import atomic, read_archive
+from interventune.training.run import Run
 
 SavePoint = Literal[
     "", "validated", "between batches", "after validation", "epoch done", "epoch cut short"
@@ -47,8 +48,8 @@ class LastCheckpoint(Checkpoint):
     wait. `Run` sets how often it is written.
     """
 
-    def __init__(self, *, every_n_steps: int, every_minutes: float) -> None:
-        self.every_n_steps, self.every_s = every_n_steps, 60 * every_minutes
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self.path: Path | None = None
         self.save_point: SavePoint = ""
         # The received signal, whether it waits for the end of the step, and the previous handlers.
@@ -98,7 +99,7 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         """Save, or stop, between two batches, when no partial gradients would be lost."""
         if trainer.world_size == 1 or batch_idx % (trainer.log_every_n_steps or 1) == 0:
-            late = 0 < self.every_s <= time.monotonic() - self.saved_at
+            late = 0 < 60 * self.run.save_every_minutes <= time.monotonic() - self.saved_at
             agreed = trainer.strategy.reduce_boolean_decision
             self.stopping = agreed(self.received > 0, all=False)
             self.due = agreed(self.due or late, all=False)
@@ -106,7 +107,8 @@ class LastCheckpoint(Checkpoint):
         if batch_idx % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
-        by_steps = self.every_n_steps > 0 and step % self.every_n_steps == 0
+        every = self.run.save_every_n_steps
+        by_steps = every > 0 and step % every == 0
         if (self.due or self.stopping or by_steps) and step != self.saved_step:
             self._save(trainer, "after validation" if validated else "between batches")
         if self.stopping:

@@ -39,12 +39,11 @@ class RunRecord(Callback):
 
     Args:
         text: config.yaml, with comments on what changed when the run was resumed.
-        seed: of the run.
         resumed: whether the weights come from a checkpoint.
     """
 
-    def __init__(self, text: str, *, seed: int, resumed: bool) -> None:
-        self.text, self.seed, self.resumed = text, seed, resumed
+    def __init__(self, text: str, *, resumed: bool) -> None:
+        self.text, self.resumed = text, resumed
         self.earlier: Mapping[str, float] = {}
         """Metrics from before a resume, so that a validation need not be repeated for them."""
 
@@ -58,7 +57,7 @@ class RunRecord(Callback):
         new = stage == "train" or (stage == "fit" and not self.resumed)
         if trainer.is_global_zero and (new or not saved.exists()):
             write_text(saved, self.text)
-            environment = _environment(trainer) | {"seed": self.seed}
+            environment = _environment(trainer) | {"seed": pl_module.run_seed}
             write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

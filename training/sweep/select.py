@@ -121,7 +121,7 @@ def results_of(weights: Path, flags: Sequence[str]) -> list[dict[str, Any]]:
     data = load_yaml(folder / "config.yaml", dict[str, Any])["data"]
     data = data.get("init_args", data)
     sets = {name for key, named in data.items() if key.startswith("test_") for name in named or ()}
-    rows, metrics = [], load_json(folder / "metrics.json")
+    rows, metrics = list[dict[str, Any]](), load_json(folder / "metrics.json")
     for key, value in metrics.items():
         stage, *parts = key.split("/")  # test/bias/NAME/ethical/mu; of `main`, without NAME
         if stage == "test":
