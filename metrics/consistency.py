@@ -140,16 +140,13 @@ prompts.
 """
 
 
-Decision = Literal["pass", "fail", "not decidable"]
-
-
 class Evidence(NamedTuple):
-    """The verdict of the reading `evidence` on one domain."""
+    """The verdict of the reading `evidence` on one domain; None: not decidable."""
 
-    effect: Decision
+    effect: bool | None
     """Whether the original specifications have any effect; importance depends on it."""
-    polarity: Decision
-    importance: Decision
+    polarity: bool | None
+    importance: bool | None
 
 
 def decide(default: float, interval_of: Intervals, margin: float) -> Evidence:
@@ -174,20 +171,18 @@ def decide(default: float, interval_of: Intervals, margin: float) -> Evidence:
     """
     least, most = interval_of["original", "default"]
     low, high = interval_of["opposite", "default"]
-    effect: Decision = "not decidable"
+    effect = polarity = importance = None
     if least > 0 or -least < margin < default:
-        effect = "fail"
+        effect = False
     elif most < 0:
-        effect = "pass"
-    polarity: Decision = "not decidable"
+        effect = True
     if low > 0:
-        polarity = "pass"
+        polarity = True
     elif high < 0 or high < margin < 1 - default:
-        polarity = "fail"
+        polarity = False
     controls = [interval_of[control, "original"] for control in CONTROLS]
-    importance: Decision = "not decidable"
-    if effect == "fail" or any(high < 0 or high < margin < -most for _, high in controls):
-        importance = "fail"
-    elif effect == "pass" and all(low > 0 for low, _ in controls):
-        importance = "pass"
+    if effect is False or any(high < 0 or high < margin < -most for _, high in controls):
+        importance = False
+    elif effect and all(low > 0 for low, _ in controls):
+        importance = True
     return Evidence(effect, polarity, importance)

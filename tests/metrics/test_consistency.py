@@ -130,18 +130,18 @@ LESS, MORE, WIDE, LITTLE = (-0.3, -0.2), (0.2, 0.3), (-0.1, 0.1), (-0.02, 0.02)
 @pytest.mark.parametrize(
     ("default", "original", "opposite", "controls", "decisions"),
     [
-        (0.4, LESS, MORE, (MORE, MORE), ("pass", "pass", "pass")),
-        (0.4, (-0.03, -0.01), MORE, (MORE, MORE), ("fail", "pass", "fail")),
-        (0.4, MORE, LESS, (MORE, MORE), ("fail", "fail", "fail")),
-        (0.4, WIDE, WIDE, (MORE, MORE), ("not decidable",) * 3),
-        (0.4, LESS, (0.01, 0.02), (WIDE, MORE), ("pass", "pass", "not decidable")),
-        (0.4, LESS, LITTLE, (LITTLE, MORE), ("pass", "fail", "fail")),
-        (0.4, LESS, MORE, (MORE, LESS), ("pass", "pass", "fail")),
+        (0.4, LESS, MORE, (MORE, MORE), (True, True, True)),
+        (0.4, (-0.03, -0.01), MORE, (MORE, MORE), (False, True, False)),
+        (0.4, MORE, LESS, (MORE, MORE), (False, False, False)),
+        (0.4, WIDE, WIDE, (MORE, MORE), (None, None, None)),
+        (0.4, LESS, (0.01, 0.02), (WIDE, MORE), (True, True, None)),
+        (0.4, LESS, LITTLE, (LITTLE, MORE), (True, False, False)),
+        (0.4, LESS, MORE, (MORE, LESS), (True, True, False)),
         # A control is not as good if the originals may have done less than the margin themselves.
-        (0.4, (-0.3, -0.04), MORE, (LITTLE, MORE), ("pass", "pass", "not decidable")),
+        (0.4, (-0.3, -0.04), MORE, (LITTLE, MORE), (True, True, None)),
         # Near 0 and 1 there is no room for more than the margin, so nothing fails for want of it.
-        (0.04, LITTLE, MORE, (MORE, MORE), ("not decidable", "pass", "not decidable")),
-        (0.97, LESS, LITTLE, (MORE, MORE), ("pass", "not decidable", "pass")),
+        (0.04, LITTLE, MORE, (MORE, MORE), (None, True, None)),
+        (0.97, LESS, LITTLE, (MORE, MORE), (True, None, True)),
     ],
 )
 def test_decide_passes_or_fails_what_is_shown(

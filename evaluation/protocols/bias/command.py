@@ -179,7 +179,7 @@ def evaluate(
     else:
         sources = named_sources(data or [], "--data")
         sets, unscored = groups.read_sets(sources, limit, cluster_of)
-        rows_of, ask = {"": unscored}, partial(groups.asked, sets, unscored)
+        rows_of, ask = {"": unscored}, partial(groups.scored_rows, sets, unscored)
     for rows in rows_of.values() if clusters else ():
         if not any(measures.differ(row["clusters"]) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")

@@ -63,7 +63,9 @@ def group_row(
     }
 
 
-def asked(sets: Mapping[str, Sequence[Group]], rows: Rows, answerer: Answerer) -> Iterator[Any]:
+def scored_rows(
+    sets: Mapping[str, Sequence[Group]], rows: Rows, answerer: Answerer
+) -> Iterator[Any]:
     """Yield the rows of all groups with an answerer's scores and, of those whose contexts decide,
     its answers or the reason of a `failure`.
     """
@@ -71,9 +73,9 @@ def asked(sets: Mapping[str, Sequence[Group]], rows: Rows, answerer: Answerer) -
     groups, rows = [*chain(*sets.values())], [*rows]
     if decided := [i for i, row in enumerate(rows) if row["references"]]:
         answers = sorted(answerer.answers(list(gold_examples(groups)), "answering"))
-        for i, one, two in zip(decided, answers[::2], answers[1::2], strict=True):
-            failure = one.failure or two.failure
-            texts = (one.text, two.text)
+        for i, first, second in zip(decided, answers[::2], answers[1::2], strict=True):
+            failure = first.failure or second.failure
+            texts = (first.text, second.text)
             rows[i] = rows[i] | ({"failure": failure} if failure else judged(groups[i], texts))
     for row in with_scores(rows, torch.cat(scores)):
         unknown = 1 - row["mass"] if answerer.offers_unknown else None

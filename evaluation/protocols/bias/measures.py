@@ -88,10 +88,12 @@ def numbers(
 
 
 def table(rows: Sequence[Row]) -> DataFrame:
-    """Return the groups of all rows by key, with `asked`, the key without the advice."""
+    """Return the groups of all rows by key; `question` is the key without the advice."""
     groups = pd.DataFrame(rows, columns=COLUMNS).set_index("key", drop=False)
     groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain"], ""))
-    return groups.assign(asked=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs())
+    return groups.assign(
+        question=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs()
+    )
 
 
 def with_units(groups: DataFrame) -> DataFrame:
@@ -99,7 +101,7 @@ def with_units(groups: DataFrame) -> DataFrame:
     the template or the pair, unless there is only one.
     """
     if groups.groupby(CATEGORY).ngroups == 1:
-        return groups.assign(unit=groups["asked"], units="questions")
+        return groups.assign(unit=groups["question"], units="questions")
     unit = groups["category"] + "|" + groups["attribute"]
     return groups.assign(unit=unit, units="attributes")
 
@@ -129,7 +131,7 @@ def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
     model without preference: its mean, from 0 to the 95 % point.
     """
     for place, sides in pairs:
-        counts = len(sides[0]), sides[0]["asked"].nunique()
+        counts = len(sides[0]), sides[0]["question"].nunique()
         for name, values in maxima(measures, *map(numbered, sides)).items():
             for measure, (value, low, high) in zip((name, f"{name}_chance"), values, strict=True):
                 if len(sides) == 1 or measure == name:
@@ -140,7 +142,7 @@ def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
 def numbered(groups: DataFrame) -> ClassGroups:
     """Return groups as input of metrics: subjects, attributes and questions by number."""
     subject_N2, _ = pd.Series([*chain(*groups["subjects"])]).factorize(sort=True)
-    attribute_N, unit_N = (groups.groupby(by).ngroup().to_numpy() for by in (CATEGORY, "asked"))
+    attribute_N, unit_N = (groups.groupby(by).ngroup().to_numpy() for by in (CATEGORY, "question"))
     c_N, c_normalised_N = (groups[name].to_numpy(np.float64) for name in ("c", "c_normalised"))
     return ClassGroups(c_N, c_normalised_N, subject_N2.reshape(-1, 2), attribute_N, unit_N)
 
@@ -155,7 +157,7 @@ def of_subjects(groups: DataFrame, names: Sequence[str], kind: str = "subject") 
     rows, cell = sides.to_dict("records"), (*CELL, kind)
     overall = replace(SUBJECTS, units=groups["units"].iloc[0], cells=[cell])
     yield from overall.numbers(rows, names)
-    of_each = replace(SUBJECTS, unit="asked", units="questions", cells=[(*cell, *CATEGORY)])
+    of_each = replace(SUBJECTS, unit="question", units="questions", cells=[(*cell, *CATEGORY)])
     yield from of_each.numbers(rows, names)
 
 
@@ -243,11 +245,11 @@ def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[N
 
 def advised(groups: DataFrame, place: Place) -> Pairs:
     """Yield the same questions without each class of advice and with it."""
-    without = groups[groups["class"] == "none"].drop_duplicates("asked")
-    without = without.set_index("asked", drop=False)
-    for advice, part in groups[groups["asked"].isin(without.index)].groupby("class", sort=False):
+    without = groups[groups["class"] == "none"].drop_duplicates("question")
+    without = without.set_index("question", drop=False)
+    for advice, part in groups[groups["question"].isin(without.index)].groupby("class", sort=False):
         if advice != "none":
-            twins = without.loc[part["asked"]].set_axis(part.index)
+            twins = without.loc[part["question"]].set_axis(part.index)
             yield {**place, "class": advice, "against": "class=none"}, [twins, part]
 
 
@@ -270,7 +272,7 @@ def ratio_rows(groups: DataFrame, places: Sequence[Place]) -> DataFrame:
     columns, counted_N = dict[str, Any](), np.zeros(len(groups), dtype=bool)
     for k, place in enumerate(places):
         advised = cells_of(groups, place)
-        bare_N = (groups["class"] == "none") & groups["asked"].isin(advised["asked"])
+        bare_N = (groups["class"] == "none") & groups["question"].isin(advised["question"])
         for name, chosen_N in {
             "advised": groups.index.isin(advised.index),
             "without": bare_N.to_numpy(),

@@ -238,7 +238,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     if heuristic and probing.encoder:
         encoder = open_answerer(probing.encoder, asking, need="embeddings")
         trials += paralysis_trials(questions, probing, encoder.embeddings)
-        del encoder
+        del encoder  # before the evaluated models are opened
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         own = heuristic and not probing.encoder

@@ -33,7 +33,9 @@ from interventune.metrics.consistency import (
     VARIANTS,
     Domain,
     DomainRates,
+    Evidence,
     Variant,
+    Verdict,
     decide,
     relative_change,
     t_tests,
@@ -147,9 +149,7 @@ def verdicts(
             rates[domain] = yield from of_domain(part, list(attributes), margin, at)
         prompts = len(system[["domain", "prompt"]].drop_duplicates())
         for reading in READINGS:
-            for test, passed in verdict(rates, reading)._asdict().items():
-                value = math.nan if passed is None else float(passed)
-                yield plain(test, value, prompts, **place, reading=reading)
+            yield from of_tests(verdict(rates, reading), prompts, {**place, "reading": reading})
 
 
 def of_domain(
@@ -182,10 +182,15 @@ def of_domain(
         yield Number("average", at, gap)
     n = min(gap.n for gap in gaps.values())
     interval_of = {pair: gap.interval for pair, gap in gaps.items()}
-    for test, decision in decide(rate["default"], interval_of, margin)._asdict().items():
-        value = {"pass": 1.0, "fail": 0.0}.get(decision, math.nan)
-        yield plain(test, value, n, **place, reading=EVIDENCE)
+    evidence = decide(rate["default"], interval_of, margin)
+    yield from of_tests(evidence, n, {**place, "reading": EVIDENCE})
     return DomainRates(rate.to_dict(), starred)
+
+
+def of_tests(tests: Verdict | Evidence, n: int, place: Mapping[str, Any]) -> Iterator[Number]:
+    """Yield 1 for a passed test, 0 for a failed one, NaN for one without a result."""
+    for test, passed in tests._asdict().items():
+        yield plain(test, math.nan if passed is None else float(passed), n, **place)
 
 
 def verdict_sentence(results: Results, _: Sequence[str], margin: float) -> str:
