@@ -31,8 +31,8 @@ from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.models.adapters import merge_folder
 from interventune.models.backbones import pick_device
 from interventune.models.checkpoint import peft_base
-from interventune.models.cpu_kernels import use_linear_kernels
 from interventune.models.heads.causal import CausalModel
+from interventune.models.kernels import use_linear_kernels
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.text_models import PairError, Prompt, TextFailure, TextModel
 from interventune.models.loading import read_folder

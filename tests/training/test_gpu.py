@@ -16,7 +16,7 @@ from interventune.losses.group import GroupLoss
 from interventune.metrics.bias.group_bias import GroupBias
 from interventune.metrics.cka import LinearCKA
 from interventune.metrics.shift import EmbeddingShift
-from interventune.models.kernels import compile_layers
+from interventune.models.kernels import ATTENTION, compile_layers
 from tests.metrics.batches import SHIFT_LAYERS, ShiftBatch, embeddings, shift_batch
 from tests.models import tiny
 from tests.training.conftest import Commands, curves, launch
@@ -127,7 +127,7 @@ def test_the_flash_kernel_and_compiled_layers_compute_what_torch_s_attention_doe
     model = tiny.model(name).cuda()
     if compiled:
         compile_layers(model)
-    assert model.config._attn_implementation == "gpu"
+    assert model.config._attn_implementation == ATTENTION
     for rows, width in ((3, 24), (5, 40), (1, 16)):
         ids_BT = torch.randint(5, 60, (rows, width), device="cuda")
         lengths_B1 = torch.tensor([[width], [9], [1], [5], [13]], device="cuda")[:rows]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from interventune.models.cpu_kernels import (
+from interventune.models.heads.span import SpanModel
+from interventune.models.kernels import (
     ATTENTION,
     Dropout,
     cpu_attention,
@@ -20,7 +21,6 @@ from interventune.models.cpu_kernels import (
     keep_probability,
     use_linear_kernels,
 )
-from interventune.models.heads.span import SpanModel
 from interventune.models.loading import start
 from tests.models.tiny import NAMES, at, rows
 
