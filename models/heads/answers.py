@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from interventune.models.backbones import Inputs
 
-from .span import LOW, QAModel, SpanHead, best_spans, candidate_log_probs
+from .span import LOW, QAModel, SpanHead, best_row_spans, candidate_log_probs
 
 Tagged = Literal["story", "all"]
 
@@ -42,36 +42,18 @@ class AnswerPrediction(NamedTuple):
     option_score_B: Tensor | None = None
 
 
-class AnswerModel(QAModel):
-    """A model that also answers yes, no and unknown."""
-
-    def predict_answers(
-        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
-    ) -> AnswerPrediction:
-        """Find the best span of every window, and score the other answers.
-
-        Args:
-            context_BT: True at tokens allowed in an answer.
-            start_allowed_BT: True at those where a span may also start: tokens that no other window
-                shows with more context.
-            cls_B: position of the classification token.
-        """
-        raise NotImplementedError
-
-
 class RationaleOutput(NamedTuple):
     """Float32 logits of the first and last answer token, of yes, no and unknown, and of the
-    rationale, with the lowest finite number at padding and untagged tokens; last hidden states.
+    rationale, with the lowest finite number at padding and untagged tokens.
     """
 
     start_BT: Tensor
     end_BT: Tensor
     type_BC: Tensor
     rationale_BT: Tensor
-    hidden_BTD: Tensor
 
 
-class RationaleModel(AnswerModel):
+class RationaleModel(QAModel):
     """Span head and rationale heads (Chaturvedi et al. 2023, section 4.2); yes, no, unknown and all
     positions share one softmax per boundary, as in the authors' code.
 
@@ -100,7 +82,7 @@ class RationaleModel(AnswerModel):
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
         tagged_BT = self.tagged_tokens(inputs, context_BT)
         type_BC, rationale_BT = self.answer_heads(hidden_BTD, tagged_BT, cls_B)
-        return RationaleOutput(start_BT, end_BT, type_BC, rationale_BT, hidden_BTD)
+        return RationaleOutput(start_BT, end_BT, type_BC, rationale_BT)
 
     def tagged_tokens(self, inputs: Inputs, context_BT: Tensor) -> Tensor:
         """True (B, T) at the tokens that are tagged and attended over."""
@@ -108,19 +90,26 @@ class RationaleModel(AnswerModel):
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over yes, no, unknown and the positions."""
-        output = self(inputs, self.cls_positions(inputs["attention_mask"] != 0), context_BT)
+        output = self(inputs, self.cls_positions(inputs["attention_mask"]), context_BT)
         start_RL = torch.cat((output.type_BC, output.start_BT), dim=1)
         end_RL = torch.cat((output.type_BC, output.end_BT), dim=1)
-        return candidate_log_probs(start_RL, end_RL, candidate_BVSE + TYPES)
+        return candidate_log_probs(start_RL, end_RL.unsqueeze(1), candidate_BVSE + TYPES)
 
     def predict_answers(
         self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
-        output = self(inputs, cls_B, context_BT)
+        """Find the best span of every window, and score the other answers.
+
+        Args:
+            context_BT: True at tokens allowed in an answer.
+            start_allowed_BT: True at those where a span may also start: tokens that no other window
+                shows with more context.
+            cls_B: position of the classification token.
+        """
+        start_BT, end_BT, type_BC, _ = self(inputs, cls_B, context_BT)
         starts_BT = context_BT & start_allowed_BT
-        logits = output.start_BT, output.end_BT
-        best = best_spans(*logits, starts_BT, context_BT, self.max_answer_tokens)
-        return AnswerPrediction(*best, 2 * output.type_BC)
+        best = best_row_spans(start_BT, end_BT, starts_BT, context_BT, self.max_answer_tokens)
+        return AnswerPrediction(*best, 2 * type_BC)
 
 
 def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:

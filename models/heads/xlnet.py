@@ -14,8 +14,8 @@ from torch.nn.functional import dropout, linear
 
 from interventune.models.backbones import ARCHITECTURES, Inputs
 
-from .answers import TYPES, AnswerModel, AnswerPrediction, states_at
-from .span import LOW
+from .answers import TYPES, AnswerPrediction, states_at
+from .span import LOW, QAModel, candidate_log_probs
 
 BEAM = 5
 """Number of candidate starts, and of candidate ends for each start (the authors' code)."""
@@ -46,9 +46,9 @@ class XLNetAnswerHeads(nn.Module):
         """
         return self.start(hidden_BTD).squeeze(-1).float().masked_fill(~allowed_BT, LOW)
 
-    def end_logits(self, hidden_BTD: Tensor, start_BK: Tensor, allowed_BT: Tensor) -> Tensor:
-        """Logits (B, K, T) of the last answer token given each of K first tokens, masked in the
-        same way.
+    def end_logits(self, hidden_BTD: Tensor, start_BK: Tensor, start_BT: Tensor) -> Tensor:
+        """Logits (B, K, T) of the last answer token given each of K first tokens, masked as
+        `start_BT`, the logits of the first.
         """
         D = hidden_BTD.shape[-1]
         # One matrix product over tokens and one over starts, instead of one over their K * T pairs.
@@ -56,7 +56,7 @@ class XLNetAnswerHeads(nn.Module):
         token_B1TD = linear(hidden_BTD, of_token, self.end_state.bias).unsqueeze(1)
         start_BK1D = linear(states_at(hidden_BTD, start_BK), of_start).unsqueeze(2)
         end_BKT = self.end(self.end_norm((token_B1TD + start_BK1D).tanh())).squeeze(-1).float()
-        return end_BKT.masked_fill(~allowed_BT.unsqueeze(1), LOW)
+        return end_BKT.masked_fill(start_BT.unsqueeze(1) == LOW, LOW)
 
     def kind_logits(
         self, hidden_BTD: Tensor, start_BT: Tensor, cls_B: Tensor
@@ -88,7 +88,7 @@ class XLNetOutput(NamedTuple):
     hidden_BTD: Tensor
 
 
-class XLNetModel(AnswerModel):
+class XLNetModel(QAModel):
     """An encoder, XLNet or another, with XLNet's answer heads; the start logits come from a
     one-layer span head, if there is one.
     """
@@ -121,33 +121,29 @@ class XLNetModel(AnswerModel):
             start_B: the first answer token on which the end logits are conditioned, in training the
                 gold one; None: the most probable one.
         """
-        hidden_BTD, answerable_BT = self.encode(inputs), answerable(context_BT, cls_B)
-        start_BT = self.answer_heads.start_logits(hidden_BTD, answerable_BT)
+        hidden_BTD, heads = self.encode(inputs), self.answer_heads
+        # The classification token represents all answers that are not spans.
+        start_BT = heads.start_logits(hidden_BTD, context_BT.scatter(1, cls_B.unsqueeze(-1), True))
         start_B1 = (start_BT.argmax(1) if start_B is None else start_B).unsqueeze(-1)
-        end_BT = self.answer_heads.end_logits(hidden_BTD, start_B1, answerable_BT).squeeze(1)
-        kinds = self.answer_heads.kind_logits(hidden_BTD, start_BT, cls_B)
+        end_BT = heads.end_logits(hidden_BTD, start_B1, start_BT).squeeze(1)
+        kinds = heads.kind_logits(hidden_BTD, start_BT, cls_B)
         return XLNetOutput(start_BT, end_BT, *kinds, hidden_BTD)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Each subject's end is conditioned on its own start."""
-        cls_B = self.cls_positions(inputs["attention_mask"] != 0)
-        output = self(inputs, cls_B, context_BT)
-        start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
-        answerable_BT = answerable(context_BT, cls_B)
-        end_RST = self.answer_heads.end_logits(output.hidden_BTD, start_RS, answerable_BT)
-        start_log_RS = output.start_BT.log_softmax(-1).gather(1, start_RS)
-        end_log_RS = end_RST.log_softmax(-1).gather(2, end_RS.unsqueeze(-1)).squeeze(-1)
-        log_prob_RSE = torch.stack((start_log_RS, end_log_RS), dim=-1)
-        return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
+        output = self(inputs, self.cls_positions(inputs["attention_mask"]), context_BT)
+        start_RS = candidate_BVSE[..., 0].flatten(0, 1)
+        end_RST = self.answer_heads.end_logits(output.hidden_BTD, start_RS, output.start_BT)
+        return candidate_log_probs(output.start_BT, end_RST, candidate_BVSE)
 
     def predict_answers(
         self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
     ) -> AnswerPrediction:
+        """See `RationaleModel.predict_answers`."""
         output = self(inputs, cls_B, context_BT)
         beam = min(BEAM, context_BT.shape[1])
         start_log_BK, start_BK = output.start_BT.log_softmax(-1).topk(beam)
-        answerable_BT = answerable(context_BT, cls_B)
-        end_BKT = self.answer_heads.end_logits(output.hidden_BTD, start_BK, answerable_BT)
+        end_BKT = self.answer_heads.end_logits(output.hidden_BTD, start_BK, output.start_BT)
         end_log_BKE, end_BKE = end_BKT.log_softmax(-1).topk(beam)
         # The best allowed pair of a candidate start and one of its ends.
         starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
@@ -165,10 +161,3 @@ class XLNetModel(AnswerModel):
             best_B = logits.softmax(-1)[:, 1:].max(-1)
             others += [best_B.indices + 1, best_B.values]
         return AnswerPrediction(start_B, end_B, score_B, output.type_BC.sigmoid(), *others)
-
-
-def answerable(context_BT: Tensor, cls_B: Tensor) -> Tensor:
-    """Return the tokens in the two softmaxes, in training and evaluation: the context and the
-    classification token, which represents all answers that are not spans.
-    """
-    return context_BT.scatter(1, cls_B.unsqueeze(-1), True)

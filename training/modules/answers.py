@@ -14,7 +14,7 @@ from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.batching.sets import QABatch
 from interventune.losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
 from interventune.models.backbones import Backbone
-from interventune.models.heads.answers import AnswerModel, RationaleModel, RationaleOutput, Tagged
+from interventune.models.heads.answers import RationaleModel, RationaleOutput, Tagged
 from interventune.models.heads.span import QAModel
 from interventune.models.heads.xlnet import XLNetModel, XLNetOutput
 from interventune.models.loading import start
@@ -46,7 +46,7 @@ class AnswerModule(QAModule):
             (XLNet 3000).
     """
 
-    model: AnswerModel
+    model: RationaleModel | XLNetModel
     """Used unless there is a `decoder`."""
     weights = {"rationale": RATIONALE_WEIGHT}  # noqa: RUF012
 
