@@ -182,15 +182,15 @@ class QuestionCheckpoint(Checkpoint):
         for index in progress(data.batches(self.batch_size), what):
             batch = data[index]
             inputs = self.moved(batch.inputs)
-            context_BT, cls_B = batch.context_BT.to(self.device), batch.cls_B.to(self.device)
+            context_BT = batch.context_BT.to(self.device)
             with self.autocast():
                 if isinstance(self.model, SpanModel):
-                    best = self.model.predict_spans(inputs, context_BT, cls_B)
+                    best = self.model.predict_spans(inputs, context_BT)
                     self.require_finite(best.score_B, best.null_B.abs())
                     answers += decode_answers(data, batch, *best)
                 else:
                     may_start_BT = batch.max_context_BT.to(self.device)
-                    typed = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B)
+                    typed = self.model.predict_answers(inputs, context_BT, may_start_BT)
                     self.require_finite(typed.score_B, typed.type_BC.abs())
                     answers += decode_typed_answers(data, batch, *typed)
         hidden = data.column("hidden")

@@ -76,11 +76,12 @@ class RationaleModel(QAModel):
     def head_options(self) -> dict[str, Any]:
         return {"tagged": self.tagged}
 
-    def forward(self, inputs: Inputs, cls_B: Tensor, context_BT: Tensor) -> RationaleOutput:
+    def forward(self, inputs: Inputs, context_BT: Tensor) -> RationaleOutput:
         """Encode a padded batch; `context_BT` is True at the tokens of the story."""
         hidden_BTD = self.encode(inputs)
         start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
         tagged_BT = self.tagged_tokens(inputs, context_BT)
+        cls_B = self.cls_positions(inputs)
         type_BC, rationale_BT = self.answer_heads(hidden_BTD, tagged_BT, cls_B)
         return RationaleOutput(start_BT, end_BT, type_BC, rationale_BT)
 
@@ -90,13 +91,13 @@ class RationaleModel(QAModel):
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over yes, no, unknown and the positions."""
-        output = self(inputs, self.cls_positions(inputs["attention_mask"]), context_BT)
+        output = self(inputs, context_BT)
         start_RL = torch.cat((output.type_BC, output.start_BT), dim=1)
         end_RL = torch.cat((output.type_BC, output.end_BT), dim=1)
         return candidate_log_probs(start_RL, end_RL.unsqueeze(1), candidate_BVSE + TYPES)
 
     def predict_answers(
-        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
+        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor
     ) -> AnswerPrediction:
         """Find the best span of every window, and score the other answers.
 
@@ -104,9 +105,8 @@ class RationaleModel(QAModel):
             context_BT: True at tokens allowed in an answer.
             start_allowed_BT: True at those where a span may also start: tokens that no other window
                 shows with more context.
-            cls_B: position of the classification token.
         """
-        start_BT, end_BT, type_BC, _ = self(inputs, cls_B, context_BT)
+        start_BT, end_BT, type_BC, _ = self(inputs, context_BT)
         starts_BT = context_BT & start_allowed_BT
         best = best_row_spans(start_BT, end_BT, starts_BT, context_BT, self.max_answer_tokens)
         return AnswerPrediction(*best, 2 * type_BC)

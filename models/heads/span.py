@@ -95,10 +95,11 @@ class QAModel(EncoderModel):
     max_answer_tokens = 30
     """Maximum length of a predicted span, in tokens."""
 
-    def cls_positions(self, mask_BT: Tensor) -> Tensor:
-        """Return the position of the classification token in rows with this mask (0 and 1): last in
-        XLNet's rows, first in all others.
+    def cls_positions(self, inputs: Inputs) -> Tensor:
+        """Return the position of the classification token, (B,): last in XLNet's rows, first in all
+        others.
         """
+        mask_BT = inputs["attention_mask"]
         at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
         return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
 
@@ -144,14 +145,11 @@ class SpanModel(QAModel):
         start_BT, end_BT = self(inputs)
         return candidate_log_probs(start_BT, end_BT.unsqueeze(1), candidate_BVSE)
 
-    def predict_spans(self, inputs: Inputs, context_BT: Tensor, cls_B: Tensor) -> SpanPrediction:
-        """The best span of every row, by start + end logit.
-
-        Args:
-            context_BT: True at tokens allowed in an answer.
-            cls_B: position of the classification token.
+    def predict_spans(self, inputs: Inputs, context_BT: Tensor) -> SpanPrediction:
+        """The best span of every row, by start + end logit, of the tokens where `context_BT` is
+        True.
         """
         start_BT, end_BT = self(inputs)
         spans = best_row_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)
-        null_B = (start_BT + end_BT).gather(1, cls_B.unsqueeze(-1)).squeeze(-1)
+        null_B = (start_BT + end_BT).gather(1, self.cls_positions(inputs)[:, None]).squeeze(-1)
         return SpanPrediction(*spans, null_B)

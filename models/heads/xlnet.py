@@ -2,8 +2,8 @@
 section 4.2; what the paper leaves open is as in the authors' code).
 
 Shape letters: B batch (windows), T tokens, D hidden, C answer types (yes, no, unknown), N number
-classes, O option classes, K candidate starts, E candidate ends for each start; in groups V
-variants, S subjects, and E the two boundaries.
+classes, O option classes, K candidate starts, E candidate ends for each start, P all pairs of
+both; in groups V variants, S subjects, and E the two boundaries.
 """
 
 from typing import Any, NamedTuple
@@ -106,23 +106,18 @@ class XLNetModel(QAModel):
             self.answer_heads.start.load_state_dict(start)
 
     def forward(
-        self,
-        inputs: Inputs,
-        cls_B: Tensor,
-        context_BT: Tensor,
-        start_B: Tensor | None = None,
+        self, inputs: Inputs, context_BT: Tensor, start_B: Tensor | None = None
     ) -> XLNetOutput:
         """Encode a padded batch.
 
         Args:
-            cls_B: position of the classification token.
             context_BT: True at tokens allowed in an answer; both softmaxes include these tokens and
-                `cls_B`.
+                the classification token, which represents all answers that are not spans.
             start_B: the first answer token on which the end logits are conditioned, in training the
                 gold one; None: the most probable one.
         """
-        hidden_BTD, heads = self.encode(inputs), self.answer_heads
-        # The classification token represents all answers that are not spans.
+        heads, hidden_BTD = self.answer_heads, self.encode(inputs)
+        cls_B = self.cls_positions(inputs)
         start_BT = heads.start_logits(hidden_BTD, context_BT.scatter(1, cls_B.unsqueeze(-1), True))
         start_B1 = (start_BT.argmax(1) if start_B is None else start_B).unsqueeze(-1)
         end_BT = heads.end_logits(hidden_BTD, start_B1, start_BT).squeeze(1)
@@ -131,33 +126,32 @@ class XLNetModel(QAModel):
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Each subject's end is conditioned on its own start."""
-        output = self(inputs, self.cls_positions(inputs["attention_mask"]), context_BT)
+        output = self(inputs, context_BT)
         start_RS = candidate_BVSE[..., 0].flatten(0, 1)
         end_RST = self.answer_heads.end_logits(output.hidden_BTD, start_RS, output.start_BT)
         return candidate_log_probs(output.start_BT, end_RST, candidate_BVSE)
 
     def predict_answers(
-        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor, cls_B: Tensor
+        self, inputs: Inputs, context_BT: Tensor, start_allowed_BT: Tensor
     ) -> AnswerPrediction:
         """See `RationaleModel.predict_answers`."""
-        output = self(inputs, cls_B, context_BT)
+        output = self(inputs, context_BT)
         beam = min(BEAM, context_BT.shape[1])
         start_log_BK, start_BK = output.start_BT.log_softmax(-1).topk(beam)
         end_BKT = self.answer_heads.end_logits(output.hidden_BTD, start_BK, output.start_BT)
         end_log_BKE, end_BKE = end_BKT.log_softmax(-1).topk(beam)
         # The best allowed pair of a candidate start and one of its ends.
-        starts_BK = (context_BT & start_allowed_BT).gather(1, start_BK)
-        ends_BKE = context_BT.gather(1, end_BKE.flatten(1)).view_as(end_BKE)
-        length_BKE = end_BKE - start_BK.unsqueeze(-1) + 1
-        short_BKE = (length_BKE >= 1) & (length_BKE <= self.max_answer_tokens)
-        allowed_BKE = starts_BK.unsqueeze(-1) & ends_BKE & short_BKE
-        score_BKE = start_log_BK.unsqueeze(-1) + end_log_BKE
-        score_BKE = score_BKE.masked_fill(~allowed_BKE, float("-inf"))
-        score_B, at_B = score_BKE.flatten(1).max(-1)
-        start_B = start_BK.gather(1, at_B.unsqueeze(-1) // beam).squeeze(-1)
-        end_B = end_BKE.flatten(1).gather(1, at_B.unsqueeze(-1)).squeeze(-1)
+        start_BP, end_BP = start_BK.repeat_interleave(beam, 1), end_BKE.flatten(1)
+        length_BP = end_BP - start_BP + 1
+        allowed_BP = (length_BP >= 1) & (length_BP <= self.max_answer_tokens)
+        allowed_BP &= (context_BT & start_allowed_BT).gather(1, start_BP)
+        allowed_BP &= context_BT.gather(1, end_BP)
+        score_BP = (start_log_BK.unsqueeze(-1) + end_log_BKE).flatten(1)
+        score_B, best_B = score_BP.masked_fill(~allowed_BP, float("-inf")).max(-1)
+        best_B1 = best_B.unsqueeze(-1)
+        spans = [at_BP.gather(1, best_B1).squeeze(-1) for at_BP in (start_BP, end_BP)]
         others = list[Tensor]()
         for logits in (output.number_BN, output.option_BO):
             best_B = logits.softmax(-1)[:, 1:].max(-1)
             others += [best_B.indices + 1, best_B.values]
-        return AnswerPrediction(start_B, end_B, score_B, output.type_BC.sigmoid(), *others)
+        return AnswerPrediction(*spans, score_B, output.type_BC.sigmoid(), *others)

@@ -68,7 +68,7 @@ class EndpointTextModel(TextModel):
 
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
+    ) -> Iterator[Sequence[float] | TextFailure]:
         """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
         possible.
 
@@ -76,7 +76,7 @@ class EndpointTextModel(TextModel):
         label.
         """
 
-        def read(choice: Any) -> tuple[float, ...] | TextFailure:
+        def read(choice: Any) -> Sequence[float] | TextFailure:
             if choice.logprobs is None:
                 raise ValueError(
                     f"{self.name} reports no log-probabilities; choose a model or an endpoint that "
@@ -162,7 +162,7 @@ def _text(choice: Any) -> str | TextFailure:
 
 def label_logprobs(
     tokens: Sequence[tuple[str, float]], labels: Sequence[str], *, exact: bool
-) -> tuple[float, ...]:
+) -> Sequence[float]:
     """The log-probabilities of labels, summed from those of some tokens; -inf for a label without a
     token.
 

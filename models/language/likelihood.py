@@ -10,20 +10,26 @@ vocabulary, E the two boundaries (first, last token).
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import pad_sequence
 
+from interventune.models.backbones import Inputs
+
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at a time."""
 
 AT_ONCE = 16
 """Tokens whose logits are summed at a time."""
+
+Ids = Sequence[int]
+Rows = Sequence[Ids]
+"""Token ids of several texts."""
 
 
 class Float32Projection(torch.nn.Linear):
@@ -49,23 +55,9 @@ def float32_logits(model: Any) -> Any:
     return model
 
 
-class Likelihoods(NamedTuple):
-    """Likelihoods of continuations given their prompts."""
-
-    total_BC: Tensor
-    """Sum of the log-probabilities of a continuation's tokens, in nats, at least float32."""
-    count_BC: Tensor
-    """Number of tokens of each continuation."""
-
-    def mean(self) -> Tensor:
-        """Return the mean over the tokens, (B, C)."""
-        return self.total_BC / self.count_BC
-
-
-def log_likelihoods(
-    model: Any, inputs: Mapping[str, Tensor], continuation_BCE: Tensor
-) -> Likelihoods:
-    """log P(continuation | prompt) of all continuations; differentiable.
+def log_likelihoods(model: Any, inputs: Inputs, continuation_BCE: Tensor) -> Tensor:
+    """log P(continuation | prompt) of all continuations, (B, C): sums over their tokens, in nats,
+    at least float32; differentiable.
 
     Args:
         model: a causal language model of transformers.
@@ -108,8 +100,7 @@ def log_likelihoods(
     normaliser_K = torch.cat([part_KV.logsumexp(-1) for part_KV in logits_KV.split(AT_ONCE)])
     log_prob_N = logits_KV[index_N, ids_BT[row_N, column_N]] - normaliser_K[index_N]
     log_prob_BT = log_prob_N.new_zeros(ids_BT.shape).index_put((row_N, column_N), log_prob_N)
-    total_BC = torch.where(inside_BCT, log_prob_BT[:, None], 0.0).sum(-1)
-    return Likelihoods(total_BC, end_BC - start_BC + 1)
+    return torch.where(inside_BCT, log_prob_BT[:, None], 0.0).sum(-1)
 
 
 @contextmanager
@@ -130,19 +121,18 @@ def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def reads_side_by_side(model: Any) -> bool:
-    """Whether two continuations after one prompt score the same as each alone."""
-    ids_1T = torch.arange(6, device=model.device)[None] % model.config.vocab_size
-    span_1CE = torch.tensor([[[3, 3], [4, 5]]], device=model.device)
+    """Whether the second of two continuations after one prompt scores the same as alone."""
 
-    def last_total(ids_1T: Tensor, span_1CE: Tensor) -> Tensor:
+    def last_total(ids: list[int], spans: list[list[int]]) -> Tensor:
+        ids_1T = torch.tensor([ids], device=model.device) % model.config.vocab_size
         inputs = {"input_ids": ids_1T, "attention_mask": torch.ones_like(ids_1T)}
-        return log_likelihoods(model, inputs, span_1CE).total_BC[0, -1]
+        return log_likelihoods(model, inputs, torch.tensor([spans], device=model.device))[0, -1]
 
     training = model.training
     try:
         model.eval()
-        together = last_total(ids_1T, span_1CE)
-        alone = last_total(ids_1T[:, [0, 1, 2, 4, 5]], span_1CE[:, 1:] - 1)
+        together = last_total([0, 1, 2, 3, 4, 5], [[3, 3], [4, 5]])
+        alone = last_total([0, 1, 2, 4, 5], [[3, 4]])
     except Exception:  # a model that rejects such masks or positions fails in its own way
         return False
     finally:
@@ -157,13 +147,11 @@ def takes(model: Any, name: str) -> bool:
     return name in inspect.signature(model.forward).parameters
 
 
-def padded(
-    rows: Sequence[Sequence[int]], pad: int, device: Any = "cpu", *, left: bool
-) -> tuple[Tensor, Tensor]:
-    """Pad token ids to (B, T) int64, with their mask. Padding is on the left, so that all texts end
-    in the same column, or on the right, where it affects no token before it.
+def padded(rows: Rows, device: torch.device, *, left: bool = False) -> dict[str, Tensor]:
+    """Return rows of token ids as a model's inputs, `input_ids` and `attention_mask`, (B, T) int64
+    each. Padding, by token 0, is on the left, so that all texts end in the same column, or on the
+    right, where it affects no token before it.
     """
     rows_T = [torch.tensor(row, dtype=torch.long) for row in rows]
     ids_BT = pad_sequence(rows_T, True, -1, "left" if left else "right").to(device)
-    padding_BT = ids_BT < 0
-    return ids_BT.masked_fill(padding_BT, pad), (~padding_BT).long()
+    return {"input_ids": ids_BT.clamp(min=0), "attention_mask": (ids_BT >= 0).long()}

@@ -3,15 +3,17 @@
 Shape letters: B rows, T tokens, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from .likelihood import padded
+from .likelihood import Rows, padded
 from .text_models import TextFailure, reply
+
+Answer = TypeVar("Answer")
 
 
 def end_tokens(model: Any) -> list[int]:
@@ -42,6 +44,23 @@ def misfit(model: Any, length: int, new: int) -> TextFailure | None:
     return TextFailure("longer than the model's context", detail)
 
 
+def answers_that_fit(
+    model: Any,
+    rows: Rows,
+    answer: Callable[[Rows], Iterable[Answer]],
+    *,
+    new: int,
+) -> Iterator[Answer | TextFailure]:
+    """Yield what `answer` makes of the prompts' token ids, in order; a failure for a prompt that
+    leaves no room for `new` tokens.
+    """
+    failures = [misfit(model, len(row), new) for row in rows]
+    fitting = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
+    answers = iter(answer(fitting))
+    for failure in failures:
+        yield failure or next(answers)
+
+
 def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
     """Return the logits; ValueError where they overflow: a model would repeat one token
     for ever.
@@ -58,14 +77,11 @@ def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
 @torch.no_grad()
 def generate(
     model: Any,
-    rows: Sequence[Sequence[int]],
+    rows: Rows,
     *,
     ends: list[int],
-    pad: int,
-    most: int,
-    least: int = 0,
-    beams: int = 1,
     processors: Sequence[Callable[[Tensor, Tensor], Tensor]] = (),
+    **settings: int,
 ) -> list[list[int]]:
     """Return the new token ids after each row of a prompt's ids, padded to one length.
 
@@ -76,10 +92,8 @@ def generate(
     Args:
         model: a causal or sequence-to-sequence model of transformers.
         ends: tokens that end a text.
-        pad: any token id; it is masked.
-        most, least: limits on the number of new tokens.
-        beams: 1 is greedy.
         processors: change the logits of a step, as in transformers.
+        settings: of GenerationConfig: `max_new_tokens`, `min_new_tokens`, `num_beams`.
 
     Raises:
         ValueError: logits are not finite.
@@ -87,38 +101,35 @@ def generate(
     from transformers import GenerationConfig
 
     original, seq2seq = model.generation_config, model.config.is_encoder_decoder
-    settings = GenerationConfig(
-        max_new_tokens=most,
-        min_new_tokens=least or None,
-        num_beams=beams,
+    config = GenerationConfig(
         do_sample=False,
         eos_token_id=ends or None,
-        pad_token_id=pad,
+        pad_token_id=0,
         decoder_start_token_id=original.decoder_start_token_id,
         forced_bos_token_id=original.forced_bos_token_id,
+        **settings,
     )
     # Causal models are padded on the left, so that every prompt ends where its text begins.
-    ids_BT, mask_BT = padded(rows, pad, model.device, left=not seq2seq)
+    inputs = padded(rows, model.device, left=not seq2seq)
     try:
-        model.generation_config = settings  # transformers fills the gaps of its argument from here
+        model.generation_config = config  # transformers fills the gaps of its argument from here
         # FSDP would wait for other processes, which may have fewer batches; all weights are
         # gathered here.
         new_BT = model.generate(
-            ids_BT,
-            attention_mask=mask_BT,
-            generation_config=settings,
+            **inputs,
+            generation_config=config,
             logits_processor=[lambda _, logits_BV: require_finite(model, logits_BV), *processors],
             synced_gpus=False,
         )
     finally:
         model.generation_config = original
     # After the one token with which a separate decoder starts, or after the prompt.
-    start = 1 if seq2seq else ids_BT.shape[1]
+    start = 1 if seq2seq else inputs["input_ids"].shape[1]
     return new_BT[:, start:].tolist()
 
 
 def write(
-    model: Any, tokens: Any, rows: Sequence[list[int]], *, most: int, batch_size: int
+    model: Any, tokens: Any, rows: Rows, *, most: int, batch_size: int
 ) -> Iterator[str | TextFailure]:
     """Yield a model's text after each prompt, in order; a failure for a prompt that does not fit.
 
@@ -129,16 +140,13 @@ def write(
         most: limit on the number of new tokens.
         batch_size: rows read together.
     """
-    failures = [misfit(model, len(row), most) for row in rows]
-    fitting = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
     ends = sorted({*end_tokens(model), *tokens.ends})
 
-    def texts() -> Iterator[str]:
+    def texts(fitting: Rows) -> Iterator[str | TextFailure]:
         for start in range(0, len(fitting), batch_size):
             batch = fitting[start : start + batch_size]
-            new = generate(model, batch, ends=ends, pad=tokens.pad, most=most)
-            yield from tokens.decoded([*takewhile(lambda i: i not in ends, row)] for row in new)
+            new = generate(model, batch, ends=ends, max_new_tokens=most)
+            answers = ([*takewhile(lambda i: i not in ends, row)] for row in new)
+            yield from map(reply, tokens.decoded(answers))
 
-    text = texts()
-    for failure in failures:
-        yield failure or reply(next(text))
+    return answers_that_fit(model, rows, texts, new=most)

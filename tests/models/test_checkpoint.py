@@ -100,7 +100,7 @@ def test_what_an_export_cannot_hold_is_said(
     path = save(tmp_path, qa)
     export(str(path), folder)
     own = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
-    expected_BT = qa(inputs, torch.tensor([0]), inputs["attention_mask"] != 0).start_BT
+    expected_BT = qa(inputs, inputs["attention_mask"] != 0).start_BT
     assert torch.equal(own(**inputs).start_logits, expected_BT)
     assert "'rationale' heads" in caplog.text
     refused(folder, export, str(path), folder)  # there already
@@ -127,7 +127,7 @@ def test_what_may_start_from_what(old_heads: str, tmp_path: Path) -> None:
         assert (type(new), new.training) == (kind, True)
         assert fingerprint(new.encoder) == fingerprint(old.encoder)
         if "choice" not in (old_heads, new_heads):
-            call = (inputs, torch.tensor([0]), inputs["attention_mask"] != 0)
+            call = (inputs, inputs["attention_mask"] != 0)
             output, before = (
                 qa(inputs) if qa.heads == "span" else qa(*call) for qa in (new.eval(), old)
             )
@@ -147,7 +147,7 @@ def test_a_folder_gives_encoder_and_span_head(
     to_pretrained(span).save_pretrained(folder)
     for kind in (RationaleModel, XLNetModel):
         qa: Any = start(at(folder), kind).eval()
-        call = (inputs, torch.tensor([0]), inputs["attention_mask"] != 0)
+        call = (inputs, inputs["attention_mask"] != 0)
         torch.testing.assert_close(qa(*call).start_BT, span(inputs).start_BT)
     (first, info), (second, _) = (load(str(folder), ChoiceModel) for _ in range(2))
     assert info.encoding == {}  # which is that of other heads

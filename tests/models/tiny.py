@@ -78,8 +78,7 @@ def call(built: EncoderModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
     """One question whose choices are the rows, or the rows with what their heads need."""
     if built.heads == "choice":
         return ({key: value[None] for key, value in inputs.items()},)
-    cls_B = cls_of(built.architecture, inputs["attention_mask"])
-    return (inputs,) if built.heads == "span" else (inputs, cls_B, context_of(inputs))
+    return (inputs,) if built.heads == "span" else (inputs, context_of(inputs))
 
 
 def tensors(output: Any) -> list[Tensor]:

@@ -105,19 +105,19 @@ class AnswerModule(QAModule):
         batch = questions_of(step)
         spans = batch.start_B, batch.end_B, batch.answer_type_B
         if isinstance(self.model, RationaleModel):
-            output: RationaleOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT)
+            output: RationaleOutput = self.model(batch.inputs, batch.context_BT)
             tagged_BT = self.model.tagged_tokens(batch.inputs, batch.context_BT)
             rationale = output.rationale_BT, batch.rationale_BT, tagged_BT
             return {
                 "answer": joint_answer_loss(*output[:3], *spans),
                 "rationale": rationale_tagging_loss(*rationale),
             }
-        scores: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
+        scores: XLNetOutput = self.model(batch.inputs, batch.context_BT, batch.start_B)
         return xlnet_answer_loss(*scores[:5], *spans, batch.number_B, batch.option_B)
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Return the scores of every window."""
         if self.decoder is not None:
             return super().answer_step(batch)
-        places = batch.context_BT, batch.max_context_BT, batch.cls_B
+        places = batch.context_BT, batch.max_context_BT
         return {"answers": self.model.predict_answers(batch.inputs, *places)}

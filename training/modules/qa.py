@@ -104,8 +104,8 @@ class QAModule(FineTuning):
         """
         qa = questions_of(batch)
         if self.decoder is not None:
-            answers = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
-            return {"span": written_answer_loss(answers.total_BC[:, 0], answers.count_BC[:, 0])}
+            total_B = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
+            return {"span": written_answer_loss(total_B, qa.end_B - qa.start_B + 1)}
         output: QAOutput = self.model(qa.inputs)
         return {"span": span_cross_entropy(output.start_BT, output.end_BT, qa.start_B, qa.end_B)}
 
@@ -158,7 +158,7 @@ class QAModule(FineTuning):
             tokens = PromptTokens(self.datamodule.tokenizer, self.encoding.prompts.chat)
             return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokens)}
         assert isinstance(self.model, SpanModel)
-        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B)}
+        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT)}
 
 
 def questions_of(batch: TrainBatch) -> QABatch:

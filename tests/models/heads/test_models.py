@@ -55,7 +55,8 @@ def test_no_output_depends_on_padding_or_on_neighbours(name: str, heads: str, le
         assert output.shape == (1, 3)
     else:
         mask_BT = rows(lengths, width=30, left=left)["attention_mask"]
-        assert torch.equal(built.cls_positions(mask_BT), cls_of(name, mask_BT))
+        cls_B = built.cls_positions({"attention_mask": mask_BT})
+        assert torch.equal(cls_B, cls_of(name, mask_BT))
         for logits_BT in output[: 4 if heads == "rationale" else 2]:
             assert logits_BT.shape != mask_BT.shape or (logits_BT[mask_BT == 0] == LOW).all()
     for b, length in enumerate(lengths):
@@ -100,10 +101,9 @@ def test_xlnet_group_scores_take_each_subjects_own_start() -> None:
     context_BT = context_of(inputs)
     candidate_BVSE = torch.randint(3, 6, (1, 4, 2, 2), generator=torch.Generator().manual_seed(0))
     actual = qa.group_log_probs(inputs, context_BT, candidate_BVSE)
-    cls_B = cls_of("xlnet", inputs["attention_mask"])
     for v, s in ((v, s) for v in range(4) for s in range(2)):
         start, end = candidate_BVSE[0, v, s].tolist()
-        output = qa(inputs, cls_B, context_BT, torch.full((4,), start))
+        output = qa(inputs, context_BT, torch.full((4,), start))
         assert int((output.start_BT[v] > LOW).sum()) == int(context_BT[v].sum()) + 1
         assert float(actual[0, v, s, 0]) == pytest.approx(
             float(output.start_BT[v].log_softmax(-1)[start])
@@ -161,10 +161,10 @@ def test_predicted_answers_equal_a_search_over_all_pairs(case: tuple[str, str]) 
         longest, output = 1 + seed, qa(*whole)
         qa.max_answer_tokens = longest
         if qa.heads == "span":
-            starts_BT, cls_B = starts_BT | True, cls_B + torch.tensor([0, 1, 2, 0])
-            actual = qa.predict_spans(inputs, context_BT, cls_B)
+            starts_BT = starts_BT | True
+            actual = qa.predict_spans(inputs, context_BT)
         else:
-            actual = qa.predict_answers(inputs, context_BT, starts_BT, cls_B)
+            actual = qa.predict_answers(inputs, context_BT, starts_BT)
         for b in range(4):
             row = call(qa, {key: value[b : b + 1, : lengths[b]] for key, value in inputs.items()})
             score, i, j = brute(qa, row, starts_BT[b], longest)

@@ -18,8 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from interventune.models.language.likelihood import padded
-from interventune.models.language.perplexity import chunk_loss
-from interventune.models.language.self_debiasing import continued, debiased
+from interventune.models.language.self_debiasing import chunk_loss, continued, debiased
 
 SIZE, END = 31, 30
 TEXTS = [[3, 4, 5, 6], [7, 8], [9, 3, 3, 12, 5]]
@@ -69,7 +68,7 @@ def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
     prefixes; all get the same scores, so that they choose the same tokens.
     """
     blocks_KRV = scores.view(3, -1, scores.shape[1])
-    return debiased(blocks_KRV[0], blocks_KRV[1:]).repeat(3, 1)
+    return debiased(blocks_KRV[0], blocks_KRV[1:], decay=50).repeat(3, 1)
 
 
 def logs(*rows: Sequence[float]) -> Tensor:
@@ -118,19 +117,19 @@ def test_greedy_tokens_are_those_of_a_naive_loop(kind: str) -> None:
             prefixed = [column[i] + new for column in PREFIXED]
             new.append(int(naive_log_q(model, text + new, prefixed).argmax()))
         expected.append(new)
-    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END) == expected
-    assert continued(model, TEXTS, new_tokens=NEW, pad=END) != expected  # debiasing does something
+    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW) == expected
+    assert continued(model, TEXTS, [], new_tokens=NEW) != expected  # debiasing does something
     assert model.generation_config.repetition_penalty == 5  # and put back
 
 
 def test_the_tokens_of_the_oracle(oracle: Path) -> None:
     found_by = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
     model = AutoModelForCausalLM.from_pretrained(oracle / "tiny_gpt2").eval()
-    texts, pad = found_by["prompts"], found_by["pad_eos"]
+    texts = found_by["prompts"]
     prefixed = [[prefix + text for text in texts] for prefix in found_by["prefixes"]]
-    assert continued(model, texts, new_tokens=8, pad=pad) == found_by["default"]["tokens"]
+    assert continued(model, texts, [], new_tokens=8) == found_by["default"]["tokens"]
     for decay in (10, 50, 100):
-        actual = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
+        actual = continued(model, texts, prefixed, new_tokens=8, decay=decay)
         assert actual == found_by[f"lambda{decay}"]["tokens"]
 
 
@@ -138,12 +137,13 @@ def test_the_tokens_of_the_oracle(oracle: Path) -> None:
 @pytest.mark.parametrize("beams", [1, 3])
 def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
     model = random_model(seed=seed)
-    ids_RT, mask_RT = padded(TEXTS + [ids for column in PREFIXED for ids in column], END, left=True)
-    how: Any = {"attention_mask": mask_RT, "pad_token_id": END, "num_beams": beams}
+    rows = TEXTS + [ids for column in PREFIXED for ids in column]
+    inputs = padded(rows, model.device, left=True)
+    how: Any = {**inputs, "pad_token_id": END, "num_beams": beams}
     how |= {"min_new_tokens": NEW, "max_new_tokens": NEW, "logits_processor": [in_rows]}
-    out_RT = model.generate(ids_RT, **how)
-    expected = out_RT[: len(TEXTS), ids_RT.shape[1] :].tolist()
-    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, beams=beams) == expected
+    out_RT = model.generate(**how)
+    expected = out_RT[: len(TEXTS), inputs["input_ids"].shape[1] :].tolist()
+    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, beams=beams) == expected
     assert all(
         END not in row for row in expected
     )  # the end is suppressed, all have the same length
@@ -159,7 +159,7 @@ def test_perplexities_are_those_of_the_oracle(oracle: Path) -> None:
     for row in numbers["ppl"]:
         if row["max_len"] == row["stride"]:  # chunks do not overlap here
             pieces = [ids[at : at + row["stride"]] for at in range(0, len(ids), row["stride"])]
-            how = {"pad": numbers["pad_eos"], "decay": row["lambda"]}
+            how: Any = {"lead": [], "decay": row["lambda"]}
             losses = [chunk_loss(model, piece, numbers["prefixes"], **how) for piece in pieces]
             for side, loss in zip(("regular", "debiased"), zip(*losses, strict=True), strict=True):
                 assert math.exp(sum(loss) / len(ids)) == pytest.approx(row[f"ppl_{side}"], rel=1e-5)
@@ -173,8 +173,8 @@ def test_losses_of_chunks_are_those_of_a_naive_loop(
     too.
     """
     model = random_model(kind)
-    monkeypatch.setattr("interventune.models.language.perplexity.LOGITS", 2 * 3 * SIZE)
-    actual = chunk_loss(model, IDS, PREFIXES, pad=END, lead=lead)
+    monkeypatch.setattr("interventune.models.language.self_debiasing.LOGITS", 2 * 3 * SIZE)
+    actual = chunk_loss(model, IDS, PREFIXES, lead=lead, decay=50)
     regular, debiased = 0.0, 0.0
     first = 1 - len(lead)
     for t in range(first, len(IDS)):
@@ -183,4 +183,4 @@ def test_losses_of_chunks_are_those_of_a_naive_loop(
         debiased -= float(naive_log_q(model, lead + IDS[:t], prefixed, ends=True)[IDS[t]])
     weight = len(IDS) / (len(IDS) - first)  # the first quirk: a target less than the weight
     assert actual == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
-    assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, pad=END, lead=lead) == (0.0, 0.0)
+    assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, lead=lead, decay=50) == (0.0, 0.0)
