@@ -112,6 +112,24 @@ class Backbone:
         return ARCHITECTURES[self.architecture].causal
 
 
+def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
+    """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
+    DataError, which names `path`, for another architecture.
+    """
+    for name, row in ARCHITECTURES.items():
+        if row.model_type == config.model_type:
+            return name
+    if class_name.endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    if config.is_encoder_decoder:
+        raise DataError(
+            f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}"
+        )
+    raise DataError(
+        f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}"
+    )
+
+
 H = TypeVar("H", bound=nn.Module)
 
 

@@ -21,9 +21,9 @@ from transformers import (
 from interventune.models.__main__ import export
 from interventune.models.adapters import own_weights
 from interventune.models.backbones import ARCHITECTURES, EncoderModel
-from interventune.models.checkpoint import heads_class, read_info
+from interventune.models.checkpoint import heads_class
 from interventune.models.heads.span import QAModel
-from interventune.models.loading import load, load_pretrained, start
+from interventune.models.loading import load, load_pretrained, read_info, start
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.models.test_backbones import edit, more, opened, without
@@ -53,7 +53,7 @@ def trained(path: Path, on: Path | str, name: str, **options: Any) -> Path:
         if weight.requires_grad:
             weight.data += 0.05 * torch.randn_like(weight)
     saved = content(model)
-    saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
+    saved["state_dict"] = own_weights(model, saved["state_dict"])
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(saved, path)
     return path
@@ -129,7 +129,7 @@ def test_other_heads_start_from_a_merged_adapter_and_keep_their_own(
             weight.requires_grad == (not rank) for weight in model.encoder.embeddings.parameters()
         )
     saved = content(model)
-    saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
+    saved["state_dict"] = own_weights(model, saved["state_dict"])
     torch.save(saved, tmp_path / "other.ckpt")
     again, info = load(str(tmp_path / "other.ckpt"), EncoderModel)
     assert (info.adapter["base"], again.heads) == (str(span), heads)

@@ -76,10 +76,9 @@ def test_the_shared_prefix_gives_values_and_gradients_of_whole_rows(name: str, s
     (expected * weight).sum().backward()
     gradients = {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
-    likelihoods = log_likelihoods(model.encoder, *padded_rows(side))
-    (likelihoods.total_BC * weight).sum().backward()
-    torch.testing.assert_close(likelihoods.total_BC, expected, rtol=0, atol=1e-5)
-    assert likelihoods.count_BC.tolist() == [[3, 1, 2], [1, 2, 1], [2, 4, 1]]
+    total_BC = log_likelihoods(model.encoder, *padded_rows(side))
+    (total_BC * weight).sum().backward()
+    torch.testing.assert_close(total_BC, expected, rtol=0, atol=1e-5)
     assert gradients.keys() == {key for key, p in model.named_parameters() if p.grad is not None}
     for key, p in model.named_parameters():
         if p.grad is not None:

@@ -28,9 +28,8 @@ from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss
 from interventune.metrics.bias import group_scores
 from interventune.metrics.bias.readings import dominant_subject, pushed_subject
 from interventune.models.backbones import RANDOM, Backbone
-from interventune.models.checkpoint import read_info
 from interventune.models.heads.span import QAModel
-from interventune.models.loading import load
+from interventune.models.loading import load, read_info
 from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
