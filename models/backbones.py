@@ -149,16 +149,11 @@ class EncoderModel(nn.Module):
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
         """The LoRA adapter, see `models/adapters.py`; empty without one."""
+        self.head_options: dict[str, Any] = {}
+        """The constructor's keyword arguments that a checkpoint must record, as plain values."""
         self.encoder: PreTrainedModel = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
-
-    @property
-    def head_options(self) -> dict[str, Any]:
-        """Return the constructor's keyword arguments that a checkpoint must record, as plain
-        values.
-        """
-        return {}
 
     @property
     def max_tokens(self) -> int | None:

@@ -23,7 +23,7 @@ RECORD = "interventune.json"
 HEADS = {
     "span": "interventune.models.heads.span:SpanModel",
     "rationale": "interventune.models.heads.answers:RationaleModel",
-    "xlnet": "interventune.models.heads.xlnet:XLNetModel",
+    "xlnet": "interventune.models.heads.answers:XLNetModel",
     "choice": "interventune.models.heads.choice:ChoiceModel",
     "causal": "interventune.models.heads.causal:CausalModel",
 }

@@ -30,25 +30,25 @@ def by_length(length_R: Any, tokens: int) -> Iterator[Any]:
 
 @torch.inference_mode()
 def score_rows(
-    rows: Callable[[np.ndarray, int], tuple[dict[str, Tensor], Tensor, Tensor]],
-    length_R: np.ndarray,
+    data: Any,
     score: Callable[..., Tensor],
     *,
     tokens: int,
     device: torch.device,
-    what: str = "scoring groups",
+    what: str,
 ) -> Tensor:
     """Boundary log-probabilities (R, S, E) of all rows, float32, on the CPU, in their order.
 
     Args:
-        rows: builds a batch from row indices and a number that its width must be a multiple of:
-            inputs (B, T), context (B, T) and candidates (B, 1, S, 2).
-        length_R, tokens: see `by_length`.
+        data: as interventune.data_modules.batching.group_set.GroupSet. Its `rows` builds a batch
+            from row indices and a number that its width must be a multiple of: inputs (B, T),
+            context (B, T) and candidates (B, 1, S, 2).
+        tokens: see `by_length`.
         score: the model, in evaluation mode and in its precision: such a batch to (B, 1, S, E).
         device: the model's; scores stay there until the last batch, so that it never waits.
         what: label of the progress bar.
     """
-    multiple = 8
+    length_R, multiple = data.lengths, 8
     if device.type == "cpu":
         tokens, multiple = min(tokens, CPU_TOKENS), 1
     batches = list(by_length(-(-length_R // multiple) * multiple, tokens))
@@ -63,7 +63,7 @@ def score_rows(
 
     with progress(None, what, "row", len(length_R)) as bar:
         for index in batches:
-            inputs, *rest = rows(index, multiple)
+            inputs, *rest = data.rows(index, multiple)
             inputs = {name: moved(values) for name, values in inputs.items()}
             scores.append(score(inputs, *map(moved, rest)).squeeze(1).float())
             bar.update(len(index))

@@ -249,9 +249,7 @@ class QuestionCheckpoint(Checkpoint):
         with self.autocast():  # one context, in which weights are cast to bfloat16 only once
             for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
                 data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
-                log_prob_RSE = score_rows(
-                    data.rows, data.lengths, score, tokens=tokens, device=self.device, what=what
-                )
+                log_prob_RSE = score_rows(data, score, tokens=tokens, device=self.device, what=what)
                 self.require_finite(log_prob_RSE.abs().flatten())
                 parts.append(log_prob_RSE)
         return torch.cat(parts).unflatten(0, (-1, 4)).double().mean(-1).exp()

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise, takewhile
 from typing import Any
@@ -46,6 +47,7 @@ Pair = tuple[Ids, Ids]
 """Token ids of a prompt, and of its continuation."""
 
 
+@dataclass(eq=False)
 class LocalTextModel(TextModel):
     """A causal or sequence-to-sequence model of transformers, with logits in float32. It writes
     greedily.
@@ -59,22 +61,19 @@ class LocalTextModel(TextModel):
         weights: a digest of the model (default: `fingerprint`).
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokens: Any,
-        name: str,
-        *,
-        max_new_tokens: int,
-        batch_size: int,
-        weights: str = "",
-    ) -> None:
-        self.model, self.tokens, self.name = float32_logits(model), tokens, name
-        self.max_new_tokens, self.batch_size, self.weights = max_new_tokens, batch_size, weights
+    model: Any
+    tokens: Any
+    name: str
+    max_new_tokens: int
+    batch_size: int
+    weights: str = ""
+
+    def __post_init__(self) -> None:
+        model = float32_logits(self.model)
         self.device, self.limit = model.device, context_limit(model)
         # Tokens per batch of likelihoods: more would overflow a CPU's caches and need more padding.
         self.tokens_at_once = 256 if self.device.type == "cpu" else 32_768
-        self.is_seq2seq, self.space = model.config.is_encoder_decoder, tokens.space
+        self.is_seq2seq, self.space = model.config.is_encoder_decoder, self.tokens.space
         forced = model.generation_config.forced_bos_token_id if self.is_seq2seq else None
         self.forced: list[int] = [] if forced is None else [forced]
         """The fixed first token of every answer of BART and similar models; it is given, not
@@ -124,12 +123,12 @@ class LocalTextModel(TextModel):
             beams: 1 is greedy.
             decay: of self-debiasing, see `self_debiasing.debiased`.
         """
+        befores = ["", *prefixes]
         for start in range(0, len(prompts), self.batch_size):
             part = prompts[start : start + self.batch_size]
             rows = continued(
                 self.model,
-                self.tokens.prompts(part),
-                [self.tokens.prompts([prefix + prompt for prompt in part]) for prefix in prefixes],
+                [self.tokens.prompts([before + text for text in part]) for before in befores],
                 new_tokens=self.max_new_tokens,
                 beams=beams,
                 decay=decay,

@@ -60,8 +60,7 @@ def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float) -> Tensor:
 
 def continued(
     model: Any,
-    texts: Rows,
-    prefixed: Sequence[Rows],
+    copies: Sequence[Rows],
     *,
     new_tokens: int,
     beams: int = 1,
@@ -72,28 +71,27 @@ def continued(
 
     Args:
         model: a causal model, in evaluation mode.
-        texts: token ids of the B texts.
-        prefixed: K lists of the B texts' token ids after that prefix; prefix and text were joined
-            before tokenisation, as in the authors' code. Without any, the model is unchanged.
+        copies: token ids of the B texts, and of these after each of the K prefixes, joined before
+            tokenisation, as in the authors' code. Without prefixes, the model is unchanged.
         new_tokens: at least 1.
         beams: 1 is greedy.
         decay: see `debiased`.
     """
 
     def debias(_: Tensor, scores: Tensor) -> Tensor:
-        score_KRV = scores.unflatten(0, (1 + len(prefixed), -1))
+        score_KRV = scores.unflatten(0, (len(copies), -1))
         return debiased(score_KRV[0], score_KRV[1:], decay=decay).repeat(len(score_KRV), 1)
 
     new = generate(
         model,
-        [*texts, *chain(*prefixed)],
+        [*chain(*copies)],
         ends=end_tokens(model),
         processors=[debias],
         max_new_tokens=new_tokens,
         min_new_tokens=new_tokens,
         num_beams=beams,
     )
-    return new[: len(texts)]
+    return new[: len(copies[0])]
 
 
 @torch.no_grad()

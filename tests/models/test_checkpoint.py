@@ -15,10 +15,9 @@ from transformers import AutoModelForQuestionAnswering
 from interventune.models.__main__ import export
 from interventune.models.backbones import EncoderModel
 from interventune.models.checkpoint import HEADS, heads_class
-from interventune.models.heads.answers import RationaleModel
+from interventune.models.heads.answers import RationaleModel, XLNetModel
 from interventune.models.heads.choice import ChoiceModel
 from interventune.models.heads.span import QAModel, SpanModel
-from interventune.models.heads.xlnet import XLNetModel
 from interventune.models.loading import load, read_info, start
 from interventune.models.weights import fingerprint
 from interventune.storage.errors import DataError

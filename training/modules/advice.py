@@ -221,7 +221,7 @@ def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_ba
     model.to(device).eval()
     limits: Any = {"tokens": rows_per_batch * groups.encoding.max_length, "device": device}
     with trainer.precision_plugin.forward_context():
-        scores = score_rows(groups.rows, groups.lengths, score, what="reference pass", **limits)
+        scores = score_rows(groups, score, what="reference pass", **limits)
     model.cpu().train(training)
     return scores.unflatten(0, (-1, 4))
 

@@ -14,9 +14,14 @@ from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.batching.sets import QABatch
 from interventune.losses.answers import joint_answer_loss, rationale_tagging_loss, xlnet_answer_loss
 from interventune.models.backbones import Backbone
-from interventune.models.heads.answers import RationaleModel, RationaleOutput, Tagged
+from interventune.models.heads.answers import (
+    RationaleModel,
+    RationaleOutput,
+    Tagged,
+    XLNetModel,
+    XLNetOutput,
+)
 from interventune.models.heads.span import QAModel
-from interventune.models.heads.xlnet import XLNetModel, XLNetOutput
 from interventune.models.loading import start
 
 from .qa import QAModule, questions_of

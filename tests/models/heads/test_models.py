@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 from transformers import AutoModel
 
-from interventune.models.heads.answers import RationaleHeads
+from interventune.models.heads.answers import RationaleHeads, XLNetAnswerHeads
 from interventune.models.heads.choice import Pooling
 from interventune.models.heads.span import SpanModel
-from interventune.models.heads.xlnet import XLNetAnswerHeads
 from interventune.models.loading import start
 from tests.models.tiny import (
     MODELS,

@@ -83,10 +83,9 @@ def test_continued_texts_begin_as_the_tokenizer_begins_texts(folders: dict[str, 
         [[3, *row] for row in model.tokens.ids([before + text for text in prompts])]
         for before in ("", prefix)
     )
-    rows = continued(model.model, ids, [prefixed], new_tokens=NEW)
-    assert list(
-        model.continuations(prompts, [prefix], beams=1, decay=50)
-    ) == model.tokens.tokenizer.batch_decode(rows)
+    rows = continued(model.model, [ids, prefixed], new_tokens=NEW)
+    texts = list(model.continuations(prompts, [prefix], beams=1, decay=50))
+    assert texts == model.tokens.tokenizer.batch_decode(rows)
 
 
 def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> None:

@@ -117,8 +117,8 @@ def test_greedy_tokens_are_those_of_a_naive_loop(kind: str) -> None:
             prefixed = [column[i] + new for column in PREFIXED]
             new.append(int(naive_log_q(model, text + new, prefixed).argmax()))
         expected.append(new)
-    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW) == expected
-    assert continued(model, TEXTS, [], new_tokens=NEW) != expected  # debiasing does something
+    assert continued(model, [TEXTS, *PREFIXED], new_tokens=NEW) == expected
+    assert continued(model, [TEXTS], new_tokens=NEW) != expected  # debiasing does something
     assert model.generation_config.repetition_penalty == 5  # and put back
 
 
@@ -127,9 +127,9 @@ def test_the_tokens_of_the_oracle(oracle: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(oracle / "tiny_gpt2").eval()
     texts = found_by["prompts"]
     prefixed = [[prefix + text for text in texts] for prefix in found_by["prefixes"]]
-    assert continued(model, texts, [], new_tokens=8) == found_by["default"]["tokens"]
+    assert continued(model, [texts], new_tokens=8) == found_by["default"]["tokens"]
     for decay in (10, 50, 100):
-        actual = continued(model, texts, prefixed, new_tokens=8, decay=decay)
+        actual = continued(model, [texts, *prefixed], new_tokens=8, decay=decay)
         assert actual == found_by[f"lambda{decay}"]["tokens"]
 
 
@@ -143,7 +143,7 @@ def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
     how |= {"min_new_tokens": NEW, "max_new_tokens": NEW, "logits_processor": [in_rows]}
     out_RT = model.generate(**how)
     expected = out_RT[: len(TEXTS), inputs["input_ids"].shape[1] :].tolist()
-    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, beams=beams) == expected
+    assert continued(model, [TEXTS, *PREFIXED], new_tokens=NEW, beams=beams) == expected
     assert all(
         END not in row for row in expected
     )  # the end is suppressed, all have the same length
