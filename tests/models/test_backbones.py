@@ -12,13 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForQuestionAnswering,
-    BertConfig,
-    BertForSequenceClassification,
-)
+from transformers import AutoModel, BertConfig, BertForSequenceClassification
 
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.open import open_answerer
@@ -37,23 +31,22 @@ from tests.models.tiny import NAMES, at, backbone, content, rows
 def test_reading_init_changes_the_encoder(name: str) -> None:
     """Also ELECTRA's, whose embeddings are narrower than its layers."""
     ready, plain = (load_pretrained(backbone(name, reading_init=init)) for init in (True, False))
-    one, other = (
-        built.base_model.embeddings.position_embeddings.weight for built in (ready, plain)
-    )
-    assert one.pow(2).mean() > 9 * other.pow(2).mean()
+    positions = [model.base_model.embeddings.position_embeddings for model in (ready, plain)]
+    one, other = (table.weight.pow(2).mean() for table in positions)
+    assert one > 9 * other
     assert torch.isfinite(SpanModel(ready, name).eval()(rows([9])).start_BT).all()
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     """In one line; wrong values and broken folders are in tests/mistakes."""
-    load_pretrained(backbone("bert")).save_pretrained(bert_folder := tmp_path / "bert")
-    (tmp_path / "model.safetensors").write_bytes((bert_folder / "model.safetensors").read_bytes())
-    config = json.loads((bert_folder / "config.json").read_text())
+    load_pretrained(backbone("bert")).save_pretrained(folder := tmp_path / "bert")
+    load_pretrained(backbone("bert")).save_pretrained(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
     for case, words in (
-        (at(bert_folder, config={"hiden_size": 3}), ("hiden_size",)),
-        (at(bert_folder, config={"hidden_size": 16}), (bert_folder, "of another shape")),
-        (at(bert_folder, "roberta"), (bert_folder, "bert", "roberta", "backbone.architecture")),
+        (at(folder, config={"hiden_size": 3}), ("hiden_size",)),
+        (at(folder, config={"hidden_size": 16}), (folder, "of another shape")),
+        (at(folder, "roberta"), (folder, "bert", "roberta", "backbone.architecture")),
         (at("no-such-user/no-such-model"), ("no-such-user/no-such-model",)),
         (at(tmp_path), (tmp_path, "missing", "encoder.layer.2")),
         (backbone("xlnet", gradient_checkpointing=True), ("XLNet",)),
@@ -66,23 +59,20 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fine_tuned_head_is_kept_and_a_bare_encoder_gets_a_new_one(
+def test_a_fine_tuned_head_stays_and_a_bare_encoder_gets_a_new_one(
     name: str, tmp_path: Path
 ) -> None:
     tuned, modules = load_pretrained(backbone(name)), ARCHITECTURES[name].span_head
     # No module of transformers' class is left out, dropout included; so training is the same.
     assert {key for key, _ in tuned.named_children()} == {tuned.base_model_prefix, *modules}
-    head = modules[-1]
-    with torch.no_grad():
-        getattr(tuned, head).bias.copy_(torch.tensor([3.0, -2.0]))
+    torch.nn.init.constant_(getattr(tuned, modules[-1]).bias, 3.0)
     tuned.save_pretrained(tmp_path / "tuned")
     AutoModel.from_pretrained(tmp_path / "tuned").save_pretrained(tmp_path / "bare")
+    expected = tuned.base_model.state_dict()
     for folder, keeps_head in (("tuned", True), ("bare", False)):
         again = load_pretrained(at(tmp_path / folder, name))
-        assert (getattr(again, head).bias.tolist() == [3.0, -2.0]) == keeps_head
-        torch.testing.assert_close(
-            again.base_model.state_dict(), tuned.base_model.state_dict(), rtol=0, atol=0
-        )
+        assert (getattr(again, modules[-1]).bias.tolist() == [3.0, 3.0]) == keeps_head
+        torch.testing.assert_close(again.base_model.state_dict(), expected, rtol=0, atol=0)
 
 
 def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None:
@@ -93,13 +83,12 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
     BertForSequenceClassification(config).save_pretrained(tmp_path / "task")
     assert type(load_pretrained(at(tmp_path / "task"))).__name__ == "BertForQuestionAnswering"
     load_pretrained(backbone("bert")).to(torch.bfloat16).save_pretrained(tmp_path / "half")
-    assert AutoConfig.from_pretrained(tmp_path / "half").dtype == torch.bfloat16
-    assert AutoModelForQuestionAnswering.from_pretrained(tmp_path / "half").dtype == torch.bfloat16
-    model = start(at(tmp_path / "half", gradient_checkpointing=True), SpanModel)
+    assert AutoModel.from_pretrained(tmp_path / "half").dtype == torch.bfloat16
+    settings = {"hidden_dropout_prob": 0.3}
+    model = start(at(tmp_path / "half", gradient_checkpointing=True, config=settings), SpanModel)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert model.encoder.is_gradient_checkpointing
-    built = load_pretrained(at(tmp_path / "half", config={"hidden_dropout_prob": 0.3}))
-    assert built.bert.embeddings.dropout.p == 0.3
+    assert model.config.hidden_dropout_prob == 0.3
 
 
 Weights = dict[str, torch.Tensor]
@@ -130,37 +119,31 @@ def opened(path: object) -> Any:
     return open_answerer(str(path), Asking(device="cpu"))
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "t5"])
-@pytest.mark.parametrize("form", ["{}", "hf:{}"])
-def test_a_language_model_without_a_layer_or_with_foreign_weights_is_refused(
+CHANGES = {
+    "gpt2": (without("transformer.h.1."), more("transformer.h.9.bias"), more("score.weight")),
+    "t5": (without("decoder.block.1."), more("decoder.block.9.bias"), more("v_head.summary.bias")),
+    "bert": (without("layer.1."), more("bert.encoder.layer.9.bias"), more("bert.adapters.bias")),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"), [*((kind, "{}") for kind in CHANGES), ("gpt2", "hf:{}"), ("t5", "hf:{}")]
+)
+def test_a_model_without_a_layer_or_with_foreign_weights_is_refused(
     kind: str, form: str, tmp_path: Path
 ) -> None:
-    layer = {"gpt2": "transformer.h.1.", "t5": "decoder.block.1."}[kind]
-    foreign = (f"{layer.replace('1', '9')}bias", "score.weight", "v_head.summary.weight")
-    for change in (without(layer), *map(more, foreign)):
-        folder = edit(save(tmp_path / kind, kind), change)
+    for change in CHANGES[kind]:
+        folder = tmp_path / kind
+        edit(save_folder(folder) if kind == "bert" else save(folder, kind), change)
         with pytest.raises(ValueError, match=f"{folder}: does not fit its configuration: weights"):
             opened(form.format(folder))
 
 
-def test_hf_before_an_encoder_is_refused_and_without_it_the_encoder_answers(tmp_path: Path) -> None:
-    folder = save_folder(tmp_path / "qa")
+def test_other_heads_of_an_encoder_are_ignored_and_hf_before_it_is_refused(tmp_path: Path) -> None:
+    folder = edit(save_folder(tmp_path / "qa"), more("cls.predictions.bias"))
+    assert opened(folder).model.heads == "span"
     with pytest.raises(ValueError, match="is an encoder, no language model; leave out hf:"):
         opened(f"hf:{folder}")
-    assert opened(folder).model.heads == "span"
-
-
-def test_an_encoder_without_a_layer_is_refused_and_other_heads_are_ignored(tmp_path: Path) -> None:
-    for change in (
-        without("layer.1."),
-        more("bert.encoder.layer.9.bias"),
-        more("bert.adapters.weight"),
-    ):
-        folder = edit(save_folder(tmp_path / "qa"), change)
-        with pytest.raises(ValueError, match="does not fit its configuration: weights"):
-            opened(folder)
-    edit(save_folder(tmp_path / "qa"), more("cls.predictions.bias"))
-    assert opened(tmp_path / "qa").model.heads == "span"
 
 
 def test_a_checkpoint_with_fewer_layers_by_backbone_config_is_refused(tmp_path: Path) -> None:

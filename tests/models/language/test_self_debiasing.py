@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +44,12 @@ def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
     return built.eval()
 
 
-def naive_log_q(
-    model: Any, text: list[int], prefixed: list[list[int]], *, ends: bool = False
-) -> Tensor:
-    """By the definition, from whole forward passes; the end ruled out unless it may come."""
-
+def naive_log_q(model: Any, text: list[int], prefixed: list[list[int]]) -> Tensor:
+    """By the definition, from whole forward passes."""
     rows = []
     for ids in (text, *prefixed):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].double()
-        if not ends:
-            logits[END] = -math.inf
         rows.append(logits.softmax(-1).tolist())
     plain, scaled = rows[0], []
     for v in range(SIZE):
@@ -71,16 +66,12 @@ def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
     return debiased(blocks_KRV[0], blocks_KRV[1:], decay=50).repeat(3, 1)
 
 
-def logs(*rows: Sequence[float]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float64).log()
-
-
 def test_the_toys_of_the_oracle(oracle: Path) -> None:
     toys = json.loads((oracle / "selfdebias_toy.json").read_text())
     for decay in (10, 50, 100):
         toy = toys[f"toy1_lambda{decay}"]
-        plain, prefixed = logs(toy["p_regular"]), logs(*toy["p_biased"])[:, None]
-        log_q = debiased(plain, prefixed, decay=decay)[0]
+        plain, prefixed = (torch.tensor(toy[key]).double() for key in ("p_regular", "p_biased"))
+        log_q = debiased(plain.log()[None], prefixed.log()[:, None], decay=decay)[0]
         assert log_q.tolist() == pytest.approx(toy["out_row0_logprob"], abs=1e-5)
     rows = toys["toy2_batch2_prefix2_lambda50"]
     actual = in_rows(torch.zeros(6, 1), torch.tensor(rows["scores_in"]))
@@ -107,46 +98,27 @@ def test_laws_of_the_transform(rows: list[list[float]], decay: float) -> None:
     assert (log_q - plain.log_softmax(-1))[spared].ge(-1e-5).all()
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_greedy_tokens_are_those_of_a_naive_loop(kind: str) -> None:
-    model, expected = random_model(kind), []
-    model.generation_config.repetition_penalty = 5.0  # the model's own settings are set aside
-    for i, text in enumerate(TEXTS):
-        new: list[int] = []
-        while len(new) < NEW:
-            prefixed = [column[i] + new for column in PREFIXED]
-            new.append(int(naive_log_q(model, text + new, prefixed).argmax()))
-        expected.append(new)
-    assert continued(model, [TEXTS, *PREFIXED], new_tokens=NEW) == expected
-    assert continued(model, [TEXTS], new_tokens=NEW) != expected  # debiasing does something
-    assert model.generation_config.repetition_penalty == 5  # and put back
-
-
 def test_the_tokens_of_the_oracle(oracle: Path) -> None:
-    found_by = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
+    authors = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
     model = AutoModelForCausalLM.from_pretrained(oracle / "tiny_gpt2").eval()
-    texts = found_by["prompts"]
-    prefixed = [[prefix + text for text in texts] for prefix in found_by["prefixes"]]
-    assert continued(model, [texts], new_tokens=8) == found_by["default"]["tokens"]
+    texts = authors["prompts"]
+    prefixed = [[prefix + text for text in texts] for prefix in authors["prefixes"]]
+    assert continued(model, [texts], new_tokens=8) == authors["default"]["tokens"]
     for decay in (10, 50, 100):
         actual = continued(model, [texts, *prefixed], new_tokens=8, decay=decay)
-        assert actual == found_by[f"lambda{decay}"]["tokens"]
+        assert actual == authors[f"lambda{decay}"]["tokens"]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("beams", [1, 3])
-def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
-    model = random_model(seed=seed)
-    rows = TEXTS + [ids for column in PREFIXED for ids in column]
-    inputs = padded(rows, model.device, left=True)
-    how: Any = {**inputs, "pad_token_id": END, "num_beams": beams}
-    how |= {"min_new_tokens": NEW, "max_new_tokens": NEW, "logits_processor": [in_rows]}
-    out_RT = model.generate(**how)
+@pytest.mark.parametrize(("kind", "beams"), [("gpt2", 1), ("gpt2", 3), ("llama", 1), ("llama", 3)])
+def test_beams_are_those_of_the_authors_rows(kind: str, beams: int) -> None:
+    model = random_model(kind)
+    inputs = padded([*TEXTS, *chain(*PREFIXED)], model.device, left=True)
+    limits = {"min_new_tokens": NEW, "max_new_tokens": NEW, "num_beams": beams}
+    out_RT = model.generate(**inputs, **limits, pad_token_id=END, logits_processor=[in_rows])
     expected = out_RT[: len(TEXTS), inputs["input_ids"].shape[1] :].tolist()
     assert continued(model, [TEXTS, *PREFIXED], new_tokens=NEW, beams=beams) == expected
-    assert all(
-        END not in row for row in expected
-    )  # the end is suppressed, all have the same length
+    assert END not in chain(*expected)  # the end is suppressed, all have the same length
+    assert continued(model, [TEXTS], new_tokens=NEW) != expected  # debiasing does something
 
 
 IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
@@ -169,18 +141,15 @@ def test_perplexities_are_those_of_the_oracle(oracle: Path) -> None:
 def test_losses_of_chunks_are_those_of_a_naive_loop(
     kind: str, lead: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the logits of 2 positions of 3 rows at once; a first token tells the chunk's first one
-    too.
-    """
+    """With the logits of 2 positions of 3 rows at once; an initial token predicts the first one."""
     model = random_model(kind)
     monkeypatch.setattr("interventune.models.language.self_debiasing.LOGITS", 2 * 3 * SIZE)
     actual = chunk_loss(model, IDS, PREFIXES, lead=lead, decay=50)
-    regular, debiased = 0.0, 0.0
-    first = 1 - len(lead)
+    regular, debiased, first = 0.0, 0.0, 1 - len(lead)
     for t in range(first, len(IDS)):
         prefixed = [lead + prefix + IDS[:t] for prefix in PREFIXES]
-        regular -= float(naive_log_q(model, lead + IDS[:t], [], ends=True)[IDS[t]])
-        debiased -= float(naive_log_q(model, lead + IDS[:t], prefixed, ends=True)[IDS[t]])
+        regular -= float(naive_log_q(model, lead + IDS[:t], [])[IDS[t]])
+        debiased -= float(naive_log_q(model, lead + IDS[:t], prefixed)[IDS[t]])
     weight = len(IDS) / (len(IDS) - first)  # the first quirk: a target less than the weight
     assert actual == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
     assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, lead=lead, decay=50) == (0.0, 0.0)

@@ -19,19 +19,15 @@ from interventune.models.language.text_models import TextFailure, reply
 from interventune.models.language.writing import end_tokens
 from interventune.models.loading import start
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, IDS, save
-from tests.models.language.conftest import load_text_model
-from tests.models.language.one_by_one import greedy
+from tests.models.language.conftest import greedy, load_text_model
 from tests.models.tiny import at
 
 NEW = 6
 PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?", "a")
 SETTINGS: dict[str, dict[str, Any]] = {
     "sampling": {"do_sample": True, "temperature": 9.0, "top_k": 3},
-    "penalties": {
-        "repetition_penalty": 9.0,
-        "no_repeat_ngram_size": 1,
-        "encoder_repetition_penalty": 5.0,
-    },
+    "penalties": {"repetition_penalty": 9.0, "no_repeat_ngram_size": 1},
+    "a penalty of the source": {"encoder_repetition_penalty": 5.0},
     "suppressed tokens": {"suppress_tokens": [4, 5, 6, 7], "begin_suppress_tokens": [8, 9, 10]},
     "lengths": {"min_new_tokens": NEW, "max_new_tokens": 1, "max_length": 3},
     "bad words": {"bad_words_ids": [[5], [6]], "sequence_bias": [[[7], -99.0]]},
@@ -40,9 +36,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def with_settings(folder: Path, **settings: Any) -> None:
-    file = folder / "generation_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+def with_settings(folder: Path, file: str = "generation_config.json", **settings: Any) -> None:
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
@@ -63,10 +59,10 @@ def test_every_end_token_ends_an_answer(place: str, tmp_path: Path) -> None:
     folder = save(tmp_path / "gpt2", "gpt2")
     whole = greedy(folder, PROMPTS[0], NEW).split()
     end = whole[2]
-    ids: Any = end if place.startswith("tokenizer") else [1, IDS[end]]
-    file = folder / place
-    named = {"eos_token" if place.startswith("tokenizer") else "eos_token_id": ids}
-    file.write_text(json.dumps({**json.loads(file.read_text()), **named}))
+    if place.startswith("tokenizer"):
+        with_settings(folder, place, eos_token=end)
+    else:
+        with_settings(folder, place, eos_token_id=[1, IDS[end]])
     (answer,) = load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS[:1])
     assert str(answer).split() == whole[: whole.index(end)]
 
@@ -80,28 +76,28 @@ def test_end_tokens_of_a_folder_stay_with_a_checkpoint_trained_from_it(tmp_path:
     assert end_tokens(model.encoder) == [1, 9]
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "gpt2_begins"])
-def test_a_tokenizer_that_appends_an_end_token_changes_nothing(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_tokenizer_that_appends_an_end_token_changes_nothing(
+    begins: bool, tmp_path: Path
+) -> None:
     """An end token between a prompt and its answer would begin another text."""
-    begins = kind.endswith("begins")
     folder = save(tmp_path / "gpt2", "gpt2", begins=begins)
-    one = load_text_model(folder, max_new_tokens=NEW)
     pairs = [(prompt, f" {answer}") for prompt in PROMPTS for answer in ("on the mat", "red")]
-    answers, likelihoods = list(one.complete(PROMPTS)), one.log_likelihoods(pairs)
-    labels = torch.tensor(list(one.next_token_logprobs(PROMPTS, ["red", "blue"])))
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    form = "<s> $A </s>" if begins else "$A </s>"
-    special = [("<s>", IDS["<s>"]), ("</s>", IDS["</s>"])]
-    post = processors.TemplateProcessing(form, special_tokens=special)
-    tokenizer.backend_tokenizer.post_processor = post
-    tokenizer.save_pretrained(folder)
-    assert AutoTokenizer.from_pretrained(folder)("the cat")["input_ids"][-1] == IDS["</s>"]
-    two = load_text_model(folder, max_new_tokens=NEW)
-    assert list(two.complete(PROMPTS)) == answers
-    for actual, expected in zip(two.log_likelihoods(pairs), likelihoods, strict=True):
-        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
-    again = torch.tensor(list(two.next_token_logprobs(PROMPTS, ["red", "blue"])))
-    torch.testing.assert_close(again, labels, rtol=0, atol=1e-6)
+    special = [(token, IDS[token]) for token in ("<s>", "</s>")]
+    answers, numbers = [], []
+    for _ in range(2):
+        model = load_text_model(folder, max_new_tokens=NEW)
+        answers.append(list(model.complete(PROMPTS)))
+        labels = torch.tensor(list(model.next_token_logprobs(PROMPTS, ["red", "blue"])))
+        numbers.append(torch.cat([*model.log_likelihoods(pairs), labels.flatten()]))
+        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            "<s> $A </s>" if begins else "$A </s>", special_tokens=special
+        )
+        tokenizer.save_pretrained(folder)
+    assert tokenizer("the cat")["input_ids"][-1] == IDS["</s>"]
+    assert answers[0] == answers[1]
+    torch.testing.assert_close(*numbers, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -148,10 +144,8 @@ def test_answers_beyond_the_positions_of_a_model_are_failures(folders: dict[str,
     tokens = PromptTokens(AutoTokenizer.from_pretrained(folders["gpt2"]))
     ids = torch.tensor([[4] * CONTEXT])
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    start = torch.tensor([CONTEXT - 2])
-    assert CausalModel(model, "gpt2").write(inputs, start, tokens) == [
-        ("", "longer than the model's context")
-    ]
+    texts = CausalModel(model, "gpt2").write(inputs, torch.tensor([CONTEXT - 2]), tokens)
+    assert texts == [("", "longer than the model's context")]
 
 
 def test_logits_that_overflow_end_the_run_and_name_the_model(tmp_path: Path) -> None:
@@ -160,9 +154,7 @@ def test_logits_that_overflow_end_the_run_and_name_the_model(tmp_path: Path) -> 
     model = load_text_model(folder, max_new_tokens=NEW)
     with torch.no_grad():
         model.model.lm_head.weight.fill_(3e38)
-    for ask in (
-        lambda: model.complete(PROMPTS),
-        lambda: model.next_token_logprobs(PROMPTS, ["red", "blue"]),
-    ):
-        with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
-            list(ask())
+    with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
+        list(model.complete(PROMPTS))
+    with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
+        list(model.next_token_logprobs(PROMPTS, ["red", "blue"]))
