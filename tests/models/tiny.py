@@ -22,13 +22,9 @@ _SIZES: dict[str, dict[str, Any]] = {
     "xlnet": {"d_model": 32, "d_inner": 64, "n_layer": 2},
     "distilbert": {"dim": 32, "hidden_dim": 64},
     "electra": {"hidden_size": 32, "intermediate_size": 64, "embedding_size": 16},
-    "modernbert": {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 3,
-        "local_attention": 8,
-        **{f"{name}_token_id": 2 for name in ("bos", "eos", "cls", "sep")},
-    },
+    "modernbert": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3}
+    | {"local_attention": 8}
+    | {f"{name}_token_id": 2 for name in ("bos", "eos", "cls", "sep")},
 }
 
 
@@ -112,26 +108,24 @@ def content(built: EncoderModel) -> dict[str, Any]:
     }
 
 
-def save(folder: Path, value: Any) -> Path:
-    """A checkpoint file of a model, or of what `content` gives."""
-    path = folder / "last.ckpt"
-    torch.save(content(value) if isinstance(value, EncoderModel) else value, path)
-    return path
+def save(folder: Path, built: EncoderModel) -> Path:
+    """A checkpoint file of a model."""
+    torch.save(content(built), folder / "last.ckpt")
+    return folder / "last.ckpt"
 
 
 def rows(
     lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False
 ) -> dict[str, Tensor]:
     """A padded batch of random rows; the same rows whatever the padding."""
-    generator = torch.Generator().manual_seed(seed)
-    width = width or max(lengths)
+    generator, shape = torch.Generator().manual_seed(seed), (len(lengths), width or max(lengths))
     inputs = {
-        "input_ids": torch.full((len(lengths), width), PAD),
-        "attention_mask": torch.zeros(len(lengths), width, dtype=torch.long),
-        "token_type_ids": torch.zeros(len(lengths), width, dtype=torch.long),
+        name: torch.zeros(shape, dtype=torch.long)
+        for name in ("input_ids", "attention_mask", "token_type_ids")
     }
+    inputs["input_ids"] += PAD
     for b, length in enumerate(lengths):
-        at = slice(width - length, width) if left else slice(0, length)
+        at = slice(shape[1] - length, None) if left else slice(length)
         inputs["input_ids"][b, at] = torch.randint(5, VOCABULARY, (length,), generator=generator)
         inputs["attention_mask"][b, at] = 1
         inputs["token_type_ids"][b, at] = (torch.arange(length) > length // 2).long()

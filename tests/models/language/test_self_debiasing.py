@@ -15,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from interventune.models.language.likelihood import padded
@@ -42,20 +43,6 @@ def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
             if parameter.dim() > 1:
                 parameter.copy_(torch.randn_like(parameter) * 0.6)
     return built.eval()
-
-
-def naive_log_q(model: Any, text: list[int], prefixed: list[list[int]]) -> Tensor:
-    """By the definition, from whole forward passes."""
-    rows = []
-    for ids in (text, *prefixed):
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].double()
-        rows.append(logits.softmax(-1).tolist())
-    plain, scaled = rows[0], []
-    for v in range(SIZE):
-        delta = plain[v] - max((row[v] for row in rows[1:]), default=0.0)
-        scaled.append(plain[v] * (1.0 if delta >= 0 else max(0.01, math.exp(50 * delta))))
-    return (torch.tensor(scaled, dtype=torch.float64) / sum(scaled)).log()
 
 
 def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -138,18 +125,20 @@ def test_perplexities_are_those_of_the_oracle(oracle: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "lead"), [("gpt2", []), ("llama", []), ("llama", [END])])
-def test_losses_of_chunks_are_those_of_a_naive_loop(
+def test_losses_of_chunks_are_those_of_whole_rows(
     kind: str, lead: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the logits of 2 positions of 3 rows at once; an initial token predicts the first one."""
     model = random_model(kind)
     monkeypatch.setattr("interventune.models.language.self_debiasing.LOGITS", 2 * 3 * SIZE)
     actual = chunk_loss(model, IDS, PREFIXES, lead=lead, decay=50)
-    regular, debiased, first = 0.0, 0.0, 1 - len(lead)
-    for t in range(first, len(IDS)):
-        prefixed = [lead + prefix + IDS[:t] for prefix in PREFIXES]
-        regular -= float(naive_log_q(model, lead + IDS[:t], [])[IDS[t]])
-        debiased -= float(naive_log_q(model, lead + IDS[:t], prefixed)[IDS[t]])
-    weight = len(IDS) / (len(IDS) - first)  # the first quirk: a target less than the weight
-    assert actual == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
+    count = len(IDS) - 1 + len(lead)  # predicted tokens
+    with torch.no_grad():
+        whole = [model(torch.tensor([lead + prefix + IDS])).logits for prefix in ([], *PREFIXES)]
+    plain_TV, *prefixed = (logits[0, -count - 1 : -1].double() for logits in whole)
+    for loss, score_TV in zip(
+        actual, (plain_TV, debiased(plain_TV, torch.stack(prefixed), decay=50)), strict=True
+    ):
+        expected = cross_entropy(score_TV, torch.tensor(IDS[-count:]))
+        assert loss == pytest.approx(float(expected) * len(IDS), rel=1e-4)
     assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, lead=lead, decay=50) == (0.0, 0.0)

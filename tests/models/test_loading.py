@@ -1,27 +1,41 @@
-"""Checkpoints that stand on their own, and what may start from what; damaged ones are in
-tests/mistakes.
+"""Models from their files: checkpoints that stand on their own, and what may start from what; what
+does not fit is named. Missing and unexpected weights are refused on every road from a file to a
+model. Damaged files are in tests/mistakes.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForQuestionAnswering
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModel,
+    AutoModelForQuestionAnswering,
+    BertConfig,
+    BertForSequenceClassification,
+)
 
+from interventune.evaluation.answering.asking import Asking
+from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.scorers import Scorer
+from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.models.__main__ import export
-from interventune.models.backbones import EncoderModel
+from interventune.models.backbones import ARCHITECTURES, EncoderModel
 from interventune.models.checkpoint import HEADS, heads_class
 from interventune.models.heads.choice import ChoiceModel
 from interventune.models.heads.span import QAModel, SpanModel
-from interventune.models.loading import load, read_info, start
+from interventune.models.loading import load, load_pretrained, read_info, start
 from interventune.models.weights import fingerprint
 from interventune.storage.errors import DataError
+from tests.data_modules.fixtures import tiny_language_models
+from tests.evaluation.checkpoints import save_folder
 from tests.models import tiny
-from tests.models.tiny import at, call, model, rows, save, tensors
+from tests.models.tiny import at, backbone, call, content, model, rows, save, tensors
 
 
 def refused(path: Path, action: Callable[..., object], *arguments: Any, **options: Any) -> str:
@@ -69,6 +83,13 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
     assert torch.equal(output.end_logits[mask_BT], expected.end_BT[mask_BT])
     for theirs, ours in zip(output.hidden_states, qa.hidden_states(inputs), strict=True):
         torch.testing.assert_close(theirs[mask_BT], ours[mask_BT])
+    # No module of transformers' class is left out, dropout included; so training is the same.
+    modules = {own.base_model_prefix, *ARCHITECTURES[name].span_head}
+    assert {key for key, _ in own.named_children()} == modules
+    AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "bare")
+    bare = start(at(tmp_path / "bare", name), SpanModel)
+    assert fingerprint(bare.encoder) == fingerprint(qa.encoder)
+    assert fingerprint(bare) != fingerprint(qa)  # a new head
     loaded, info = load(str(folder), QAModel)
     assert (info.architecture, info.heads) == (loaded.architecture, "") == (name, "")
     assert (info.tokenizer, info.encoding) == (str(folder), tiny.ENCODING)
@@ -168,3 +189,118 @@ def test_another_kind_or_architecture_is_named(tmp_path: Path) -> None:
     assert "'electra'" in refused(path, start, at(path, "bert"), SpanModel)
     assert "'xlnet'" in refused(path, read_info(str(path)).require, heads="xlnet")
     refused(save(tmp_path, model("bert", "choice")), load, str(path), QAModel)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
+def test_reading_init_changes_the_encoder(name: str) -> None:
+    """Also ELECTRA's, whose embeddings are narrower than its layers."""
+    ready, plain = (load_pretrained(backbone(name, reading_init=init)) for init in (True, False))
+    positions = [part.base_model.embeddings.position_embeddings for part in (ready, plain)]
+    one, other = (table.weight.pow(2).mean() for table in positions)
+    assert one > 9 * other
+    assert torch.isfinite(SpanModel(ready, name).eval()(rows([9])).start_BT).all()
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    load_pretrained(backbone("bert")).save_pretrained(folder := tmp_path / "bert")
+    load_pretrained(backbone("bert")).save_pretrained(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    for case, words in (
+        (at(folder, config={"hiden_size": 3}), ("hiden_size",)),
+        (at(folder, config={"hidden_size": 16}), (folder, "of another shape")),
+        (at(folder, "roberta"), (folder, "bert", "roberta", "backbone.architecture")),
+        (at("no-such-user/no-such-model"), ("no-such-user/no-such-model",)),
+        (at(tmp_path), (tmp_path, "missing", "encoder.layer.2")),
+        (backbone("xlnet", gradient_checkpointing=True), ("XLNet",)),
+        (backbone("xlnet", reading_init=True), ("backbone.reading_init",)),
+    ):
+        with pytest.raises(DataError) as caught:
+            start(case, SpanModel)
+        assert all(str(word) in str(caught.value) for word in words)
+        assert "\n" not in str(caught.value)
+
+
+def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None:
+    """Another task's head is not taken; half precision becomes float32; settings replace the
+    folder's own.
+    """
+    config = BertConfig(**backbone("bert").config, num_hidden_layers=1, num_attention_heads=4)
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "task")
+    assert type(load_pretrained(at(tmp_path / "task"))).__name__ == "BertForQuestionAnswering"
+    load_pretrained(backbone("bert")).to(torch.bfloat16).save_pretrained(tmp_path / "half")
+    assert AutoModel.from_pretrained(tmp_path / "half").dtype == torch.bfloat16
+    settings = {"hidden_dropout_prob": 0.3}
+    qa = start(at(tmp_path / "half", gradient_checkpointing=True, config=settings), SpanModel)
+    assert {parameter.dtype for parameter in qa.parameters()} == {torch.float32}
+    assert qa.encoder.is_gradient_checkpointing
+    assert qa.config.hidden_dropout_prob == 0.3
+
+
+Weights = dict[str, torch.Tensor]
+
+
+def edit(
+    folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors"
+) -> Path:
+    """Replace the weights in a folder."""
+    weights = load_file(folder / file)
+    save_file(change(weights), folder / file, metadata={"format": "pt"})
+    return folder
+
+
+def without(part: str) -> Callable[[Weights], Weights]:
+    def change(weights: Weights) -> Weights:
+        assert any(part in name for name in weights)
+        return {name: weight for name, weight in weights.items() if part not in name}
+
+    return change
+
+
+def more(name: str) -> Callable[[Weights], Weights]:
+    return lambda weights: {**weights, name: torch.zeros(2)}
+
+
+def opened(path: object) -> Any:
+    return open_answerer(str(path), Asking(device="cpu"))
+
+
+CHANGES = {
+    "gpt2": (without("transformer.h.1."), more("transformer.h.9.bias"), more("score.weight")),
+    "t5": (without("decoder.block.1."), more("decoder.block.9.bias"), more("v_head.summary.bias")),
+    "bert": (without("layer.1."), more("bert.encoder.layer.9.bias"), more("bert.adapters.bias")),
+}
+SAVE: dict[str, Any] = dict.fromkeys(("gpt2", "t5"), tiny_language_models.save)
+SAVE["bert"] = save_folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"), [*((kind, "{}") for kind in CHANGES), ("gpt2", "hf:{}"), ("t5", "hf:{}")]
+)
+def test_a_model_without_a_layer_or_with_foreign_weights_is_refused(
+    kind: str, form: str, tmp_path: Path
+) -> None:
+    for change in CHANGES[kind]:
+        folder = edit(SAVE[kind](tmp_path / kind, kind), change)
+        with pytest.raises(ValueError, match=f"{folder}: does not fit its configuration: weights"):
+            opened(form.format(folder))
+
+
+def test_other_heads_of_an_encoder_are_ignored_and_hf_before_it_is_refused(tmp_path: Path) -> None:
+    folder = edit(save_folder(tmp_path / "qa"), more("cls.predictions.bias"))
+    assert opened(folder).model.heads == "span"
+    with pytest.raises(ValueError, match="is an encoder, no language model; leave out hf:"):
+        opened(f"hf:{folder}")
+
+
+def test_a_checkpoint_with_fewer_layers_by_backbone_config_is_refused(tmp_path: Path) -> None:
+    torch.save(content(start(backbone("bert"), SpanModel)), tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match=r"a\.ckpt: its configuration has no place for 16 weights"):
+        start(at(tmp_path / "a.ckpt", config={"num_hidden_layers": 1}), SpanModel)
+
+
+def test_a_scorer_without_its_head_is_refused(tmp_path: Path) -> None:
+    save_classifier(output=tmp_path / "scorer")
+    edit(tmp_path / "scorer", without("classifier"))
+    with pytest.raises(ValueError, match=r"--scorer hf:.*weights missing, as classifier"):
+        Scorer(f"hf:{tmp_path / 'scorer'}", device="cpu")
