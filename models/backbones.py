@@ -174,7 +174,7 @@ class EncoderModel(nn.Module):
         """Reinitialise a head's linear weights as the configuration specifies; biases become 0."""
         for layer in head.modules():
             if isinstance(layer, nn.Linear):
-                std = getattr(self.config, "initializer_range", 0.02)
+                std = self.config.initializer_range
                 nn.init.normal_(layer.weight, std=std, generator=generator)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)

@@ -6,13 +6,18 @@ variants of a group, S subjects, E the two boundaries (start, end).
 
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from interventune.models.backbones import ARCHITECTURES, EncoderModel, Inputs
+from interventune.models.language.likelihood import by_length
+from interventune.storage.progress import progress
 
 LOW = torch.finfo(torch.float32).min
+CPU_TOKENS = 1024
+"""Tokens per batch on a CPU; more would overflow the caches."""
 
 
 class QAOutput(NamedTuple):
@@ -100,8 +105,9 @@ class QAModel(EncoderModel):
         others.
         """
         mask_BT = inputs["attention_mask"]
-        at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
-        return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
+        if self.architecture == "xlnet":
+            return mask_BT.shape[1] - 1 - mask_BT.flip(1).argmax(1)
+        return mask_BT.argmax(1)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups, from the same
@@ -113,6 +119,40 @@ class QAModel(EncoderModel):
             candidate_BVSE: first and last token of each subject.
         """
         raise NotImplementedError
+
+    @torch.inference_mode()
+    def score_rows(self, data: Any, *, tokens: int, what: str) -> Tensor:
+        """`group_log_probs` (R, S, E) of all rows, float32, on the CPU, in their order; the model
+        is in evaluation mode and in its precision. Rows of similar length are read together.
+
+        Args:
+            data: as interventune.data_modules.batching.group_set.GroupSet. Its `rows` builds a
+                batch from row indices and a number that its width must be a multiple of: inputs
+                (B, T), context (B, T) and candidates (B, 1, S, 2).
+            tokens: limit on the tokens of a batch, including padding.
+            what: label of the progress bar.
+        """
+        device, length_R, multiple = self.encoder.device, data.lengths, 8
+        if device.type == "cpu":
+            tokens, multiple = min(tokens, CPU_TOKENS), 1
+        batches = list(by_length(-(-length_R // multiple) * multiple, tokens))
+        if not batches:
+            return torch.empty(0, 2, 2)
+        scores = list[Tensor]()  # on the device until the last batch, so that it never waits
+
+        def moved(values: Tensor) -> Tensor:
+            """On the device, without waiting for it."""
+            pinned = values.pin_memory() if device.type == "cuda" else values
+            return pinned.to(device, non_blocking=True)
+
+        with progress(None, what, "row", len(length_R)) as bar:
+            for index in batches:
+                inputs, *rest = data.rows(index, multiple)
+                inputs = {name: moved(values) for name, values in inputs.items()}
+                log_prob_BVSE = self.group_log_probs(inputs, *map(moved, rest))
+                scores.append(log_prob_BVSE.squeeze(1).float())
+                bar.update(len(index))
+        return torch.cat(scores).cpu()[np.argsort(np.concatenate(batches))]
 
 
 class SpanPrediction(NamedTuple):

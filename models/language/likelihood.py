@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
@@ -155,3 +156,14 @@ def padded(rows: Rows, device: torch.device, *, left: bool = False) -> dict[str,
     rows_T = [torch.tensor(row, dtype=torch.long) for row in rows]
     ids_BT = pad_sequence(rows_T, True, -1, "left" if left else "right").to(device)
     return {"input_ids": ids_BT.clamp(min=0), "attention_mask": (ids_BT >= 0).long()}
+
+
+def by_length(length_R: Any, tokens: int) -> Iterator[Any]:
+    """Yield the row indices of batches of rows with these lengths, longest rows first. A batch has
+    at most `tokens`, including padding; a longer row is a batch of its own.
+    """
+    order_R = np.argsort(-np.asarray(length_R), kind="stable")
+    while len(order_R):
+        count = max(1, tokens // length_R[order_R[0]])
+        yield order_R[:count]
+        order_R = order_R[count:]

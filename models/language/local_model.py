@@ -18,11 +18,11 @@ from torch.nn.functional import cross_entropy, pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
-from interventune.models.row_scores import by_length
 from interventune.models.weights import fingerprint
 
 from .likelihood import (
     Rows,
+    by_length,
     float32_logits,
     log_likelihoods,
     logits_at,

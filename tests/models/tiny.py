@@ -119,10 +119,8 @@ def rows(
 ) -> dict[str, Tensor]:
     """A padded batch of random rows; the same rows whatever the padding."""
     generator, shape = torch.Generator().manual_seed(seed), (len(lengths), width or max(lengths))
-    inputs = {
-        name: torch.zeros(shape, dtype=torch.long)
-        for name in ("input_ids", "attention_mask", "token_type_ids")
-    }
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    inputs = {name: torch.zeros(shape, dtype=torch.long) for name in names}
     inputs["input_ids"] += PAD
     for b, length in enumerate(lengths):
         at = slice(shape[1] - length, None) if left else slice(length)

@@ -30,7 +30,6 @@ from interventune.metrics.bias.readings import dominant_subject, pushed_subject
 from interventune.models.backbones import RANDOM, Backbone
 from interventune.models.heads.span import QAModel
 from interventune.models.loading import load, read_info
-from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
@@ -217,11 +216,10 @@ def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_ba
     The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
     device.
     """
-    device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
-    model.to(device).eval()
-    limits: Any = {"tokens": rows_per_batch * groups.encoding.max_length, "device": device}
+    training, tokens = model.training, rows_per_batch * groups.encoding.max_length
+    model.to(trainer.strategy.root_device).eval()
     with trainer.precision_plugin.forward_context():
-        scores = score_rows(groups, score, what="reference pass", **limits)
+        scores = model.score_rows(groups, tokens=tokens, what="reference pass")
     model.cpu().train(training)
     return scores.unflatten(0, (-1, 4))
 
