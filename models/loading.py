@@ -38,8 +38,7 @@ from .backbones import (
     reading_init_,
 )
 from .checkpoint import RECORD, CheckpointInfo, heads_class, read_checkpoint, read_record
-from .language.likelihood import reads_side_by_side
-from .language.writing import end_tokens
+from .language.model_calls import end_tokens, reads_side_by_side
 from .weights import refuse_nonfinite
 
 if TYPE_CHECKING:  # transformers is imported where a model is built

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from interventune.models.backbones import Inputs
-from interventune.models.language.likelihood import float32_logits, log_likelihoods
+from interventune.models.language.model_calls import float32_logits, log_likelihoods, write
 from interventune.models.language.text_models import TextFailure
-from interventune.models.language.writing import write
 
 from .span import QAModel
 

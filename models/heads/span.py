@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from interventune.models.backbones import ARCHITECTURES, EncoderModel, Inputs
-from interventune.models.language.likelihood import by_length
+from interventune.models.language.model_calls import by_length
 from interventune.storage.progress import progress
 
 LOW = torch.finfo(torch.float32).min

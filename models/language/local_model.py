@@ -20,25 +20,23 @@ from transformers import DynamicCache
 
 from interventune.models.weights import fingerprint
 
-from .likelihood import (
+from .model_calls import (
     Rows,
+    answers_that_fit,
     by_length,
+    context_limit,
+    end_tokens,
     float32_logits,
     log_likelihoods,
     logits_at,
+    misfit,
     padded,
     reads_side_by_side,
-)
-from .self_debiasing import continued
-from .text_models import PairError, Prompt, TextFailure, TextModel
-from .writing import (
-    answers_that_fit,
-    context_limit,
-    end_tokens,
-    misfit,
     require_finite,
     write,
 )
+from .self_debiasing import continued
+from .text_models import PairError, Prompt, TextFailure, TextModel
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from .likelihood import Ids, Rows, padded, takes
-from .writing import end_tokens, generate
+from .model_calls import Ids, Rows, end_tokens, generate, padded, takes
 
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""

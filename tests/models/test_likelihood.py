@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from transformers import BloomConfig, BloomForCausalLM
 
 from interventune.models.heads.causal import CausalModel
-from interventune.models.language.likelihood import log_likelihoods
+from interventune.models.language.model_calls import log_likelihoods
 from interventune.models.loading import start
 from interventune.storage.errors import DataError
 from tests.models.tiny import at

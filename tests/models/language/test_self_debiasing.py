@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from interventune.models.language.likelihood import padded
+from interventune.models.language.model_calls import padded
 from interventune.models.language.self_debiasing import chunk_loss, continued, debiased
 
 SIZE, END = 31, 30

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from interventune.data_modules.encoding.prompts import PromptTokens
 from interventune.models.heads.causal import CausalModel
+from interventune.models.language.model_calls import end_tokens
 from interventune.models.language.text_models import TextFailure, reply
-from interventune.models.language.writing import end_tokens
 from interventune.models.loading import start
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, IDS, save
 from tests.models.language.conftest import greedy, load_text_model
