@@ -10,14 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from torch.testing import assert_close
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForQuestionAnswering,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-)
 
 from interventune.models.__main__ import export
 from interventune.models.adapters import own_weights
@@ -75,8 +70,9 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     checkpoint, folder = tmp_path / "a.ckpt", tmp_path / "peft"
     trained(checkpoint, base(tmp_path / "base", name), name)
     export(str(checkpoint), folder, adapter=True)
-    kind = AutoModelForCausalLM if ARCHITECTURES[name].causal else AutoModelForQuestionAnswering
-    theirs = peft.PeftModel.from_pretrained(kind.from_pretrained(tmp_path / "base"), folder).eval()
+    kind = "CausalLM" if ARCHITECTURES[name].causal else "QuestionAnswering"
+    below = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path / "base")
+    theirs = peft.PeftModel.from_pretrained(below, folder).eval()
     ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), kind_of(name)).eval())
     inputs = {key: value for key, value in INPUTS.items() if key != "token_type_ids"}
     for output, other in zip(theirs(**inputs)[:2], ours(**inputs)[:2], strict=True):
@@ -162,12 +158,12 @@ def test_an_adapter_with_weights_too_few_or_too_many_is_refused(tmp_path: Path) 
 
 def test_an_adapter_of_a_sequence_to_sequence_model_is_merged_or_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    base = AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
+    base = transformers.AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
     adapter = peft.LoraConfig(r=2, task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
     tuned = peft.get_peft_model(base, adapter)
     tuned.save_pretrained(tmp_path / "peft")
     tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
-    tokenizer, likelihoods = AutoTokenizer.from_pretrained(tmp_path / "t5"), {}
+    tokenizer, likelihoods = transformers.AutoTokenizer.from_pretrained(tmp_path / "t5"), {}
     for folder in ("peft", "merged", "t5"):
         tokenizer.save_pretrained(tmp_path / folder)
         model = opened(f"hf:{tmp_path / folder}").writer

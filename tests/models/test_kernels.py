@@ -13,15 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
+from interventune.models import kernels
 from interventune.models.heads.span import SpanModel
-from interventune.models.kernels import (
-    ATTENTION,
-    Dropout,
-    cpu_attention,
-    keep_bits,
-    keep_probability,
-    use_linear_kernels,
-)
 from interventune.models.loading import start
 from tests.models.tiny import NAMES, at, rows
 
@@ -47,7 +40,7 @@ def test_attention_and_its_gradients_equal_torchs(
     dtype: torch.dtype, tolerance: float, mask: Tensor | None
 ) -> None:
     ours, theirs = heads(dtype), heads(dtype)
-    mixed = cpu_attention(*ours, mask, scaling=8**-0.5)
+    mixed = kernels.cpu_attention(*ours, mask, scaling=8**-0.5)
     theirs_mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
     expected = scaled_dot_product_attention(*theirs, attn_mask=theirs_mask)
     assert_close(mixed, expected, atol=tolerance, rtol=tolerance)
@@ -61,13 +54,13 @@ def test_attention_and_its_gradients_equal_torchs(
 def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
     ours, theirs = heads(torch.float32), heads(torch.float32)
     torch.manual_seed(3)
-    mixed = cpu_attention(*ours, PADDING, p=0.3, scaling=8**-0.5)
+    mixed = kernels.cpu_attention(*ours, PADDING, p=0.3, scaling=8**-0.5)
     mixed.square().sum().backward()
     torch.manual_seed(3)
-    drawn = keep_bits(torch.Size((2, 3, 9, 9)), 0.3) != 0
+    drawn = kernels.keep_bits(torch.Size((2, 3, 9, 9)), 0.3) != 0
     query, key, value = theirs
     score = (query @ key.transpose(2, 3) * 8**-0.5).masked_fill(~PADDING, -1e30)
-    expected = (score.softmax(-1) * drawn / keep_probability(0.3)) @ value
+    expected = (score.softmax(-1) * drawn / kernels.keep_probability(0.3)) @ value
     expected.square().sum().backward()
     assert_close(mixed, expected)
     assert_close([x.grad for x in ours], [x.grad for x in theirs])
@@ -77,18 +70,20 @@ def test_the_gradient_with_dropout_is_that_of_the_drawn_mask() -> None:
 @given(p=st.floats(0.01, 0.9), seed=st.integers(0, 100))
 def test_dropout_drops_its_share_scales_the_rest_and_so_do_gradients(p: float, seed: int) -> None:
     torch.manual_seed(seed)
-    layer, values = Dropout(p), torch.ones(40_000)
+    layer, values = kernels.Dropout(p), torch.ones(40_000)
     dropped = layer(values)
     share = (dropped == 0).double().mean().item()
     assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / 40_000) + 2**-15)
-    assert dropped[dropped != 0].unique().tolist() == pytest.approx([1 / keep_probability(p)])
+    assert dropped[dropped != 0].unique().tolist() == pytest.approx(
+        [1 / kernels.keep_probability(p)]
+    )
     assert not torch.equal(layer(values), dropped)
     torch.manual_seed(seed)
     assert torch.equal(layer(values), dropped)
     assert torch.equal(layer.eval()(values), values)
     # An odd number, not contiguous.
     values = torch.full((33, 5), 2.0, dtype=torch.bfloat16).t().requires_grad_()
-    dropped = Dropout(p)(values)
+    dropped = kernels.Dropout(p)(values)
     dropped.sum().backward()
     assert values.grad is not None
     assert torch.equal(values.grad != 0, dropped != 0)
@@ -100,7 +95,7 @@ def test_a_model_computes_what_it_computes_with_transformers_kernels(architectur
     ours = start(at("random", architecture), SpanModel).eval()
     theirs = copy.deepcopy(ours)
     theirs.encoder.set_attn_implementation("eager")
-    expected_kernel = "eager" if architecture in ("xlnet", "deberta-v3") else ATTENTION
+    expected_kernel = "eager" if architecture in ("xlnet", "deberta-v3") else kernels.ATTENTION
     assert ours.config._attn_implementation == expected_kernel
     assert not [m for m in ours.modules() if type(m) is nn.Dropout]
     inputs = rows([12, 9])
@@ -115,7 +110,7 @@ def test_linear_layers_by_onednn_are_torchs_own() -> None:
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(40, 24), nn.Linear(24, 56, bias=False))
     expected = layers(x := torch.randn(3, 5, 80)[..., ::2])
-    use_linear_kernels(layers)
+    kernels.use_linear_kernels(layers)
     with torch.inference_mode():
         assert_close(layers(x), expected.detach(), rtol=1e-5, atol=1e-6)
         assert layers(x[:0]).shape == (0, 5, 56)

@@ -13,12 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoModel,
-    AutoModelForQuestionAnswering,
-    BertConfig,
-    BertForSequenceClassification,
-)
+from transformers import AutoModel, AutoModelForQuestionAnswering, BertForSequenceClassification
 
 from interventune.evaluation.answering.asking import Asking
 from interventune.evaluation.answering.open import open_answerer
@@ -225,7 +220,7 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
     """Another task's head is not taken; half precision becomes float32; settings replace the
     folder's own.
     """
-    config = BertConfig(**backbone("bert").config, num_hidden_layers=1, num_attention_heads=4)
+    config = load_pretrained(backbone("bert")).config
     BertForSequenceClassification(config).save_pretrained(tmp_path / "task")
     assert type(load_pretrained(at(tmp_path / "task"))).__name__ == "BertForQuestionAnswering"
     load_pretrained(backbone("bert")).to(torch.bfloat16).save_pretrained(tmp_path / "half")

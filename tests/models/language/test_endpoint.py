@@ -9,11 +9,7 @@ import math
 import pytest
 
 from interventune.models.language import endpoint as module
-from interventune.models.language.endpoint import (
-    MAX_FAILURES_IN_A_ROW,
-    EndpointTextModel,
-    label_logprobs,
-)
+from interventune.models.language.endpoint import EndpointTextModel, label_logprobs
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
@@ -71,13 +67,13 @@ def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.Monkey
 
 
 def test_an_endpoint_that_keeps_failing_ends_the_run_after_what_was_done() -> None:
-    answers = []
+    answers, most = [], module.MAX_FAILURES_IN_A_ROW
     with serve(lambda prompt, _: Reply("yes") if prompt < "p03" else Reply(status=500)) as endpoint:
         model = EndpointTextModel(f"m@{endpoint.url}")
-        with pytest.raises(ValueError, match=f"failed {MAX_FAILURES_IN_A_ROW} times in a row.*500"):
+        with pytest.raises(ValueError, match=f"failed {most} times in a row.*500"):
             answers.extend(model.complete([f"p{i:02}" for i in range(99)]))
     assert answers[:3] == ["yes"] * 3
-    assert len(endpoint.prompts) < 3 + MAX_FAILURES_IN_A_ROW + 10
+    assert len(endpoint.prompts) < 3 + most + 10
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 500])

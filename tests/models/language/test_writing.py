@@ -100,31 +100,28 @@ def test_a_tokenizer_that_appends_an_end_token_changes_nothing(
     torch.testing.assert_close(*numbers, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("<think>Rome? No.</think>\n\nParis.", "Paris."),
-        ("<think>\n\n</think>\n\nParis.", "Paris."),
-        ("Rome? No.</think>\n\nParis.", "Paris."),  # the template opened it
-        ("<thinking>a</thinking><thinking>b</thinking> Paris", "Paris"),
-        ("[THINK]Rome?[/THINK]Paris", "Paris"),
-        ("◁think▷Rome?◁/think▷Paris", "Paris"),
-        ("<|begin_of_thought|>Rome<|end_of_thought|>Paris", "Paris"),
-        ("I think <b>Paris</b>", "I think <b>Paris</b>"),
-        ("<think>Rome? No.", "unfinished thinking"),
-        ("<think>a</think><think>b", "unfinished thinking"),
-        ("<think>a</think>  ", "empty answer"),
-        ("", "empty answer"),
-    ],
-)
-def test_thinking_is_no_part_of_an_answer(text: str, expected: str) -> None:
-    actual = reply(text)
-    assert (actual.reason if isinstance(actual, TextFailure) else actual) == expected
+REPLIES = {
+    "<think>Rome? No.</think>\n\nParis.": "Paris.",
+    "<think>\n\n</think>\n\nParis.": "Paris.",
+    "Rome? No.</think>\n\nParis.": "Paris.",  # the template opened it
+    "<thinking>a</thinking><thinking>b</thinking> Paris": "Paris",
+    "[THINK]Rome?[/THINK]Paris": "Paris",
+    "◁think▷Rome?◁/think▷Paris": "Paris",
+    "<|begin_of_thought|>Rome<|end_of_thought|>Paris": "Paris",
+    "I think <b>Paris</b>": "I think <b>Paris</b>",
+    "<think>Rome? No.": TextFailure("unfinished thinking"),
+    "<think>a</think><think>b": TextFailure("unfinished thinking"),
+    "<think>a</think>  ": TextFailure("empty answer"),
+    "": TextFailure("empty answer"),
+}
 
 
-def test_thinking_tokens_count_even_if_they_are_special_or_opened_by_the_template(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("text", REPLIES)
+def test_thinking_is_no_part_of_an_answer(text: str) -> None:
+    assert reply(text) == REPLIES[text]
+
+
+def test_thinking_tokens_count_if_special_or_opened_by_the_template(tmp_path: Path) -> None:
     chat = "{{ messages[0].content }}{% if add_generation_prompt %} <think>\n{% endif %}"
     folder = save(tmp_path / "gpt2", "gpt2", chat=chat)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -154,7 +151,6 @@ def test_logits_that_overflow_end_the_run_and_name_the_model(tmp_path: Path) -> 
     model = load_text_model(folder, max_new_tokens=NEW)
     with torch.no_grad():
         model.model.lm_head.weight.fill_(3e38)
-    with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
-        list(model.complete(PROMPTS))
-    with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
-        list(model.next_token_logprobs(PROMPTS, ["red", "blue"]))
+    for answers in (model.complete(PROMPTS), model.next_token_logprobs(PROMPTS, ["red", "blue"])):
+        with pytest.raises(ValueError, match="gpt2: gives logits that are not finite numbers"):
+            list(answers)
