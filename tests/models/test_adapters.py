@@ -2,8 +2,6 @@
 gone.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -89,7 +87,12 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     assert not torch.equal(states(again), states(checkpoint))
 
 
-def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
+def test_adapters_on_adapters_and_on_checkpoints(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On random weights with a warning."""
+    trained(tmp_path / "a.ckpt", "random", "bert")
+    assert "random base" in caplog.text
     planted = tmp_path / "planted.ckpt"
     torch.manual_seed(0)
     torch.save(content(start(backbone("bert"), heads_class("span"))), planted)
@@ -136,13 +139,6 @@ def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "base")
     with pytest.raises(DataError, match=r"its adapter needs .*: no \.ckpt"):
         states(checkpoint)
-
-
-def test_an_adapter_on_random_weights_is_warned_of(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    trained(tmp_path / "a.ckpt", "random", "bert")
-    assert "random base" in caplog.text
 
 
 def test_an_adapter_with_weights_too_few_or_too_many_is_refused(tmp_path: Path) -> None:

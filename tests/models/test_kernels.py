@@ -1,7 +1,5 @@
 """Attention and dropout for CPUs compute what torch's own compute."""
 
-from __future__ import annotations
-
 import copy
 import math
 

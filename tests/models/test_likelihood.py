@@ -1,7 +1,5 @@
 """The scorer of continuations against whole rows read one by one, and what decoders make of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

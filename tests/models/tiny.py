@@ -1,7 +1,5 @@
 """A small random model of every architecture in the table, and rows to feed it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 force. Then the heads alone against naive loops over tokens.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import Any

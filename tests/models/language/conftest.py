@@ -2,8 +2,6 @@
 passes without padding, cache or `generate`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

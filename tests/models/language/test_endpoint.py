@@ -1,7 +1,5 @@
 """Text models behind an endpoint, against a server that does what a script says."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

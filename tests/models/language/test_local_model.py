@@ -1,7 +1,5 @@
 """Local language models against one forward pass a token, without batches."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

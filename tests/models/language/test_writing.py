@@ -2,8 +2,6 @@
 its thinking, and not beyond its context.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
