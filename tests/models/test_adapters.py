@@ -111,9 +111,7 @@ def test_adapters_on_adapters_and_on_checkpoints(
 
 
 @pytest.mark.parametrize("heads", ["rationale", "xlnet", "choice"])
-def test_other_heads_start_from_a_merged_adapter_and_keep_their_own(
-    heads: str, tmp_path: Path
-) -> None:
+def test_other_heads_start_from_a_merged_adapter(heads: str, tmp_path: Path) -> None:
     """On a checkpoint with an adapter, whatever rank is asked for; and once more on top of it."""
     span = trained(tmp_path / "span.ckpt", base(tmp_path / "base", "bert"), "bert")
     merged = load(str(span), QAModel)[0].encoder.state_dict()

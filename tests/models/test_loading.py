@@ -272,9 +272,7 @@ SAVE["bert"] = save_folder
 @pytest.mark.parametrize(
     ("kind", "form"), [*((kind, "{}") for kind in CHANGES), ("gpt2", "hf:{}"), ("t5", "hf:{}")]
 )
-def test_a_model_without_a_layer_or_with_foreign_weights_is_refused(
-    kind: str, form: str, tmp_path: Path
-) -> None:
+def test_missing_or_foreign_weights_are_refused(kind: str, form: str, tmp_path: Path) -> None:
     for change in CHANGES[kind]:
         folder = edit(SAVE[kind](tmp_path / kind, kind), change)
         with pytest.raises(ValueError, match=f"{folder}: does not fit its configuration: weights"):

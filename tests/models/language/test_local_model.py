@@ -28,9 +28,7 @@ SIMILAR += ("the cat sat on the mat . where is the cat ?", "the cat ran")
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5", "bart"])
-def test_answers_and_likelihoods_are_those_of_naive_loops(
-    folders: dict[str, Path], name: str
-) -> None:
+def test_answers_and_likelihoods_are_naive_ones(folders: dict[str, Path], name: str) -> None:
     folder = folders[name]
     answers = [greedy(folder, prompt, NEW) or TextFailure("empty answer") for prompt in PROMPTS]
     assert len(set(map(str, answers))) > 2  # the models do read their prompts
@@ -146,9 +144,7 @@ def test_probabilities_of_labels_are_those_after_each_prompt_alone(
     assert len({round(row[0], 3) for row in rows}) > 2  # the prompt matters  # type: ignore[index]
 
 
-def test_labels_among_the_most_probable_tokens_and_labels_that_begin_alike(
-    folders: dict[str, Path],
-) -> None:
+def test_labels_among_the_top_tokens_or_that_begin_alike(folders: dict[str, Path]) -> None:
     model = load_text_model(folders["gpt2"])
     log_prob, token = next_log_probs(folders["gpt2"], SIMILAR[0]).topk(6)
     labels = model.tokens.tokenizer.convert_ids_to_tokens(token[4:].tolist())

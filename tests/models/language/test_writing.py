@@ -41,9 +41,7 @@ def with_settings(folder: Path, file: str = "generation_config.json", **settings
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_generation_settings_of_a_folder_change_nothing(
-    name: str, kind: str, tmp_path: Path
-) -> None:
+def test_settings_of_a_folder_change_nothing(name: str, kind: str, tmp_path: Path) -> None:
     folder = save(tmp_path / kind, kind)
     expected = [greedy(folder, prompt, NEW) or TextFailure("empty answer") for prompt in PROMPTS]
     with_settings(folder, **SETTINGS[name])
@@ -75,9 +73,7 @@ def test_end_tokens_of_a_folder_stay_with_a_checkpoint_trained_from_it(tmp_path:
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_a_tokenizer_that_appends_an_end_token_changes_nothing(
-    begins: bool, tmp_path: Path
-) -> None:
+def test_an_end_token_of_the_tokenizer_changes_nothing(begins: bool, tmp_path: Path) -> None:
     """An end token between a prompt and its answer would begin another text."""
     folder = save(tmp_path / "gpt2", "gpt2", begins=begins)
     pairs = [(prompt, f" {answer}") for prompt in PROMPTS for answer in ("on the mat", "red")]
