@@ -78,12 +78,11 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
     with as_data_error("backbone.lora_rank: needs peft (pip install -e '.[lora]')"):
         from peft import LoraConfig, inject_adapter_in_model
         from peft.tuners.tuners_utils import cast_adapter_dtype
-    layers = model.encoder.modules()
     config = LoraConfig(
         r=adapter["rank"],
         lora_alpha=2 * adapter["rank"],
         target_modules="all-linear",
-        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in layers),
+        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.encoder.modules()),
     )
     inject_adapter_in_model(config, model.encoder)
     cast_adapter_dtype(model.encoder, "default")

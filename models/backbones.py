@@ -256,7 +256,7 @@ def reading_init_(model: Any) -> None:
         if isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=WEIGHT_STD)
     heads = model.config.num_attention_heads
-    gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
+    gains = torch.tensor(HEAD_GAINS).repeat(heads)[:heads]
     for linear in matching:
         root = gains.repeat_interleave(linear.out_features // heads).sqrt()
         linear.weight.mul_(0.5).add_(torch.diag(root))
