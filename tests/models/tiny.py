@@ -12,7 +12,7 @@ from interventune.models.checkpoint import KEY, describe, heads_class
 from interventune.models.loading import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
-"""All encoders; of decoders tests/models/test_likelihood.py."""
+"""All encoders; of decoders tests/models/language/test_model_calls.py."""
 PAD = 1
 VOCABULARY = 60
 
