@@ -208,8 +208,8 @@ class XLNetModel(QAModel):
         start_BT = heads.start_logits(hidden_BTD, context_BT.scatter(1, cls_B.unsqueeze(-1), True))
         start_B1 = (start_BT.argmax(1) if start_B is None else start_B).unsqueeze(-1)
         end_BT = heads.end_logits(hidden_BTD, start_B1, start_BT).squeeze(1)
-        kinds = heads.kind_logits(hidden_BTD, start_BT, cls_B)
-        return XLNetOutput(start_BT, end_BT, *kinds, hidden_BTD)
+        type_BC, number_BN, option_BO = heads.kind_logits(hidden_BTD, start_BT, cls_B)
+        return XLNetOutput(start_BT, end_BT, type_BC, number_BN, option_BO, hidden_BTD)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Each subject's end is conditioned on its own start."""
