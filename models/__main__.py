@@ -39,8 +39,8 @@ def export(
 
     from .adapters import save_adapter
     from .backbones import Backbone
-    from .checkpoint import RECORD, heads_class, read_info
-    from .loading import open_model
+    from .checkpoint import RECORD, heads_class
+    from .loading import open_model, read_info
 
     if folder.exists():
         raise DataError(f"{folder}: already exists; name a new folder")

@@ -111,6 +111,24 @@ class Backbone:
         return ARCHITECTURES[self.architecture].causal
 
 
+def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
+    """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
+    DataError, which names `path`, for another architecture.
+    """
+    for name, row in ARCHITECTURES.items():
+        if row.model_type == config.model_type:
+            return name
+    if class_name.endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    if config.is_encoder_decoder:
+        raise DataError(
+            f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}"
+        )
+    raise DataError(
+        f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}"
+    )
+
+
 H = TypeVar("H", bound=nn.Module)
 
 
@@ -130,16 +148,11 @@ class EncoderModel(nn.Module):
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
         """The LoRA adapter, see `models/adapters.py`; empty without one."""
+        self.head_options: dict[str, Any] = {}
+        """The constructor's keyword arguments that a checkpoint must record, as plain values."""
         self.encoder: PreTrainedModel = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
-
-    @property
-    def head_options(self) -> dict[str, Any]:
-        """Return the constructor's keyword arguments that a checkpoint must record, as plain
-        values.
-        """
-        return {}
 
     @property
     def max_tokens(self) -> int | None:
@@ -160,7 +173,7 @@ class EncoderModel(nn.Module):
         """Reinitialise a head's linear weights as the configuration specifies; biases become 0."""
         for layer in head.modules():
             if isinstance(layer, nn.Linear):
-                std = getattr(self.config, "initializer_range", 0.02)
+                std = self.config.initializer_range
                 nn.init.normal_(layer.weight, std=std, generator=generator)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
@@ -242,7 +255,7 @@ def reading_init_(model: Any) -> None:
         if isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=WEIGHT_STD)
     heads = model.config.num_attention_heads
-    gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
+    gains = torch.tensor(HEAD_GAINS).repeat(heads)[:heads]
     for linear in matching:
         root = gains.repeat_interleave(linear.out_features // heads).sqrt()
         linear.weight.mul_(0.5).add_(torch.diag(root))

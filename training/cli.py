@@ -21,7 +21,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from interventune.models.checkpoint import read_info
+from interventune.models.loading import read_info
 from interventune.storage.json_files import load_json
 
 from .callbacks.last_checkpoint import AtomicCheckpointIO, LastCheckpoint

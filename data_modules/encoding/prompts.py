@@ -129,7 +129,6 @@ class PromptTokens:
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them.
         A causal model's prompt ends without: after an end token it would begin another text.
         """
-        self.pad = tokenizer.pad_token_id or 0
         self.space = "" if seq2seq else " "
         """The white space before an answer."""
         self.ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]

@@ -33,7 +33,6 @@ from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, masked_mean
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import load
-from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.progress import progress
 
@@ -180,15 +179,15 @@ class QuestionCheckpoint(Checkpoint):
         for index in progress(data.batches(self.batch_size), what):
             batch = data[index]
             inputs = self.moved(batch.inputs)
-            context_BT, cls_B = batch.context_BT.to(self.device), batch.cls_B.to(self.device)
+            context_BT = batch.context_BT.to(self.device)
             with self.autocast():
                 if isinstance(self.model, SpanModel):
-                    best = self.model.predict_spans(inputs, context_BT, cls_B)
+                    best = self.model.predict_spans(inputs, context_BT)
                     self.require_finite(best.score_B, best.null_B.abs())
                     answers += decode_answers(data, batch, *best)
                 else:
                     may_start_BT = batch.max_context_BT.to(self.device)
-                    typed = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B)
+                    typed = self.model.predict_answers(inputs, context_BT, may_start_BT)
                     self.require_finite(typed.score_B, typed.type_BC.abs())
                     answers += decode_typed_answers(data, batch, *typed)
         hidden = data.column("hidden")
@@ -242,14 +241,12 @@ class QuestionCheckpoint(Checkpoint):
         """S(x) = sqrt(p_start p_end) for each subject in all four variants, (N, 4, 2) float64. A
         batch has as many rows as fit in the space of `batch_size` rows of the longest.
         """
-        score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
+        tokens = self.batch_size * self.encoding.max_length
         parts = list[Tensor]()  # part by part, to keep little more than the scores in memory
         with self.autocast():  # one context, in which weights are cast to bfloat16 only once
             for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
                 data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
-                log_prob_RSE = score_rows(
-                    data.rows, data.lengths, score, tokens=tokens, device=self.device, what=what
-                )
+                log_prob_RSE = self.model.score_rows(data, tokens=tokens, what=what)
                 self.require_finite(log_prob_RSE.abs().flatten())
                 parts.append(log_prob_RSE)
         return torch.cat(parts).unflatten(0, (-1, 4)).double().mean(-1).exp()

@@ -206,8 +206,9 @@ def kind_of(path: str) -> str:
         return "endpoint"
     if path.endswith((".jsonl", ".json")):
         return "file"
+    from interventune.models.adapters import read_config
     from interventune.models.backbones import ARCHITECTURES
-    from interventune.models.checkpoint import is_file, read_config, read_info
+    from interventune.models.loading import is_file, read_info
 
     local = path.removeprefix("hf:")  # which only says that it is a language model
     if not is_file(local) and read_config(local).is_encoder_decoder:

@@ -33,11 +33,9 @@ from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Messages, Prompts
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
-from interventune.models.adapters import merge_folder
 from interventune.models.backbones import pick_device
-from interventune.models.checkpoint import peft_base
-from interventune.models.cpu_kernels import use_linear_kernels
 from interventune.models.heads.causal import CausalModel
+from interventune.models.kernels import use_linear_kernels
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.text_models import PairError, Prompt, TextFailure, TextModel
 from interventune.models.loading import read_folder
@@ -116,9 +114,7 @@ def open_text_model(path: str, asking: Asking) -> TextModel:
         raise ValueError(
             f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]"
         )
-    model, _ = read_folder(AutoModelForSeq2SeqLM, peft_base(local), dtype=weights_type(asking))
-    if peft_base(local) != local:
-        model, _ = merge_folder(model, local)
+    model, _ = read_folder(AutoModelForSeq2SeqLM, local, dtype=weights_type(asking))
     return local_model(path, model.to(pick_device(asking.device)), load_tokenizer(local), asking)
 
 

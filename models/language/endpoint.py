@@ -15,6 +15,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
+import openai
+
 from .text_models import EMPTY, Prompt, TextFailure, TextModel, reply
 
 MAX_LOGPROBS = 20
@@ -25,6 +27,8 @@ OPENAI_URL = "https://api.openai.com/v1"
 TIMEOUT_S, MAX_RETRIES = 60.0, 5
 """Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
 NONSENSE = TextFailure("the endpoint answered nonsense")
+Read = Callable[[Any], Any]
+"""Makes an answer of the first choice of a reply."""
 
 
 class EndpointTextModel(TextModel):
@@ -40,16 +44,15 @@ class EndpointTextModel(TextModel):
     """
 
     def __init__(self, model: str, *, max_new_tokens: int = 64, parallel: int = 8) -> None:
-        import openai
-
-        self.model, self.url = model_and_url(model)
-        self.name = f"openai:{self.model}@{self.url}"
+        model, url = model_and_url(model)
+        self.name = f"openai:{model}@{url}"
         self.parallel = parallel
         self.identity = {"name": self.name, "max_new_tokens": max_new_tokens, "temperature": 0}
-        is_openai = f".{urlsplit(self.url).hostname}".endswith(".openai.com")
+        is_openai = f".{urlsplit(url).hostname}".endswith(".openai.com")
         # OpenAI has renamed this field; the other endpoints know the old name.
         self._bound = "max_completion_tokens" if is_openai else "max_tokens"
-        self._request = {"model": self.model, "temperature": 0, self._bound: max_new_tokens}
+        self._request: dict[str, Any] = {"model": model, "temperature": 0}
+        self._request[self._bound] = max_new_tokens
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
@@ -59,16 +62,16 @@ class EndpointTextModel(TextModel):
                 "openai:MODEL@BASE_URL"
             )
         self._client = openai.OpenAI(
-            api_key=key or "no-key", base_url=self.url, timeout=TIMEOUT_S, max_retries=MAX_RETRIES
+            api_key=key or "no-key", base_url=url, timeout=TIMEOUT_S, max_retries=MAX_RETRIES
         )
         self._reached = False
 
     def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
-        return self._answers(prompts, {}, _text)
+        return self._answers(prompts, _text)
 
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
+    ) -> Iterator[Sequence[float] | TextFailure]:
         """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
         possible.
 
@@ -76,7 +79,7 @@ class EndpointTextModel(TextModel):
         label.
         """
 
-        def read(choice: Any) -> tuple[float, ...] | TextFailure:
+        def read(choice: Any) -> Sequence[float] | TextFailure:
             if choice.logprobs is None:
                 raise ValueError(
                     f"{self.name} reports no log-probabilities; choose a model or an endpoint that "
@@ -88,11 +91,9 @@ class EndpointTextModel(TextModel):
             return label_logprobs(tokens, labels, exact=top > 0)
 
         options = {self._bound: 1, "logprobs": True, "top_logprobs": top or MAX_LOGPROBS}
-        return self._answers(prompts, options, read)
+        return self._answers(prompts, read, **options)
 
-    def _answers(
-        self, prompts: Sequence[Prompt], options: dict[str, Any], read: Callable[[Any], Any]
-    ) -> Iterator[Any]:
+    def _answers(self, prompts: Sequence[Prompt], read: Read, **options: Any) -> Iterator[Any]:
         """What `read` makes of the first choice of every reply, in order, each as soon as it is
         there.
         """
@@ -102,7 +103,7 @@ class EndpointTextModel(TextModel):
         try:
             while True:
                 free = islice(rest, self.parallel - len(waiting))
-                waiting.extend(pool.submit(self._ask, prompt, options, read) for prompt in free)
+                waiting.extend(pool.submit(self._ask, prompt, read, **options) for prompt in free)
                 if not waiting:
                     return
                 answer = waiting.popleft().result()
@@ -116,14 +117,12 @@ class EndpointTextModel(TextModel):
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, prompt: Prompt, options: dict[str, Any], read: Callable[[Any], Any]) -> Any:
+    def _ask(self, prompt: Prompt, read: Read, **options: Any) -> Any:
         """One request."""
-        import openai
-
         turns: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        request: dict[str, Any] = self._request | options
+        request = {**self._request, **options, "messages": turns}
         try:
-            response = self._client.chat.completions.create(messages=turns, **request)
+            response = self._client.chat.completions.create(**request)
         except openai.APIConnectionError as error:
             late = isinstance(error, openai.APITimeoutError)
             reason = "the endpoint timed out" if late else "no connection to the endpoint"
@@ -162,7 +161,7 @@ def _text(choice: Any) -> str | TextFailure:
 
 def label_logprobs(
     tokens: Sequence[tuple[str, float]], labels: Sequence[str], *, exact: bool
-) -> tuple[float, ...]:
+) -> Sequence[float]:
     """The log-probabilities of labels, summed from those of some tokens; -inf for a label without a
     token.
 

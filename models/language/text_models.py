@@ -80,7 +80,7 @@ class TextModel(ABC):
 
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
+    ) -> Iterator[Sequence[float] | TextFailure]:
         """For each prompt, in order, yield the log-probability, in nats, that its continuation
         begins with each label; -inf for a label that the model does not report.
 

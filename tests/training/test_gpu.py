@@ -15,7 +15,7 @@ from interventune.losses.group import GroupLoss
 from interventune.metrics.bias.group_bias import group_rows
 from interventune.metrics.cka import LinearCKA
 from interventune.metrics.shift import distance_sums
-from interventune.models.kernels import compile_layers
+from interventune.models.kernels import ATTENTION, compile_layers
 from tests.metrics.batches import embeddings, shift_batch
 from tests.models import tiny
 from tests.training.conftest import Commands, curves, launch
@@ -101,7 +101,7 @@ def test_kernels_and_compiled_layers_equal_torch_s_attention(name: str, compiled
     model = tiny.model(name).cuda()
     if compiled:
         compile_layers(model)
-    assert model.config._attn_implementation == "gpu"
+    assert model.config._attn_implementation == ATTENTION
     for rows, width in ((3, 24), (5, 40), (1, 16)):
         ids_BT = torch.randint(5, 60, (rows, width), device="cuda")
         lengths_B1 = torch.tensor([[width], [9], [1], [5], [13]], device="cuda")[:rows]

@@ -14,9 +14,8 @@ from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.__main__ import main as evaluate
 from interventune.models.__main__ import main as models
-from interventune.models.checkpoint import read_info
 from interventune.models.heads.span import QAModel, SpanModel
-from interventune.models.loading import load, start
+from interventune.models.loading import load, read_info, start
 from tests.evaluation.conftest import undrawn
 from tests.models.tiny import at
 from tests.support.finished_runs import same

@@ -30,10 +30,8 @@ from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss, planted_cross_entropy
 from interventune.metrics.bias import group_scores
 from interventune.models.backbones import RANDOM, Backbone
-from interventune.models.checkpoint import read_info
 from interventune.models.heads.span import QAModel
-from interventune.models.loading import load
-from interventune.models.row_scores import score_rows
+from interventune.models.loading import load, read_info
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
@@ -224,17 +222,10 @@ def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_ba
     The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
     device.
     """
-    device, training = trainer.strategy.root_device, model.training
-    model.to(device).eval()
+    training, tokens = model.training, rows_per_batch * groups.encoding.max_length
+    model.to(trainer.strategy.root_device).eval()
     with trainer.precision_plugin.forward_context():
-        scores = score_rows(
-            groups.rows,
-            groups.lengths,
-            model.group_log_probs,
-            tokens=rows_per_batch * groups.encoding.max_length,
-            device=device,
-            what="reference pass",
-        )
+        scores = model.score_rows(groups, tokens=tokens, what="reference pass")
     model.cpu().train(training)
     return scores.unflatten(0, (-1, 4))
 

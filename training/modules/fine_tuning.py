@@ -237,7 +237,7 @@ class FineTuning(LightningModule):
         if self.model.adapter:
             from interventune.models.adapters import own_weights
 
-            checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"], "model.")
+            checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"])
         checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
 
 

@@ -36,9 +36,14 @@ from interventune.losses.answers import (
 from interventune.metrics.shift import pair_cosines
 from interventune.models.backbones import Backbone
 from interventune.models.checkpoint import heads_class
-from interventune.models.heads.answers import AnswerModel, RationaleModel, RationaleOutput, Tagged
+from interventune.models.heads.answers import (
+    RationaleModel,
+    RationaleOutput,
+    Tagged,
+    XLNetModel,
+    XLNetOutput,
+)
 from interventune.models.heads.span import QAModel, QAOutput, SpanModel
-from interventune.models.heads.xlnet import XLNetModel, XLNetOutput
 from interventune.models.loading import start
 
 from .fine_tuning import FineTuning
@@ -121,8 +126,8 @@ class QAModule(FineTuning):
         """
         qa = questions_of(batch)
         if self.decoder is not None:
-            answers = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
-            return {"span": written_answer_loss(answers.total_BC[:, 0], answers.count_BC[:, 0])}
+            total_B = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
+            return {"span": written_answer_loss(total_B, qa.end_B - qa.start_B + 1)}
         output: QAOutput = self.model(qa.inputs)
         return {"span": span_cross_entropy(output.start_BT, output.end_BT, qa.start_B, qa.end_B)}
 
@@ -175,7 +180,7 @@ class QAModule(FineTuning):
             tokens = PromptTokens(self.datamodule.tokenizer, self.encoding.prompts.chat)
             return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokens)}
         assert isinstance(self.model, SpanModel)
-        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT, batch.cls_B)}
+        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT)}
 
 
 class AnswerModule(QAModule):
@@ -197,7 +202,7 @@ class AnswerModule(QAModule):
             (XLNet 3000).
     """
 
-    model: AnswerModel
+    model: RationaleModel | XLNetModel
     """Used unless there is a `decoder`."""
     weights = {"rationale": RATIONALE_WEIGHT}  # noqa: RUF012
 
@@ -256,21 +261,21 @@ class AnswerModule(QAModule):
         batch = questions_of(step)
         spans = batch.start_B, batch.end_B, batch.answer_type_B
         if isinstance(self.model, RationaleModel):
-            output: RationaleOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT)
+            output: RationaleOutput = self.model(batch.inputs, batch.context_BT)
             tagged_BT = self.model.tagged_tokens(batch.inputs, batch.context_BT)
             rationale = output.rationale_BT, batch.rationale_BT, tagged_BT
             return {
                 "answer": joint_answer_loss(*output[:3], *spans),
                 "rationale": rationale_tagging_loss(*rationale),
             }
-        scores: XLNetOutput = self.model(batch.inputs, batch.cls_B, batch.context_BT, batch.start_B)
+        scores: XLNetOutput = self.model(batch.inputs, batch.context_BT, batch.start_B)
         return xlnet_answer_loss(*scores[:5], *spans, batch.number_B, batch.option_B)
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:
         """Return the scores of every window."""
         if self.decoder is not None:
             return super().answer_step(batch)
-        places = batch.context_BT, batch.max_context_BT, batch.cls_B
+        places = batch.context_BT, batch.max_context_BT
         return {"answers": self.model.predict_answers(batch.inputs, *places)}
 
 

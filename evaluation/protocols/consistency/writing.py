@@ -18,7 +18,7 @@ from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
 from interventune.evaluation.protocol import Estimate, Protocol, Said, Statistic, View, estimate
 from interventune.models.language.local_model import LocalTextModel
-from interventune.models.language.perplexity import RESERVED, chunk_loss
+from interventune.models.language.self_debiasing import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
 from interventune.storage.progress import progress
 
@@ -183,14 +183,7 @@ class Writer:
         local = self.local
         assert local is not None
         for ids in pieces:
-            yield chunk_loss(
-                local.model,
-                ids,
-                prefixes,
-                pad=local.tokens.pad,
-                lead=local.tokens.lead,
-                decay=decay,
-            )
+            yield chunk_loss(local.model, ids, prefixes, lead=local.tokens.lead, decay=decay)
 
 
 def perplexity(loss: str) -> Statistic:

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from interventune.evaluation.__main__ import main
 from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS
 from interventune.metrics.intervals import interval_of_change
-from interventune.models.language.perplexity import chunk_loss
+from interventune.models.language.self_debiasing import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.cells import Cells
@@ -186,7 +186,7 @@ def test_perplexity_is_that_of_the_chunks(
     opposite = SPECIFICATIONS["self"]["opposite"]
     prefixes = [tokenizer(f"the {words} . ")["input_ids"] for words in opposite]
     chunks = [ids[start : start + 4] for start in range(0, len(ids), 4)]
-    losses = [chunk_loss(model, chunk, prefixes, pad=0) for chunk in chunks]
+    losses = [chunk_loss(model.eval(), chunk, prefixes, lead=[], decay=50) for chunk in chunks]
     cells = Cells(tmp_path / "r")
     for variant, side in (("default", 0), ("opposite", 1)):
         row = cells.row("perplexity", checkpoint="m", method="self 50", variant=variant)
