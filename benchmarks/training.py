@@ -22,8 +22,7 @@ from benchmarks.fits import fit
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, timed
 from interventune.data_modules.batching.sets import encode_questions
 from interventune.data_modules.encoding.windows import Encoding
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_questions
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.training.precision import faster_precision

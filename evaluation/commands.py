@@ -12,8 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from interventune.storage.command_line import Input, NamedInput, call, flags, value_of
-from interventune.storage.documents import load_yaml
-from interventune.storage.json_files import plain_json
+from interventune.storage.documents import load_yaml, plain_json
 
 from .answering.interface import named_sources
 from .report import Evaluation, source_record

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interventune.storage.documents import plain_json
 from interventune.storage.files import atomic, source_digest
-from interventune.storage.json_files import plain_json
 from interventune.storage.provenance import revision, versions
 
 from .results import Results, Row

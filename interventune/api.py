@@ -18,7 +18,7 @@ from .evaluation.answering.interface import Ability, Answerer, Asking, open_answ
 from .evaluation.commands import PROTOCOLS, evaluated
 from .evaluation.report import Evaluation
 from .storage.command_line import flags
-from .storage.json_files import check
+from .storage.documents import check
 
 
 def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAExample]:

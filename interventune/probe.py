@@ -32,10 +32,10 @@ from .evaluation.answering.interface import Asking, named_sources
 from .evaluation.answering.lending import lent
 from .evaluation.answering.work import Processes, current
 from .probe_sources import NOW, START, Groups, Measure, Questions, Snapshot
+from .storage.documents import check
 from .storage.errors import DataError
 from .storage.files import atomic, read_archive
 from .storage.finished_work import work_key
-from .storage.json_files import check
 from .training.strategies import whole
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from interventune.storage.documents import load_json
 from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.json_files import load_json
 
 from .adapters import (
     add_adapter,

@@ -26,7 +26,7 @@ from interventune.evaluation.commands import PROTOCOLS
 from interventune.evaluation.protocols.consistency.specifications import Method, parts_of
 from interventune.models.__main__ import export
 from interventune.storage.command_line import Parser
-from interventune.storage.json_files import load_json
+from interventune.storage.documents import load_json
 from interventune.training import __main__ as training
 from interventune.training.sweep.run import Options as Sweep
 from interventune.training.sweep.select import Options as Select

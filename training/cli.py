@@ -22,7 +22,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from interventune.models.loading import read_info
-from interventune.storage.json_files import load_json
+from interventune.storage.documents import load_json
 
 from .callbacks.last_checkpoint import AtomicCheckpointIO, LastCheckpoint
 from .callbacks.run_record import (

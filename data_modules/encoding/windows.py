@@ -15,7 +15,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import Span
 from interventune.storage.errors import DataError
 
 Messages = list[dict[str, str]]

@@ -23,9 +23,8 @@ import numpy as np
 from pydantic import BaseModel, PositiveInt, with_config
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import check, load_yaml
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 
 from .advice import Advice
 from .unqover import Cell, Subject, repair_articles

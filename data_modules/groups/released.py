@@ -32,9 +32,9 @@ from interventune.data_modules.schema.groups import (
     ScoredGroup,
     UnderspecifiedQuestion,
 )
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import Span
+from interventune.storage.documents import check, stream_object
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check, stream_object
 
 logger = logging.getLogger(__name__)
 

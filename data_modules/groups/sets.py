@@ -14,8 +14,7 @@ from typing import Annotated
 
 from interventune.data_modules.interventions.variants import sentence_spans
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count
 from interventune.storage.documents import refuse_existing

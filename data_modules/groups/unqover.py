@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from interventune.data_modules.schema.groups import NO_CLUSTER, Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import Span
 from interventune.storage.documents import read_text
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import atomic_text

@@ -12,14 +12,12 @@ from typing import Annotated, Any, Literal
 from tqdm.auto import tqdm
 
 from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, write_records
 from interventune.data_modules.sources import read_questions
 from interventune.storage.command_line import split_name
-from interventune.storage.documents import refuse_existing
+from interventune.storage.documents import load_json, refuse_existing
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic_text
-from interventune.storage.json_files import load_json
 
 from .variants import made_of, report_rejected
 

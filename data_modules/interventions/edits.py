@@ -37,8 +37,7 @@ from interventune.data_modules.questions.answer_spans import (
     normalised,
     occurs,
 )
-from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Span
 from interventune.storage.documents import own_yaml
 
 Shape = Literal["number", "date", "name", "other"]

@@ -28,8 +28,7 @@ from random import Random
 
 from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
 from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Variant
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Span, Variant
 from interventune.storage.errors import DataError
 
 from .edits import (

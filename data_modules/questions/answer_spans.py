@@ -18,8 +18,7 @@ from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple
 
-from interventune.data_modules.schema.questions import AnswerType, QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import AnswerType, QAExample, Span
 
 NUMBER_WORDS = (
     "none",

@@ -25,10 +25,9 @@ from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.questions import QAExample, Turn
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span, Turn
+from interventune.storage.documents import Rows, check
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import Rows, check
 
 from .answer_spans import answered
 from .squad import Listed, nearest

@@ -21,10 +21,9 @@ from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictInt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span
+from interventune.storage.documents import Rows, check, parse_json
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import Rows, check, parse_json
 
 from .answer_spans import normalised, occurs
 

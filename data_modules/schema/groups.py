@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from interventune.storage.json_files import Rows, check
+from interventune.storage.documents import Rows, check
 
-from .spans import Span
+from .questions import Span
 
 AdviceClass = Literal[
     "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"

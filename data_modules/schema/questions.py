@@ -1,16 +1,22 @@
-"""Records of questions, with answers in a text or with choices."""
+"""Records of questions, with answers in a text or with choices, and files of records: JSON Lines in
+the form of `dataclasses.asdict`.
+
+All records are frozen; text offsets are character offsets into the unmodified context,
+end-exclusive.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from interventune.storage.documents import Rows, check
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import Rows, check
-
-from .spans import Span
+from interventune.storage.files import atomic_text
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the
@@ -48,6 +54,28 @@ ChoiceTarget = Literal["label", "unknown"]
 """Training target of a question: the labelled choice; or that choice, which says that the answer is
 unknown, with all others equally likely (BBQ's ambiguous questions).
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a context: `context[start:end] == text`."""
+
+    start: int
+    end: int
+    text: str
+
+    def check(self, context: str, question: str) -> None:
+        """DataError, naming the question, unless the text is at this place in its context."""
+        if context[self.start : self.end] != self.text or self.start < 0:
+            raise DataError(f"question {question!r}: offset {self.start} cuts no {self.text!r}")
+
+    @classmethod
+    def locate(cls, text: str, context: str, where: str) -> Span:
+        """Return the first occurrence of `text` in `context`; errors begin with `where`."""
+        start = context.find(text)
+        if start < 0 or not text:
+            raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")
+        return cls(start, start + len(text), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +227,13 @@ def read_questions(rows: Rows, source: str) -> Iterator[QAExample]:
                 f"{where}: answer_type is {example.answer_type}, so there can be no 'answers'"
             )
         yield example
+
+
+def write_records(records: Iterable[Any], path: str | Path) -> int:
+    """Write a whole file or nothing; return the number of records."""
+    number = 0
+    with atomic_text(path) as file:
+        for record in records:
+            number += 1
+            file.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+    return number

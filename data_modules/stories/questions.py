@@ -25,8 +25,13 @@ from typing import NamedTuple
 
 from interventune.data_modules.interventions.edits import FRAMES
 from interventune.data_modules.schema.groups import LEAD_IN
-from interventune.data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import (
+    AnswerType,
+    ChoiceQuestion,
+    QAExample,
+    Span,
+    Turn,
+)
 from interventune.storage.errors import DataError
 
 from .words import WORDS, FactKind, QuestionSplit, negated

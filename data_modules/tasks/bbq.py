@@ -15,11 +15,10 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import ChoiceQuestion, Span
 from interventune.data_modules.sources import labelled_rows
+from interventune.storage.documents import check
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 
 Condition = Literal["ambig", "disambig"]
 GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}

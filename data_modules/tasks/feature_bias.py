@@ -17,15 +17,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.data_modules.sources import parse_stories
 from interventune.data_modules.stories.words import WORDS
 from interventune.storage.command_line import Count
-from interventune.storage.documents import refuse_existing, write_text
+from interventune.storage.documents import load_json, refuse_existing, write_text
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
-from interventune.storage.json_files import load_json
 
 from .features import (
     CONFIGURATION,

@@ -12,12 +12,11 @@ from typing import Annotated
 
 from pydantic import AliasChoices, AliasPath, Field
 
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.command_line import Count
-from interventune.storage.documents import refuse_existing
+from interventune.storage.documents import check, refuse_existing
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 
 from .feature_bias import opinions
 

@@ -24,8 +24,8 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
 from interventune.data_modules.schema.questions import QAExample, Turn
 from interventune.data_modules.sources import labelled_rows
+from interventune.storage.documents import check
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 
 YesNo = Literal["yes", "no"]
 EDITS = {2: "scope", 3: "affirmative"}

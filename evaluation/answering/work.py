@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from interventune.models.language.text_models import TextFailure
+from interventune.storage.documents import plain_json
 from interventune.storage.finished_work import FinishedWork, work_key
-from interventune.storage.json_files import plain_json
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -21,10 +21,15 @@ from typing_extensions import TypedDict
 from interventune.evaluation.results import ALWAYS, NUMBERS
 from interventune.evaluation.shown.views import number, shown
 from interventune.storage.command_line import split_name
-from interventune.storage.documents import read_text, refuse_existing, write_text
+from interventune.storage.documents import (
+    json_lines,
+    load_json,
+    read_text,
+    refuse_existing,
+    write_text,
+)
 from interventune.storage.errors import DataError
 from interventune.storage.files import read_bytes
-from interventune.storage.json_files import json_lines, load_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, COLOURS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.evaluation.answering.interface import KINDS, Compute, kind_of, open_answerer
 from interventune.evaluation.protocol import Evaluation, Results, View, plain
 

@@ -10,8 +10,7 @@ from typing import Any
 import datasets
 import pytest
 
-from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Span
 from interventune.data_modules.sources import read_choices, read_questions, split_labels
 from interventune.data_modules.tasks.bbq import read_bbq
 from interventune.evaluation.answering.predictions import MISSING, Predictions

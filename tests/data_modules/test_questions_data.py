@@ -29,8 +29,7 @@ from interventune.data_modules.questions_data import (
     code_digest,
     source_digest,
 )
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.stories import questions as stories
 from interventune.storage.errors import DataError
 

@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group, ScoredGroup
-from interventune.data_modules.schema.questions import VARIANTS, QAExample, Turn
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import (
+    VARIANTS,
+    QAExample,
+    Span,
+    Turn,
+    write_records,
+)
 from interventune.data_modules.sources import (
     labelled_rows,
     read_choices,

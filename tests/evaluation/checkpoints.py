@@ -16,8 +16,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.groups import Group
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples, vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from interventune.data_modules.interventions.variants import perturb
-from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import QAExample, Variant, write_records
 from interventune.data_modules.stories.questions import qa_examples
 from interventune.evaluation.variants import Stories, VariantOptions, read_stories
 from interventune.storage.errors import DataError

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
+from interventune.storage.documents import json_lines, load_json, stream_object
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic, atomic_text, read_bytes
 from interventune.storage.finished_work import FinishedWork
-from interventune.storage.json_files import json_lines, load_json, stream_object
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories import questions as stories
 from interventune.models.loading import load_pretrained

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_questions
 from interventune.evaluation.__main__ import main as evaluate
 from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.data_modules.sources import read_choices
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from interventune.evaluation.answering.interface import Asking, Compute, open_answerer

@@ -15,8 +15,7 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from interventune.storage.documents import load_yaml, read_text, write_text
-from interventune.storage.json_files import load_json, plain_json
+from interventune.storage.documents import load_json, load_yaml, plain_json, read_text, write_text
 from interventune.storage.provenance import revision, versions
 
 MAY_CHANGE = re.compile(

@@ -16,8 +16,7 @@ from filelock import FileLock
 
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count, Parser, call
-from interventune.storage.documents import load_yaml, write_text
-from interventune.storage.json_files import check, load_json
+from interventune.storage.documents import check, load_json, load_yaml, write_text
 from interventune.training.configs import checked_configs, shipped
 
 from .study import Grid, Sweep

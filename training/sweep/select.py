@@ -15,9 +15,8 @@ import pandas as pd
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
 from interventune.metrics.intervals import quantile
 from interventune.storage.command_line import Count, Parser, call, guarded
-from interventune.storage.documents import load_yaml, write_text
+from interventune.storage.documents import load_json, load_yaml, write_text
 from interventune.storage.finished_work import work_key
-from interventune.storage.json_files import load_json
 
 from .study import own_environment
 

@@ -25,8 +25,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from interventune.storage.documents import write_text
-from interventune.storage.json_files import load_json
+from interventune.storage.documents import load_json, write_text
 
 RESERVED = ("run.root", "run.name", "run.version", "ckpt_path")
 LONGEST_NAME = 150

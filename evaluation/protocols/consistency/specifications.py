@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from interventune.storage.documents import load_json
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import load_json
 
 if TYPE_CHECKING:
     from interventune.metrics.consistency import Variant

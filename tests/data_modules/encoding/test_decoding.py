@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from interventune.data_modules.batching.decoding import decode_answers, decode_typed_answers
 from interventune.data_modules.batching.sets import QASet, Question
 from interventune.data_modules.encoding.windows import Encoding
-from interventune.data_modules.schema.questions import Answer, QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import Answer, QAExample, Span
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 BERT = tokenizer("words_bert")

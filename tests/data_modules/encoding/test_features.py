@@ -25,8 +25,7 @@ from interventune.data_modules.encoding.windows import (
     max_context,
 )
 from interventune.data_modules.interventions.variants import perturb
-from interventune.data_modules.schema.questions import QAExample, Turn, Variant
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span, Turn, Variant
 from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples
 from interventune.storage.errors import DataError

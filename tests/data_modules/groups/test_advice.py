@@ -27,8 +27,7 @@ from interventune.data_modules.groups_data import (
     randomly_advised,
 )
 from interventune.data_modules.interventions.variants import perturb
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import groups
 from interventune.storage.errors import DataError

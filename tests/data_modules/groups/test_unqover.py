@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.groups.released import read_unqover_file
 from interventune.data_modules.groups.unqover import read_expansion, repair_articles, write_source
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups, read_questions, read_scored
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (

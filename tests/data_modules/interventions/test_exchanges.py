@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.interventions.edits import Pool, pool_of, shape
 from interventune.data_modules.interventions.variants import made_of, perturb
-from interventune.data_modules.schema.questions import QAExample, Rejected, Turn
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import (
+    QAExample,
+    Rejected,
+    Span,
+    Turn,
+    write_records,
+)
 from interventune.data_modules.sources import read_questions
 from interventune.storage.errors import DataError
 

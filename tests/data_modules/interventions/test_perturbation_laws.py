@@ -17,9 +17,9 @@ from interventune.data_modules.schema.questions import (
     VARIANTS,
     AnswerType,
     QAExample,
+    Span,
     Variant,
 )
-from interventune.data_modules.schema.spans import Span
 
 
 def squeezed(text: str) -> str:

@@ -15,8 +15,13 @@ from interventune.data_modules.interventions.variants import (
     perturb,
     with_rationale,
 )
-from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Variant
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import (
+    AnswerType,
+    QAExample,
+    Rejected,
+    Span,
+    Variant,
+)
 from interventune.data_modules.sources import read_questions
 
 BELL = "Her cat Moro wore a blue bell."

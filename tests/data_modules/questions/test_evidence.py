@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, answer_span, answer_type
 from interventune.data_modules.questions.evidence import build_story, read_coqa, read_hotpotqa
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.sources import read_questions
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.coqa_rows import hub_row, told

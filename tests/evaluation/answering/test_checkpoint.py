@@ -13,8 +13,7 @@ import torch
 from interventune.data_modules.batching.candidates import ChoiceEncoding
 from interventune.data_modules.batching.sets import HIDDEN
 from interventune.data_modules.encoding.windows import Encoding
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
 from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.report import failure_note

@@ -15,8 +15,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from interventune.data_modules.encoding.prompts import group_prompts
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import ChoiceQuestion, Span
 from interventune.evaluation.answering.interface import Choosing, open_answerer
 from interventune.evaluation.answering.language_model import (
     STYLES,

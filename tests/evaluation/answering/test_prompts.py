@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from interventune.data_modules.encoding.prompts import group_prompts, question_prompts
 from interventune.data_modules.encoding.replies import short_answer
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.questions import QAExample, Turn
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span, Turn
 from interventune.evaluation.answering.language_model import STYLES, in_style
 
 EXAMPLE = QAExample(

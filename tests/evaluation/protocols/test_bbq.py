@@ -15,7 +15,7 @@ import interventune.evaluation.protocols.bbq as protocol
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.tasks.bbq import BBQItem, read_bbq
 from interventune.evaluation.answering.interface import Answerer
-from interventune.storage.json_files import json_lines
+from interventune.storage.documents import json_lines
 from tests.evaluation.bbq_files import bbq_rows, save_bbq
 from tests.evaluation.checkpoints import evaluate
 from tests.evaluation.protocol_cases import write_rows

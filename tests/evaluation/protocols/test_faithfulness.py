@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from interventune.data_modules.interventions.variants import perturb, with_rationale
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_questions
 from tests.data_modules.fixtures.coqa_rows import save_file, save_hub_rows
 from tests.evaluation.cells import Cells

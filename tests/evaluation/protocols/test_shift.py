@@ -17,8 +17,7 @@ from torch.nn.functional import cosine_similarity
 from interventune.data_modules.batching.sets import full_query
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.interventions.variants import perturb
-from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import QAExample, Variant, write_records
 from interventune.data_modules.stories.questions import qa_examples
 from interventune.data_modules.tasks.yes_no import predicate_argument_questions
 from interventune.evaluation.protocols import shift as protocol

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.protocols.confusion import command
 from tests.evaluation.cells import Cells
