@@ -69,7 +69,8 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     examples = []
     for i, length in enumerate(lengths):
         tokens = [f"w{word}" for word in rng.integers(0, words, length - special)]
-        question, context = tokens[:12], tokens[12:]  # 12 tokens: the median question
+        question = tokens[:12]
+        context = tokens[12:]
         answer = Span(0, len(context[0]), context[0])
         examples.append(
             QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad")
@@ -172,6 +173,7 @@ def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
     lengths, unpadded (Kaplan et al. 2020, section 2.1: 2 per weight and token forwards, twice that
     backwards).
     """
-    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    hidden = config["hidden_size"]
+    layers = config["num_hidden_layers"]
     weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
     return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))

@@ -39,7 +39,8 @@ class Command:
 
 
 TABLES = load_yaml(Path(__file__).with_name("commands.yaml"), dict[str, dict[str, Command]])
-PROTOCOLS, COMMANDS = TABLES["protocols"], TABLES["commands"]
+PROTOCOLS = TABLES["protocols"]
+COMMANDS = TABLES["commands"]
 
 
 def evaluated(protocol: str, values: Mapping[str, Any], **here: Any) -> Evaluation:
@@ -54,7 +55,8 @@ def evaluated(protocol: str, values: Mapping[str, Any], **here: Any) -> Evaluati
     function = PROTOCOLS[protocol].function
     about: dict[str, Any] = {"protocol": protocol}
     for flag, *_ in flags(function):
-        value, (_, name) = values[flag.name], value_of(flag.annotation)
+        value = values[flag.name]
+        (_, name) = value_of(flag.annotation)
         if value is not None and isinstance(name, NamedInput):
             named = named_sources(value, f"--{flag.name}")
             value = {key: source_record(path) for key, path in named.items()}

@@ -117,7 +117,9 @@ class Protocol:
             ValueError: a source cannot be used, or no model answers.
         """
         named = sources if isinstance(sources, Mapping) else named_sources(sources, "--checkpoint")
-        names, every, identities = list(named), list[Row](), dict[str, Any]()
+        names = list(named)
+        every = list[Row]()
+        identities = dict[str, Any]()
         for name, path in named.items():
             answerer = opened(path) if opened else open_answerer(path, asking, need=need)
             every += ({"checkpoint": name, **row} for row in rows(answerer))
@@ -151,7 +153,8 @@ class Protocol:
         }
         for entry in self.cells:
             finer = [name for name in entry if name not in self.cells[0]]
-            by, members = ["checkpoint", *entry], frame[(frame[finer] != "").all(axis=1)]
+            by = ["checkpoint", *entry]
+            members = frame[(frame[finer] != "").all(axis=1)]
             pairs = [pair for start in starts.items() for pair in compared(members, *start, by)]
             for measure, statistic in self.statistics.items():
                 counted = members.dropna(subset=list(statistic.fields))

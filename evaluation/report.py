@@ -23,13 +23,7 @@ from interventune.storage.files import atomic, source_digest
 from interventune.storage.provenance import revision, versions
 
 from .results import Results, Row
-from .shown.views import (
-    Table,
-    View,
-    make_table,
-    markdown_table,
-    markdown_text,
-)
+from .shown.views import Table, View, make_table, markdown_table, markdown_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -126,7 +120,9 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
 
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
-    results, tables, frame = evaluation.results, evaluation.tables(), evaluation.results.frame
+    results = evaluation.results
+    tables = evaluation.tables()
+    frame = evaluation.results.frame
     parts = [f"# {markdown_text(evaluation.title)}"]
     if evaluation.headline:
         parts.append(f"**{markdown_text(evaluation.headline)}**")
@@ -137,7 +133,8 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         parts.append(f"![{getattr(figure, 'caption', Path(name).stem)}]({name})")
     changes = frame[(frame["against"] != "") & frame["low"].notna()]
     if len(changes):
-        chance, excluding = (1 - LEVEL) * len(changes), (changes["low"] * changes["high"] > 0).sum()
+        chance = (1 - LEVEL) * len(changes)
+        excluding = (changes["low"] * changes["high"] > 0).sum()
         what = f"By chance about {chance:.1f} of {len(changes)} intervals of changes exclude 0"
         parts.append(f"{what}; here {excluding} do.")
     parts.append(

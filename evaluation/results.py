@@ -62,7 +62,8 @@ class Results:
     """
 
     def __init__(self, by: Sequence[str], unit: str, numbers: Iterable[Number] = ()) -> None:
-        self.by, self.unit = tuple(dict.fromkeys((*ALWAYS, *by))), unit
+        self.by = tuple(dict.fromkeys((*ALWAYS, *by)))
+        self.unit = unit
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.lacking = list[tuple[str, str]]()
         """Measures of changes without a number, and what these would be compared with."""

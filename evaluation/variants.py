@@ -74,14 +74,17 @@ def read_stories(options: VariantOptions) -> Stories:
     """Read the sources, and make the requested variants that are not among the rows. DataError: no
     originals to make a variant from, or no question is left in it.
     """
-    rows, limit = read_rows(options), options.limit or None
+    rows = read_rows(options)
+    limit = options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
     dataset = next(chain(originals, *rows.values())).dataset
     usual: list[Variant] = ["os"] if originals and rows else []
     usual += rows or traits(dataset).variants
-    examples_of, sentences = dict[Variant, list[QAExample]](), list[str]()
+    examples_of = dict[Variant, list[QAExample]]()
+    sentences = list[str]()
     for variant in options.variants or usual:
-        examples, rejected = originals, Counter[str]()
+        examples = originals
+        rejected = Counter[str]()
         if variant in rows:
             by_id = {row.id: row for row in rows[variant]}
             examples = [by_id.pop(original.id) for original in originals if original.id in by_id]

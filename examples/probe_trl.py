@@ -51,7 +51,8 @@ def main(
     steps: int = 300,
 ) -> Any:
     trainer_class, config, rows = KINDS[kind]
-    train, dev = "stories:conversation_train", "stories:conversation_dev"
+    train = "stories:conversation_train"
+    dev = "stories:conversation_dev"
     score = {"val/qa/f1": 0.5, "val/abstention/f1": 0.5}
     probe = interventune.TransformersProbe(
         dev, measures=["abstention", "shift"], limit=50, score=score

@@ -87,7 +87,8 @@ class Probe:
         **asking: Any,
     ) -> None:
         chosen = {*check([*(measures or get_args(Measure))], list[Measure], "measures")}
-        self.sources, offered = list[Groups | Questions](), set[Measure]()
+        self.sources = list[Groups | Questions]()
+        offered = set[Measure]()
         for name, path in named_sources((source, *sources), "sources").items():
             kind: Any = Groups if held_by(path) == "groups" else Questions
             offered |= kind.gives
@@ -97,7 +98,9 @@ class Probe:
         if measures and (lacking := sorted(chosen - offered)):
             needed = "groups" if lacking[0] == "bias" else "questions about texts"
             raise DataError(f"measures: {lacking[0]} needs a source with {needed}")
-        self.score, self.asking, self.start = dict(score or {}), Asking(**asking), list[Snapshot]()
+        self.score = dict(score or {})
+        self.asking = Asking(**asking)
+        self.start = list[Snapshot]()
         content = [part.content for part in self.sources]
         self.key = "probe_" + work_key(asked=repr((sorted(chosen), content)))
         """What is asked, by which a checkpoint's start is found again."""
@@ -120,7 +123,8 @@ class Probe:
         live = inner_model(model)
         tokenizer = tokenizer or live.name_or_path
         if not self.start or tokenizer != self.tokenizer:
-            self.tokenizer, self.sets = tokenizer, dict[Any, Any]()
+            self.tokenizer = tokenizer
+            self.sets = dict[Any, Any]()
             # A copy, to which a padding token is added if it has none.
             named = isinstance(tokenizer, str)
             self.copied = load_tokenizer(tokenizer) if named else copy.deepcopy(tokenizer)
@@ -199,7 +203,8 @@ class TransformersProbe(Probe, TrainerCallback):
     """
 
     trainer: Trainer | None = None
-    training, step = False, -1
+    training = False
+    step = -1
     latest: dict[str, float]
 
     def attach(self, trainer: Trainer) -> None:
@@ -223,7 +228,8 @@ class TransformersProbe(Probe, TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Probe the start, which later probes are compared with."""
-        self.training, self.step = True, -1
+        self.training = True
+        self.step = -1
         folder = Path(args.resume_from_checkpoint or self.checkpoint(args, state))
         stored = list[Snapshot]()
         # The folder may hold another run's checkpoint of the same step, with another history.

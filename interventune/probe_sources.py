@@ -47,7 +47,8 @@ QA = replace(
 COSINES = replace(SHIFT, cells=SHIFT.cells[:1], measures={"mean": SHIFT.measures["cosine"]})
 EMBEDDINGS = {"cls": "cls", "common": "tokens"}
 """Names of the embeddings of `shift` in keys."""
-START, NOW = "start", "now"
+START = "start"
+NOW = "now"
 UNKNOWN = torch.tensor(math.nan)
 """The states of a row that the start did not see."""
 Numbers = Iterator[tuple[str, Number]]
@@ -70,7 +71,8 @@ class Groups:
 
     def numbers(self, snapshots: Mapping[str, Snapshot]) -> Numbers:
         """Yield the numbers of snapshots; others are compared with START."""
-        rows, names = list[Row](), [name for name, snapshot in snapshots.items() if snapshot]
+        rows = list[Row]()
+        names = [name for name, snapshot in snapshots.items() if snapshot]
         for name in names:
             scored = with_scores(self.rows, snapshots[name]["bias"])
             rows += [{"checkpoint": name, **row} for row in scored]
@@ -91,7 +93,8 @@ class Questions:
     def __init__(
         self, name: str, source: str, limit: int, measures: Sequence[Measure] | None
     ) -> None:
-        self.name, self.measures = name, self.gives & {*(measures or self.gives)}
+        self.name = name
+        self.measures = self.gives & {*(measures or self.gives)}
         try:
             variants: list[Variant] | None = None if self.measures - {"qa"} else ["os"]
             stories = read_stories(VariantOptions([source], variants, limit))
@@ -126,7 +129,8 @@ class Questions:
         model.may_abstain = any(map(some_unanswerable, variants.values()))
         for variant, questions in variants.items():
             for answer in sorted(model.answers(questions, f"probing {variant}")):
-                question, failure = questions[answer.example], answer.failure
+                question = questions[answer.example]
+                failure = answer.failure
                 yield {
                     "variant": variant,
                     "id": question.id,
@@ -137,7 +141,8 @@ class Questions:
 
     def shift(self, model: QuestionCheckpoint, start: Snapshot | None) -> Snapshot:
         """Return how far embeddings move: from stories to their variants, and since the start."""
-        rows, originals = list[Row](), self.originals
+        rows = list[Row]()
+        originals = self.originals
         for variant in [name for name in self.content if name != "os"]:
             pairs = [(originals[q.id], q) for q in self.content[variant] if q.id in originals]
             for story in measured(model, pairs, model, [-1], f"probing {variant}"):
@@ -165,11 +170,13 @@ class Questions:
             yield f"val/qa/{self.name}{number.measure}", number
         counted = [*counted_rows(answers)]
         for number in ABSTENTION.numbers(counted, names):
-            variant, measure = number.place["variant"], number.measure.removeprefix("abstention_")
+            variant = number.place["variant"]
+            measure = number.measure.removeprefix("abstention_")
             place = "" if variant == counted[0]["variant"] else f"{variant}/"
             yield f"val/abstention/{self.name}{place}{measure}", number
         for number in chain(COSINES.numbers(stories, names), self.similarity(snapshots[NOW])):
-            embedding, variant = EMBEDDINGS[number.place["embedding"]], number.place["variant"]
+            embedding = EMBEDDINGS[number.place["embedding"]]
+            variant = number.place["variant"]
             yield f"val/shift/{self.name}{embedding}/{variant}/{number.measure}", number
 
     def similarity(self, snapshot: Snapshot) -> Iterator[Number]:
@@ -196,12 +203,15 @@ class First:
     """
 
     def __init__(self, answerer: QuestionCheckpoint, start: Snapshot | None) -> None:
-        self.answerer, self.model, self.records = answerer, answerer.model, start is None
+        self.answerer = answerer
+        self.model = answerer.model
+        self.records = start is None
         self.states: dict[tuple[int, ...], torch.Tensor] = (start or {}).get("states", {})
 
     def hidden_states(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor]:
         """Return the states of the last layer alone, (B, T, D)."""
-        mask_BT, width = inputs["attention_mask"] != 0, self.model.config.hidden_size
+        mask_BT = inputs["attention_mask"] != 0
+        width = self.model.config.hidden_size
         if self.records:
             state_BTD = self.answerer.hidden_states(inputs)[-1]
         else:

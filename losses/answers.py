@@ -158,7 +158,8 @@ def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Ten
     token_BT = mask_BT != 0
     # A masked logit must not put infinity or NaN into the gradient.
     logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)
-    target_BT, weight_BT = target_BT.to(logits_BT.dtype), token_BT.to(logits_BT.dtype)
+    target_BT = target_BT.to(logits_BT.dtype)
+    weight_BT = token_BT.to(logits_BT.dtype)
     nats = binary_cross_entropy_with_logits(logits_BT, target_BT, weight_BT, reduction="sum")
     return nats / token_BT.sum().clamp(min=1)
 

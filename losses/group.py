@@ -152,12 +152,7 @@ class GroupLoss(nn.Module):
         return [name for name in present if self.weights[name] or name != "mass"]
 
     def forward(
-        self,
-        log_prob_BVSE: Tensor,
-        class_B: Tensor,
-        *,
-        pushed_BV: Tensor,
-        reference_BVSE: Tensor,
+        self, log_prob_BVSE: Tensor, class_B: Tensor, *, pushed_BV: Tensor, reference_BVSE: Tensor
     ) -> dict[str, Tensor]:
         """Compute the terms of a batch of groups, unweighted. A term without groups in the batch is
         exactly 0 and carries no information: leave it out of logs and averages.

@@ -28,7 +28,8 @@ def measures(sums_RC: Floats) -> dict[str, Floats]:
     question is wrong.
     """
     all_R, unanswerable_R, abstained_R, refused_R, right_R = sums_RC.T
-    answerable_R, answered_R = all_R - unanswerable_R, all_R - abstained_R
+    answerable_R = all_R - unanswerable_R
+    answered_R = all_R - abstained_R
     over_R = abstained_R - refused_R
     with np.errstate(invalid="ignore", divide="ignore"):
         abstention_f1_R = 2 * refused_R / (unanswerable_R + abstained_R)

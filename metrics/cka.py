@@ -49,7 +49,8 @@ class LinearCKA:
 
     def __init__(self, layers: int, width_x: int, width_y: int, *, device: Any = "cpu") -> None:
         width = width_x + width_y
-        self.x, self.y = slice(width_x), slice(width_x, width)
+        self.x = slice(width_x)
+        self.y = slice(width_x, width)
         self.sum_LF, self.product_LFF, self.count = (
             torch.zeros(shape, dtype=torch.float64, device=device)
             for shape in ((layers, width), (layers, width, width), ())
@@ -73,7 +74,9 @@ class LinearCKA:
         """Return CKA per layer, shape (L,), float64 in [0, 1]; NaN where a side does not vary. A
         collective operation, which turns the states into the sums of all processes.
         """
-        ratios, x, y = list[Tensor](), self.x, self.y
+        ratios = list[Tensor]()
+        x = self.x
+        y = self.y
         for state in (self.sum_LF, self.product_LFF, self.count):
             if dist.is_initialized():
                 dist.all_reduce(state)

@@ -47,7 +47,8 @@ def maxprob(original_NC: np.ndarray, changed_NC: np.ndarray) -> dict[str, np.nda
             decimals, so that the order of choices does not matter.
         changed_NC: the same for the same questions, changed.
     """
-    original_N, changed_N = original_NC.max(1).round(12), changed_NC.max(1).round(12)
+    original_N = original_NC.max(1).round(12)
+    changed_N = changed_NC.max(1).round(12)
     place_N = np.argsort(np.random.default_rng(0).permutation(len(original_N)))
     train_N = place_N < len(original_N) // 2
     tau = np.concatenate([original_N[train_N], changed_N[train_N]]).mean()

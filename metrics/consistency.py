@@ -106,7 +106,8 @@ def importance(rates: DomainRates, reading: Reading) -> bool:
     """
 
     def works(control: Variant) -> bool:
-        rate, original = rates.average[control], rates.average["original"]
+        rate = rates.average[control]
+        original = rates.average["original"]
         as_well = more(original, rate) if reading == "section6" else not more(rate, original)
         return as_well and (reading == "literal" or rates.starred[control])
 

@@ -71,7 +71,8 @@ def distance_sums(cls_cos_N: Tensor, token_cos_P: Tensor, example_P: Tensor) -> 
             out.
         example_P: the index of each, 0 .. N-1 in any order.
     """
-    fine_P, cls_N = token_cos_P.isfinite(), 1 - cls_cos_N.double()
+    fine_P = token_cos_P.isfinite()
+    cls_N = 1 - cls_cos_N.double()
     u_P = torch.where(fine_P, 1 - token_cos_P.double(), 0)
     sums = [
         torch.zeros_like(cls_N).index_add_(0, example_P, value_P)
@@ -92,7 +93,8 @@ def shift_measures(sums_N4: Tensor) -> dict[str, float]:
     """
     cls_N = sums_N4[:, 0][sums_N4[:, 0].isfinite()]
     tokens_N, u_N, square_N = sums_N4[sums_N4[:, 1] > 0, 1:].T
-    mean, square = u_N.sum() / tokens_N.sum(), square_N.sum() / tokens_N.sum()
+    mean = u_N.sum() / tokens_N.sum()
+    square = square_N.sum() / tokens_N.sum()
     measures = {
         "cls/mean": 1 - cls_N.mean(),
         "cls/std": cls_N.std(correction=0),

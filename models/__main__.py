@@ -12,12 +12,7 @@ from interventune.storage.files import atomic
 log = logging.getLogger(__name__)
 
 
-def export(
-    checkpoint: str,
-    folder: Annotated[Path, "folder"],
-    *,
-    adapter: bool = False,
-) -> None:
+def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool = False) -> None:
     """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and the text
     encoding used in training (interventune.json). Evaluating the folder gives the checkpoint's
     numbers.

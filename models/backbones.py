@@ -40,8 +40,10 @@ WEIGHT_STD = 0.1
 """Of `reading_init_`: standard deviation of linear weights, larger than transformers' 0.02, because
 two layers amplify little.
 """
-WORD_STD, WORD_STD_ON_POSITION_AXES = 0.5, 0.1
-POSITION_AXES, POSITION_BASE = 32, 64.0
+WORD_STD = 0.5
+WORD_STD_ON_POSITION_AXES = 0.1
+POSITION_AXES = 32
+POSITION_BASE = 64.0
 """Number of first axes for positions; wavelengths up to 2 pi * 64, the length of a story."""
 HEAD_GAINS = (0.5, 1.2, 1.2, 0.0)
 """Multiples of the identity in W_Q W_K, one per head, repeated for more heads."""
@@ -157,7 +159,8 @@ class EncoderModel(nn.Module):
     @property
     def max_tokens(self) -> int | None:
         """Return the longest row that the position table allows; None for relative positions."""
-        config, positions = self.config, getattr(self.config, "max_position_embeddings", None)
+        config = self.config
+        positions = getattr(self.config, "max_position_embeddings", None)
         # DeBERTa-v3 configures a table that it does not use.
         if self.architecture == "xlnet" or not getattr(config, "position_biased_input", True):
             return None

@@ -99,7 +99,8 @@ def attention_forward(
     """An attention function for transformers' encoders, (B, H, T, D) to (B, T, H, D): the flash
     kernel with a mask for it, `cpu_attention` where it is faster than torch's, else torch's.
     """
-    p, scaling = options["dropout"], options["scaling"]
+    p = options["dropout"]
+    scaling = options["scaling"]
     if attention_mask is not None and attention_mask.ndim == 1:
         bounds = attention_mask, attention_mask
         rows, _, width, _ = query.shape

@@ -29,14 +29,7 @@ from .adapters import (
     read_config,
     requested_adapter,
 )
-from .backbones import (
-    ARCHITECTURES,
-    RANDOM,
-    Backbone,
-    EncoderModel,
-    architecture_of,
-    reading_init_,
-)
+from .backbones import ARCHITECTURES, RANDOM, Backbone, EncoderModel, architecture_of, reading_init_
 from .checkpoint import RECORD, CheckpointInfo, heads_class, read_checkpoint, read_record
 from .language.model_calls import end_tokens, reads_side_by_side
 from .weights import refuse_nonfinite
@@ -105,7 +98,8 @@ def load(path: str, kind: type[M], dtype: Any = "float32") -> tuple[M, Checkpoin
     if not issubclass(heads, kind):
         if info.heads or backbone.causal:
             raise DataError(f"{path}: a checkpoint with {heads.heads!r} heads cannot be asked here")
-        heads, options = kind, {"generator": torch.Generator().manual_seed(0)}
+        heads = kind
+        options = {"generator": torch.Generator().manual_seed(0)}
         info = replace(info, encoding={})  # it belongs to other heads
     _, model = open_model(backbone, heads, options, warn=heads.heads == "span")
     return model.eval(), info
@@ -118,9 +112,11 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
     architecture = architecture_of(pretrained.config, path, type(pretrained).__name__)
     row = ARCHITECTURES[architecture]
     if row.causal:
-        what, head = "causal language model", pretrained.get_output_embeddings()
+        what = "causal language model"
+        head = pretrained.get_output_embeddings()
     else:
-        what, head = "model for question answering", hasattr(pretrained, row.span_head[-1])
+        what = "model for question answering"
+        head = hasattr(pretrained, row.span_head[-1])
     if not head:
         raise DataError(f"{path}: a {type(pretrained).__name__} is no {what}")
     return heads_class("causal" if row.causal else "span")(pretrained, architecture)
@@ -142,7 +138,8 @@ def open_model(
         pretrained = load_pretrained(backbone, warn=warn)
         return pretrained, kind(pretrained, backbone.architecture, **options)
     info = read_record(path)
-    same_heads, usable = info.heads == kind.heads, (kind.heads, *kind.starts_from)
+    same_heads = info.heads == kind.heads
+    usable = (kind.heads, *kind.starts_from)
     if info.heads not in usable:
         raise DataError(
             f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads "
@@ -163,7 +160,9 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any
     """Load a `.ckpt` with its heads and, apart, its adapter, if any; return as `open_model`."""
     from transformers.initialization import no_init_weights
 
-    path, kind, base = info.path, heads_class(info.heads), info.adapter.get("base")
+    path = info.path
+    kind = heads_class(info.heads)
+    base = info.adapter.get("base")
     try:
         if base:
             if base_digest(base) != info.adapter["digest"]:
@@ -210,7 +209,8 @@ def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedMode
         DataError: the checkpoint is absent, of another architecture or damaged, or
             `backbone.config` does not suit it.
     """
-    path, row = backbone.checkpoint, ARCHITECTURES[backbone.architecture]
+    path = backbone.checkpoint
+    row = ARCHITECTURES[backbone.architecture]
     if path == RANDOM:
         if not row.model_type:
             raise DataError(
@@ -248,7 +248,8 @@ def read_folder(
     """
     from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
-    base, verbosity = peft_base(path), get_verbosity()
+    base = peft_base(path)
+    verbosity = get_verbosity()
     set_verbosity_error()  # missing or mismatched weights are reported below
     try:
         with as_data_error(f"{base}: cannot be loaded"):
@@ -297,7 +298,8 @@ def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForQuestionAnswering
 
-    row, model_type = ARCHITECTURES[backbone.architecture], values["model_type"]
+    row = ARCHITECTURES[backbone.architecture]
+    model_type = values["model_type"]
     if row.model_type and model_type != row.model_type:
         raise DataError(
             f"backbone.checkpoint: {backbone.checkpoint!r} is a {model_type!r} model, but "
@@ -318,7 +320,8 @@ def read_info(path: str) -> CheckpointInfo:
     """
     if is_file(path):
         return read_record(path)
-    config, file = read_config(path), Path(path) / RECORD
+    config = read_config(path)
+    file = Path(path) / RECORD
     architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
     record = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
     encoding = record.get("encoding", {})

@@ -145,7 +145,8 @@ class Parser(argparse.ArgumentParser):
 def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
     kind, metavar = value_of(flag.annotation)
     positional = flag.kind is not Parameter.KEYWORD_ONLY
-    required, many = flag.default is Parameter.empty, get_origin(flag.annotation) is list
+    required = flag.default is Parameter.empty
+    many = get_origin(flag.annotation) is list
     default = None if required else flag.default
     if default:
         text += f" (default: {' '.join(map(str, default)) if many else default})"

@@ -72,7 +72,8 @@ def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
     parts.model.run_seed = config.seed_everything
     trainer = build_trainer(parts, record, resumed_step)
     if path := config.ckpt_path:
-        architecture, heads = config.backbone.architecture, parts.model.model.heads
+        architecture = config.backbone.architecture
+        heads = parts.model.model.heads
         read_info(path).require(architecture=architecture, heads=heads)
         if command == "fit":
             refuse_other_data(parts.data.fingerprints(), run_folder(path))
@@ -90,13 +91,15 @@ def settle_folder(command: str, config: Namespace) -> tuple[int | None, FileLock
     process changes while the returned lock lives. Return the step, too, from which `--ckpt_path
     last` or `auto` resumes: 0 in a folder without a checkpoint.
     """
-    run, path = Run(**vars(config.run)), config.ckpt_path
+    run = Run(**vars(config.run))
+    path = config.ckpt_path
     if path not in ("last", "auto"):
         run.refuse_taken()
         return None, None
     last = run.last_checkpoint()
     if last is not None:
-        config.ckpt_path, config.run.version = str(last), last.parent.parent.name
+        config.ckpt_path = str(last)
+        config.run.version = last.parent.parent.name
         lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
         return read_info(str(last)).step, lock
     if path == "last" or command != "fit":
@@ -110,7 +113,8 @@ def record_of(command: str, config: Namespace, text: str) -> RunRecord:
     """Return the writer of the configuration's text, and of what has changed since the checkpoint.
     ValueError if this is not the run that wrote it.
     """
-    path, comments = config.ckpt_path, list[str]()
+    path = config.ckpt_path
+    comments = list[str]()
     if command == "fit" and path:
         info = read_info(path)
         if not info.resumable:
@@ -171,7 +175,8 @@ def choose_precision(config: Namespace) -> None:
     rounds only the frozen weights: trained weights would lose most steps of a small learning rate
     to rounding.
     """
-    backbone, precision = config.backbone, str(config.trainer.precision)
+    backbone = config.backbone
+    precision = str(config.trainer.precision)
     if precision == "auto":
         environment = run_folder(path) / "environment.json" if (path := config.ckpt_path) else None
         before = load_json(environment) if environment and environment.exists() else {}

@@ -43,7 +43,8 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
     >>> [Path(word).name for word in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
     ['fit', 'squad.yaml', 'bert_base.yaml']
     """
-    checked, words = list[str](), iter(arguments)
+    checked = list[str]()
+    words = iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
         if flag in FLAGS and (value := value if equals else next(words, "")):

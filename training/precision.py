@@ -46,7 +46,8 @@ def products_per_second(dtype: torch.dtype) -> float:
     layer = torch.nn.Linear(768, 768, dtype=dtype)
     rows = torch.ones(1024, 768, dtype=dtype, requires_grad=True)
     layer(rows).sum().backward()
-    began, done = time.perf_counter(), 0
+    began = time.perf_counter()
+    done = 0
     while (passed := time.perf_counter() - began) < 0.1:
         layer(rows).sum().backward()
         done += 1

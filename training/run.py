@@ -114,7 +114,8 @@ class Run:
         curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
-        name, offline = f"{self.name}/{Path(curves.log_dir).name}", self.wandb == "offline"
+        name = f"{self.name}/{Path(curves.log_dir).name}"
+        offline = self.wandb == "offline"
         return [curves, WandbLogger(name, curves.log_dir, project="interventune", offline=offline)]
 
 
@@ -126,7 +127,8 @@ class CurveLogger(CSVLogger):
 
     def __init__(self, run: Run, resumed_step: int | None) -> None:
         super().__init__(run.root, name=run.name)
-        self.run, self.resumed_step = run, resumed_step
+        self.run = run
+        self.resumed_step = resumed_step
         self.folder: str | None = None
         self.step = resumed_step or 0
         self.folder_lock: FileLock | None = None

@@ -51,7 +51,8 @@ HIDDEN = "no window shows the answer"
 
 TARGETS = ("start", "end", "answer_type", "number", "option")
 
-INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
+INTS = pa.list_(pa.int32())
+MASK = pa.list_(pa.bool_())
 ROWS = pa.schema(
     {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8())}
     # offsets: two per token; story: number of context tokens
@@ -195,16 +196,20 @@ def question_rows(example: QAExample, windows: Sequence[EncodedRow]) -> list[dic
 
 def target(example: QAExample, row: EncodedRow) -> dict[str, int]:
     """Return a window's target: the answer's tokens, and classes of type, number and option."""
-    kind, number, option = example.answer_type, 0, 0
+    kind = example.answer_type
+    number = 0
+    option = 0
     if kind in ("number", "option"):
         name, place = answer_type(example.gold[0], example.question)
         number, option = (place, 0) if name == "number" else (0, place)
     if row.spans:
         span = row.spans[0]
     elif shown := [*filter(None, (token_span(row, answer) for answer in example.answers))]:
-        span, kind = shown[0], "span"
+        span = shown[0]
+        kind = "span"
     else:
-        span, kind = (row.cls, row.cls), kind if kind in ("yes", "no") else "unknown"
+        span = (row.cls, row.cls)
+        kind = kind if kind in ("yes", "no") else "unknown"
     type_class = WINDOW_TYPES.index(kind if kind in WINDOW_TYPES else "span")
     return dict(zip(TARGETS, (*span, type_class, number, option), strict=True))
 
@@ -258,7 +263,8 @@ class QASet:
     ) -> None:
         if not isinstance(data, datasets.Dataset):
             data = encode_questions(data, tokenizer, encoding, answers=answers)
-        self.table, self.tokenizer = data, tokenizer
+        self.table = data
+        self.tokenizer = tokenizer
         rows = data.data
         warn_of_unknown(tokenizer, [column(rows.slice(0, 999), "input_ids")])
         self.lengths = pc.list_value_length(rows["input_ids"]).to_numpy().astype(np.int64)

@@ -119,7 +119,8 @@ def _splits(domains: Sequence[str]) -> dict[str, Split]:
     """Half of the domains in train, a quarter each in dev and test (largest remainder, random
     ties).
     """
-    random, size = Random(f"domain/{'/'.join(domains)}"), len(domains)
+    random = Random(f"domain/{'/'.join(domains)}")
+    size = len(domains)
     shares: dict[Split, float] = {"train": size / 2, "dev": size / 4, "test": size / 4}
     counts = Counter({split: int(share) for split, share in shares.items()})
     order = sorted(counts, key=lambda split: (counts[split] - shares[split], random.random()))
@@ -140,14 +141,18 @@ def _groups(
     """
     questions = Random(f"{seed}/questions/{name}/{advice_class}")
     rng = Random(f"{seed}/advice/{name}/{advice_class}")
-    domain, kind = library.domains[name], advice_class.removeprefix("mismatched_")
+    domain = library.domains[name]
+    kind = advice_class.removeprefix("mismatched_")
     subjects = [Subject({"": text}) for text in domain.subjects]
-    pairs, cells = list(combinations(subjects, 2)), _cells(library, domain)
+    pairs = list(combinations(subjects, 2))
+    cells = _cells(library, domain)
     others = [other for other in pool if other != name]
     if kind != advice_class and not others:
         raise DataError(f"domains: classes: {advice_class} needs a second domain")
     while True:
-        pair, cell, about = questions.choice(pairs), questions.choice(cells), ""
+        pair = questions.choice(pairs)
+        cell = questions.choice(cells)
+        about = ""
         if advice_class != "none":
             if kind != "irrelevant":
                 about = name if kind == advice_class else rng.choice(others)
@@ -170,7 +175,8 @@ def _cells(library: _Library, domain: _Domain) -> list[Cell]:
 
 def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
     """The wordings to draw from; without advice there are none."""
-    numbers, forms = count(), []
+    numbers = count()
+    forms = []
     for form in getattr(library, kind, ()):
         forms.append([(next(numbers), text) for text in _alternatives(form, library.words)])
     rng = Random(f"{options.seed}/wordings/{kind}")
@@ -200,7 +206,8 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
 
 def read_library(path: str = "") -> _Library:
     """Read the built-in domains and advice, replaced where a file defines its own."""
-    here, library = Path(__file__), dict[str, Any]()
+    here = Path(__file__)
+    library = dict[str, Any]()
     for file in (here.with_name("domains.yaml"), here.with_name("advice.yaml"), path):
         if file:
             library |= load_yaml(file, dict[str, Any])

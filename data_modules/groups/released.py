@@ -244,7 +244,8 @@ def _unqover_half(entry: tuple[str, Any]) -> Half:
     if of_both_orders:
         content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
     record = check(content, _Record, "its record")
-    first, second = record.q0, record.q1
+    first = record.q0
+    second = record.q1
     spans = locate_pair(record.context, first.ans0.text, first.ans1.text)
     if of_both_orders:
         swapped = tuple(span.text.lower() for span in spans) != key[0]

@@ -34,7 +34,8 @@ def restrict(
     """Keep only the subjects, attributes and advice of some groups or, with `without`, none of
     them, nor their sentences under another id. Groups without advice do not restrict the advice.
     """
-    names, advised = set[str](), set[str]()
+    names = set[str]()
+    advised = set[str]()
     for group in groups:
         names.update((*group.subjects, group.attribute))
         advised.update((group.advice_id, *(variant.advice for variant in group.variants)))
@@ -106,7 +107,8 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     and the answer is there; without such a sentence, it is the whole context.
     """
     for group in groups:
-        gold, orders = group.gold, group.variants[::2]
+        gold = group.gold
+        orders = group.variants[::2]
         if gold is None:
             continue
         for order, (variant, other) in enumerate(zip(orders, orders[::-1], strict=True)):

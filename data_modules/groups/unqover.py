@@ -86,7 +86,8 @@ class Cell:
                 UnderspecifiedQuestion(context, text, (first, second)) for text in questions
             ]
         names: Any = tuple(subject.name.lower() for subject in pair)
-        category, attribute = self.category.lower(), self.attribute.lower()
+        category = self.category.lower()
+        attribute = self.attribute.lower()
         group = Group(names, str(self.template), category, attribute, "none", "", tuple(variants))
         if advice := self.advice:
             return with_advice(group, advice.text, advice.advice_class, advice.id)
@@ -125,7 +126,8 @@ def read_expansion(
             raise DataError(
                 f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once"
             )
-    rows, cells = [*read_attributes(attributes)], []
+    rows = [*read_attributes(attributes)]
+    cells = []
     for number, (where, line) in enumerate(listed(templates)):
         context, *questions = line.split("\t")
         slots = sorted({*SLOT.findall(context)})
@@ -182,7 +184,8 @@ def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]
     """
     by_head = _by_head(path)
     for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
-        rows, negated = by_head[kind], by_head[f"{kind}:neg"]
+        rows = by_head[kind]
+        negated = by_head[f"{kind}:neg"]
         names = by_head[kind.partition("-")[0]]
         if len(rows) != len(negated) or len(names) < len(rows):
             raise DataError(

@@ -31,12 +31,7 @@ from typing import Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-from interventune.data_modules.questions.answer_spans import (
-    NUMBER_WORDS,
-    Place,
-    normalised,
-    occurs,
-)
+from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, Place, normalised, occurs
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Span
 from interventune.storage.documents import own_yaml
 
@@ -129,11 +124,7 @@ def reworded(example: QAExample) -> QAExample | Rejected:
 
 
 def edited(
-    example: QAExample,
-    context: str,
-    pieces: Sequence[Place] = (),
-    longer: int = 0,
-    **changes: Any,
+    example: QAExample, context: str, pieces: Sequence[Place] = (), longer: int = 0, **changes: Any
 ) -> QAExample:
     """Return the example with another context, in which each of these pieces of the old one has
     become so much `longer`. Answers and rationales move; one that begins or ends inside such a
@@ -209,7 +200,8 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     answer remains in the story, and the new one was neither in the story nor in the question, both
     in SQuAD's normal form.
     """
-    answer, story = _first_answer(example), example.context
+    answer = _first_answer(example)
+    story = example.context
     if not normalised(answer):
         return Rejected("no answer span")
     old = {text: words for text in (*example.gold, answer) if (words := normalised(text))}
@@ -254,7 +246,8 @@ def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
         return Rejected("no answer span")
     if not example.article:
         return Rejected("article is not known")
-    question, answers = words_of(example.question), _gold_words(example)
+    question = words_of(example.question)
+    answers = _gold_words(example)
     others = [text for text in pool.paragraphs.get(example.article, ()) if text != example.context]
     for context in sorted(others, key=lambda text: -len(question & words_of(text))):
         if not any(words in normalised(context) for words in answers):
@@ -270,9 +263,11 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
     """
     if not example.answers:
         return Rejected("no answer span")
-    question, random = example.question, Random(f"near_miss/0/{example.id}")
+    question = example.question
+    random = Random(f"near_miss/0/{example.id}")
     known = [normalised(question), *_gold_words(example)]
-    exchanged, negated = [], []
+    exchanged = []
+    negated = []
     body = re.sub(r"^\W+", "", question)  # its first word is no name
     for match in _MENTION.finditer(body):
         others = [

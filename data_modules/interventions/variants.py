@@ -31,17 +31,7 @@ from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Span, Variant
 from interventune.storage.errors import DataError
 
-from .edits import (
-    FRAMES,
-    Pool,
-    misplace,
-    near_miss,
-    pool_of,
-    quoted,
-    reworded,
-    spaced,
-    swap,
-)
+from .edits import FRAMES, Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +116,8 @@ def with_rationale(example: QAExample) -> QAExample:
     first alone would leave the others' evidence. An example without an answer span is returned
     unchanged.
     """
-    context, places = example.context, set()
+    context = example.context
+    places = set()
     if example.rationale or traits(example.dataset).rationales:
         return example
     for answer in example.answers:
@@ -181,7 +172,8 @@ def delete(
     """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
     rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
     """
-    context, rationale = example.context, example.rationale
+    context = example.context
+    rationale = example.rationale
     if not rationale:
         return Rejected("no rationale")
     if variant.startswith("ts"):
@@ -190,7 +182,8 @@ def delete(
         deleted = [context[start:end] for start, end in places]
         nothing_left = "rationale begins in the first sentence"
     else:
-        pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
+        pieces = delete_rationale(context, rationale)
+        deleted = [span.text for span in rationale]
         nothing_left = "nothing left without the rationale"
     deleted = [text for text in deleted if any(map(str.isalnum, text))]
     rest = "".join(context[start:end] for start, end in pieces)

@@ -198,7 +198,9 @@ def _example(name: str, story: Story, options: QuestionSplit, rng: Random) -> QA
         history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, 2)])
         draw = rng.random()
     else:
-        fact, history, draw = rng.choice(story.facts), (), 0.0
+        fact = rng.choice(story.facts)
+        history = ()
+        draw = 0.0
     claims = _claims(fact, story.facts)
     example = partial(QAExample, name, story.context, history=history, dataset="stories")
     if draw < options.unanswerable:

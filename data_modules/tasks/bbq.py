@@ -124,7 +124,8 @@ class _Row(_Key):
 
     def item(self, target: int, named: bool) -> BBQItem:
         """Return the question; `named`: its people are known only by name."""
-        name, prompt = f"{self.category}-{self.example_id}", f"{self.context} {self.question}"
+        name = f"{self.category}-{self.example_id}"
+        prompt = f"{self.context} {self.question}"
         choices = (self.ans0, self.ans1, self.ans2)
         return BBQItem(
             ChoiceQuestion(name, prompt, choices, self.label, "bbq"),
@@ -164,7 +165,9 @@ def read_bbq(
         about = check(value, _Target, where)
         if about.target_loc in ("0", "1", "2"):
             targets[about.key] = int(about.target_loc), about.label_type == "name"
-    items, left_out, misfits = list[BBQItem](), 0, list[str]()
+    items = list[BBQItem]()
+    left_out = 0
+    misfits = list[str]()
     for source in sources:
         before = len(items)
         for where, value in islice(labelled_rows(source), limit or None):

@@ -34,10 +34,7 @@ def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
 
 
 def with_other_text(
-    examples: Sequence[ChoiceQuestion],
-    probe: OtherText,
-    seed: int,
-    targets: Iterable[int],
+    examples: Sequence[ChoiceQuestion], probe: OtherText, seed: int, targets: Iterable[int]
 ) -> list[ChoiceQuestion]:
     """Replace the prompt by that of another question, or the right choice by that of another,
     uniformly among those that fit: out of a few at random, which nearly always hold one, or out of
@@ -65,7 +62,8 @@ def with_other_text(
                 )
             donors = donors[rng.integers(len(donors)) :]
         donor = int(donors[0])
-        prompt, choices = example.prompt, list(example.choices)
+        prompt = example.prompt
+        choices = list(example.choices)
         if probe == "wrong_question":
             prompt = examples[donor].prompt
         else:
@@ -104,7 +102,8 @@ def choice_paralysis(
     changed = []
     for row, i in enumerate(targets):
         # Always draw both, so that a seed gives the same slots for every n and either sampling.
-        order_N, place = rng.permutation(len(examples)), rng.random()
+        order_N = rng.permutation(len(examples))
+        place = rng.random()
         if similarity is not None:
             order_N = np.argsort(-similarity[row], kind="stable")
         order = order_N[(prompt_N[order_N] != prompt_N[i]) & (right_N[order_N] != right_N[i])]

@@ -166,7 +166,8 @@ def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
     """Yield (schema number from 1, wording, question) for every schema with every pair of colours:
     four questions per story, two of them yes, in every wording. Ids: number (from 1) and wording.
     """
-    numbers, answers = count(1), get_args(YesNo)
+    numbers = count(1)
+    answers = get_args(YesNo)
     for (schema_number, (story, *things)), pair in product(enumerate(SCHEMAS, 1), COLOUR_PAIRS):
         text = story.format(col1=pair[0], col2=pair[1])
         for answer, colours in zip(answers, (pair, pair[::-1]), strict=True):

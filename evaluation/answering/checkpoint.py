@@ -49,7 +49,8 @@ Held = tuple[Any, Any, dict[str, Any]]
 def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     """Load a checkpoint; ValueError if it cannot be used, or the device is absent."""
     disable_progress_bar()  # reading weights takes only a moment
-    path, device = path.removeprefix("hf:"), pick_device(compute.device)
+    path = path.removeprefix("hf:")
+    device = pick_device(compute.device)
     causal = issubclass(kind, CausalModel)
     model, info = load(path, kind, weights_type(compute) if causal else "float32")
     if compute.dtype != "auto" and causal:  # but not the buffers: position frequencies stay exact
@@ -86,7 +87,8 @@ class Checkpoint(Answerer):
     """The options by which text becomes rows."""
 
     def __init__(self, path: str, compute: Compute, held: Held | None = None) -> None:
-        self.path, self.batch_size = path, compute.batch_size
+        self.path = path
+        self.batch_size = compute.batch_size
         self.dtype = "float32" if compute.dtype == "auto" else compute.dtype
         self.model, self.tokenizer, options = held or from_files(path, self.kind, compute)
         self.digest = "live" if held else ""
@@ -97,7 +99,8 @@ class Checkpoint(Answerer):
         except (TypeError, ValueError) as error:  # TypeError: an option unknown to this version
             raise ValueError(f"{path}: {error}") from error
         self.encoding = self.encoding.within(self.model.max_tokens)
-        words, embeddings = len(self.tokenizer), self.model.config.vocab_size
+        words = len(self.tokenizer)
+        embeddings = self.model.config.vocab_size
         if words > embeddings:
             raise ValueError(
                 f"{path}: its tokenizer has {words} tokens, its model {embeddings} embeddings"
@@ -144,7 +147,8 @@ class QuestionCheckpoint(Checkpoint):
 
     def question_set(self, examples: Sequence[QAExample], may_abstain: bool | None = None) -> QASet:
         """Return the questions, tokenised; only once if `sets` caches them."""
-        key, sets = (*examples, may_abstain), {} if self.sets is None else self.sets
+        key = (*examples, may_abstain)
+        sets = {} if self.sets is None else self.sets
         if key not in sets:
             sets[key] = QASet(
                 examples, self.tokenizer, self.encoding, may_abstain=may_abstain, answers=False
@@ -175,7 +179,8 @@ class QuestionCheckpoint(Checkpoint):
         """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads:
         16). Where no window shows the right answer, the question fails.
         """
-        data, answers = self.question_set(examples, may_abstain), list[Answer]()
+        data = self.question_set(examples, may_abstain)
+        answers = list[Answer]()
         for index in progress(data.batches(self.batch_size), what):
             batch = data[index]
             inputs = self.moved(batch.inputs)
@@ -199,11 +204,7 @@ class QuestionCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def span_scores(
-        self,
-        examples: Sequence[QAExample],
-        what: str = "choosing",
-        *,
-        against_unknown: bool = True,
+        self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
     ) -> list[np.ndarray]:
         """Score spans; of several windows of a context, the one with a span's best score counts."""
         rows = list(encode_examples(examples, self.tokenizer, self.encoding))
@@ -229,7 +230,8 @@ class QuestionCheckpoint(Checkpoint):
             self.require_finite(log_prob_BVSE.abs().flatten())
             log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
             for row, span_M, log_score_S in zip(part, spans, log_score_BS, strict=True):
-                zero, best_M = log_score_S[0] if against_unknown else 0.0, scores[row.example]
+                zero = log_score_S[0] if against_unknown else 0.0
+                best_M = scores[row.example]
                 for m, span in enumerate(span_M):
                     if span is not None:
                         best_M[m] = max(best_M[m], log_score_S[1 + m] - zero)

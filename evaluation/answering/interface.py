@@ -140,11 +140,7 @@ class Answerer:
         raise NotImplementedError
 
     def span_scores(
-        self,
-        examples: Sequence[QAExample],
-        what: str = "choosing",
-        *,
-        against_unknown: bool = True,
+        self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
     ) -> list[np.ndarray]:
         """For each question, log S of each of its `answers`, by default minus that of unknown, (M,)
         float32; -inf if no window contains the whole span.
@@ -235,7 +231,8 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     Raises:
         ValueError: nothing usable is found, or it lacks the ability.
     """
-    kind, how = kind_of(path), Choosing(**vars(asking))
+    kind = kind_of(path)
+    how = Choosing(**vars(asking))
     if need not in KINDS[kind].abilities:
         able = ", ".join(other.name for other in KINDS.values() if need in other.abilities)
         raise ValueError(f"{path}: {KINDS[kind].name} cannot {ABILITIES[need]}; what can: {able}")

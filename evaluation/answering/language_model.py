@@ -82,15 +82,20 @@ def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
     >>> choice_prompt(example, "unifiedqa")
     'why? \\\\n (a) this (b) that'
     """
-    template, choices = CHOICES[style], ""
+    template = CHOICES[style]
+    choices = ""
     if "{choices}" in template:
         if len(example.choices) > len(ascii_lowercase):
             raise DataError(
                 f"question {example.id}: {len(example.choices)} choices are more than letters"
             )
-        letters, line, join = ascii_lowercase, "({}) {}", " "
+        letters = ascii_lowercase
+        line = "({}) {}"
+        join = " "
         if style == "letters":
-            letters, line, join = ascii_uppercase, "{}. {}", "\n"
+            letters = ascii_uppercase
+            line = "{}. {}"
+            join = "\n"
         choices = join.join(map(line.format, letters, map(str.strip, example.choices)))
     return in_style(template.format(prompt=example.prompt.strip(), choices=choices).strip(), style)
 
@@ -107,7 +112,8 @@ def open_text_model(path: str, asking: Asking) -> TextModel:
             max_new_tokens=asking.max_new_tokens,
             parallel=min(asking.batch_size, REQUESTS_AT_ONCE),
         )
-    kind, local = kind_of(path), path.removeprefix("hf:")
+    kind = kind_of(path)
+    local = path.removeprefix("hf:")
     if kind == "causal":
         return Decoder(path, Choosing(**vars(asking))).writer
     if kind != "seq2seq":
@@ -153,7 +159,8 @@ class LanguageModel(Answerer):
         writer: TextModel | None = None,
         prompts: Prompts | None = None,
     ) -> None:
-        self.path, self.writer = path, writer or open_text_model(path, asking)
+        self.path = path
+        self.writer = writer or open_text_model(path, asking)
         if asking.choice_prompt == "auto":
             style: ChoicePrompt = "unifiedqa" if self.writer.is_seq2seq else "plain"
             asking = replace(asking, choice_prompt=style)
@@ -203,7 +210,8 @@ class LanguageModel(Answerer):
         the encoding but no score.) Options are in the order of the context, so a preference for a
         position cancels over the two orders.
         """
-        parts, K = [torch.empty(0, 4, 2, dtype=torch.float64)], self.candidates
+        parts = [torch.empty(0, 4, 2, dtype=torch.float64)]
+        K = self.candidates
         for start in progress(range(0, len(groups), GROUPS_AT_ONCE), what):
             chunk = groups[start : start + GROUPS_AT_ONCE]
             pairs = [
@@ -232,7 +240,8 @@ class LanguageModel(Answerer):
 
     @stored
     def text_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
-        style, counts = self.asking.choice_prompt, [len(q.choices) for q in questions]
+        style = self.asking.choice_prompt
+        counts = [len(q.choices) for q in questions]
         choices = [(question, choice) for question in questions for choice in question.choices]
         pairs = [(choice_prompt(q, style), choice.strip()) for q, choice in choices]
         try:

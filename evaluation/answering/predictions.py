@@ -67,7 +67,8 @@ class Predictions(Answerer):
         `answer`.
         """
         for where, row in labelled_rows(self.path):
-            texts, answers = row.get("answer", row), [row]
+            texts = row.get("answer", row)
+            answers = [row]
             if isinstance(texts, dict) and row.keys().isdisjoint({"id", "doc_id"}):
                 answers = [{"id": name, "answer": text} for name, text in texts.items()]
             yield from ((where, check(answer, AnswerRow, where)) for answer in answers)

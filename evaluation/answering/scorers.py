@@ -85,7 +85,8 @@ class Scorer:
             raise ValueError(f"--scorer {name} is no text classifier")
         stated = config.problem_type or getattr(config, "function_to_apply", None)
         sigmoid = stated in ("multi_label_classification", "sigmoid") or config.num_labels == 1
-        self.name, self.label_of = name, matched_labels(list(config.id2label.values()), name)
+        self.name = name
+        self.label_of = matched_labels(list(config.id2label.values()), name)
         self.identity: dict[str, Any] = {
             "name": name,
             "weights": fingerprint(model),

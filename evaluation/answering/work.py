@@ -79,14 +79,16 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
     an existing folder (None: in memory). Yields this process's device for the user's `--device`.
     ValueError without a GPU, or if another process is gone.
     """
-    processes, joins = Processes(*launched(), work), False
+    processes = Processes(*launched(), work)
+    joins = False
     if processes.size > 1:
         import torch
         import torch.distributed as dist
 
         from interventune.models.backbones import pick_device
 
-        device, joins = local_device(device), not dist.is_initialized()
+        device = local_device(device)
+        joins = not dist.is_initialized()
         if device.startswith("cuda"):
             torch.cuda.set_device(pick_device(device))
         if joins:
@@ -118,13 +120,15 @@ def shared(method: Method) -> Method:
 
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
-        processes, requests = current.get(Processes()), list(requests)
+        processes = current.get(Processes())
+        requests = list(requests)
         size = processes.size
         if size == 1 or not requests:
             return method(model, requests, *more, **named)
         import torch
 
-        share, answers = requests[processes.rank :: size], None
+        share = requests[processes.rank :: size]
+        answers = None
         token = current.set(Processes())  # no further division inside
         try:
             if share:
@@ -151,13 +155,15 @@ def stored(method: Method) -> Method:
 
     @wraps(method)
     def answered(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Iterator[Any]:
-        work, requests = current.get(Processes()).work, list(requests)
+        work = current.get(Processes()).work
+        requests = list(requests)
         name = f"{method.__module__}.{method.__qualname__}"
         parts = {"model": model.identity, "method": name, "arguments": [more, named]}
         keys = [work_key(**plain_json({**parts, "request": request})) for request in requests]
         pairs = zip(keys, requests, strict=True)
         waiting = {key: request for key, request in pairs if key not in work}
-        missing, failures = [*waiting.values()], dict[str, TextFailure]()
+        missing = [*waiting.values()]
+        failures = dict[str, TextFailure]()
         chunks = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
         answers = chain.from_iterable(divided(model, chunk, *more, **named) for chunk in chunks)
         for key in keys:

@@ -38,7 +38,8 @@ GENERATOR = b'<meta name="generator" content="interventune report">'
 """Marks pages of this command, the only files that it replaces."""
 MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "image"]
 """Markdown features allowed in report.md; everything else is shown verbatim."""
-EXAMPLES, LONGEST = 100, 300
+EXAMPLES = 100
+LONGEST = 300
 """Limits on displayed rows of examples.jsonl, and on characters of a cell."""
 
 
@@ -125,7 +126,8 @@ def report_section(label: str, folder: Path) -> Section:
         raise DataError(f"{links[0]}: a link; copy the file itself into the folder of the report")
     content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
-    rows, number_of = [row for _, row in json_lines(folder / "examples.jsonl")], dict[str, int]()
+    rows = [row for _, row in json_lines(folder / "examples.jsonl")]
+    number_of = dict[str, int]()
     # Variants and checkpoints of a question are next to each other.
     rows.sort(key=lambda row: number_of.setdefault(str(row.get("id")), len(number_of)))
     examples = pd.DataFrame(rows[:EXAMPLES], dtype=object)
@@ -147,7 +149,8 @@ def long_table(content: _Report) -> DataFrame:
 
     frame = pd.DataFrame(content["results"], columns=[*content["by"], "measure", *NUMBERS])
     frame = frame[frame["against"] == ""].astype(dict.fromkeys(NUMBERS, float))
-    rows, dimensions = frame.to_dict("records"), content["by"][len(ALWAYS) :]
+    rows = frame.to_dict("records")
+    dimensions = content["by"][len(ALWAYS) :]
     places = [
         ", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows
     ]
@@ -176,7 +179,8 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
     from markupsafe import escape
 
     def image(_: Any, tokens: Sequence[Any], at: int, *__: Any) -> str:
-        name, words = str(tokens[at].attrs["src"]), escape(tokens[at].content)
+        name = str(tokens[at].attrs["src"])
+        words = escape(tokens[at].content)
         if name not in figures:
             return words
         data = b64encode(figures[name]).decode()

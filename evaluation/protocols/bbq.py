@@ -206,8 +206,7 @@ def picks(
     if need == "choices":
         questions = [
             replace(
-                item.question,
-                prompt=" ".join(filter(None, (item.context, sentence, item.query))),
+                item.question, prompt=" ".join(filter(None, (item.context, sentence, item.query)))
             )
             for item in items
         ]

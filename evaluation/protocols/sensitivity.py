@@ -79,7 +79,8 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
         layers = [*range(model.model.config.num_hidden_layers + 1), "last"]
         for story, distance_XNL in zip(stories, distances(model, stories), strict=True):
             for n, noun in enumerate(story.nouns):
-                own_L, other_L = distance_XNL[n, n], distance_XNL[1 - n, n]
+                own_L = distance_XNL[n, n]
+                other_L = distance_XNL[1 - n, n]
                 numbers = {"own": own_L, "other": other_L, "difference": own_L - other_L}
                 row = {"sentence": story.texts[0], "noun": noun, "layer": layers}
                 yield row | {name: [*value_L, value_L[-1]] for name, value_L in numbers.items()}
@@ -118,7 +119,8 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
         examples = [QAExample("a sentence", text, "") for text, _ in texts]
         windows = list(encode_examples(examples, model.tokenizer, model.encoding))
         inputs, _, shift_R = pad_rows(windows, model.tokenizer)
-        hidden_RLTD, states = torch.stack(model.hidden_states(inputs), dim=1), []
+        hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
+        states = []
         for window, hidden_LTD, shift, (text, nouns) in zip(
             windows, hidden_RLTD, shift_R.tolist(), texts, strict=True
         ):

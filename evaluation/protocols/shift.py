@@ -144,13 +144,16 @@ def evaluate(
             all layers.
         compute: model options.
     """
-    named, stories = named_sources(checkpoint, "--checkpoint"), read_stories(variants)
+    named = named_sources(checkpoint, "--checkpoint")
+    stories = read_stories(variants)
     originals = originals_by_id(stories)
     pairs = pairs_of(stories, originals)
-    start, names = next(iter(named)), iter(named)
+    start = next(iter(named))
+    names = iter(named)
     first: QuestionCheckpoint | None = None  # stays open, for comparisons with later ones
     between_note = BETWEEN_NOTE if len(named) > 1 else ""
-    notes, compared = [NOTE, stories.rejected, between_note], list[Number]()
+    notes = [NOTE, stories.rejected, between_note]
+    compared = list[Number]()
 
     def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         nonlocal first
@@ -274,7 +277,8 @@ def measured(
         return rows
     originals = model.question_set([pairs[i][0] for i in readable])
     variants = model.question_set([pairs[i][1] for i in readable]) if cka is None else originals
-    data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
+    data = PairSet(originals, variants)
+    windows = np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
     for index in progress(data.batches(model.batch_size), what):
         batch = data[index]

@@ -15,12 +15,7 @@ from interventune.evaluation.protocol import Evaluation, Results, View, plain
 
 
 def evaluate(
-    *,
-    checkpoint: str,
-    context: str,
-    question: str,
-    advice: str = "",
-    compute: Compute,
+    *, checkpoint: str, context: str, question: str, advice: str = "", compute: Compute
 ) -> Evaluation:
     """Answer one question, with and without advice, and score an encoder's answers.
 
@@ -42,7 +37,8 @@ def evaluate(
     if advice:
         examples["with advice"] = replace(example, advice=advice)
     answerer: Any = open_answerer(checkpoint, compute)
-    questions, results = list(examples.values()), Results(("asked", "candidate"), "questions")
+    questions = list(examples.values())
+    results = Results(("asked", "candidate"), "questions")
     texts = {
         name: answer.text or answer.failure or "no answer"
         for name, answer in zip(examples, sorted(answerer.answers(questions)), strict=True)

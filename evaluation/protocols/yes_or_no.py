@@ -106,7 +106,8 @@ def negation(
             if failure := org.failure or mod.failure:
                 yield row | {"failure": failure}
                 continue
-            original, negated = scores(org, pair.answer_org), scores(mod, pair.answer_mod)
+            original = scores(org, pair.answer_org)
+            negated = scores(mod, pair.answer_mod)
             right = {"org": original["accuracy"], "mod": negated["accuracy"]}
             shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
             yield {**row, "comb": all(right.values()), **right, **shares}

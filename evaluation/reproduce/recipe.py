@@ -103,7 +103,8 @@ class Recipe(Strict):
             raise ValueError(
                 f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}"
             )
-        values, changed = {"runs": str(home)}, {"tiny": "--tiny"} if tiny else {}
+        values = {"runs": str(home)}
+        changed = {"tiny": "--tiny"} if tiny else {}
         for name, setting in self.settings.items():
             value = (setting.tiny if tiny else setting.paper).format(runs=home)
             if setting.where and not tiny:

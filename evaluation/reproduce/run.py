@@ -123,8 +123,12 @@ def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
     """
     dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
     results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
-    theirs, origin = recipe.source, SOURCES[recipe.source]
-    views, hidden, inside, counted = list[View](), list[str](), 0, 0
+    theirs = recipe.source
+    origin = SOURCES[recipe.source]
+    views = list[View]()
+    hidden = list[str]()
+    inside = 0
+    counted = 0
     for printed in recipe.printed:
         title = printed.title or recipe.paper
         by = [name for name in printed.by if name in dimensions]

@@ -81,7 +81,8 @@ class Bars:
         size = max(4.0, width * columns), 0.6 + 3.4 * rows
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=self.one_scale).ravel()
-        drawn, rest = grid[: len(panels)], grid[len(panels) :]
+        drawn = grid[: len(panels)]
+        rest = grid[len(panels) :]
         for axes in rest:
             axes.set_axis_off()
         for axes, (title, cells) in zip(drawn, panels, strict=True):

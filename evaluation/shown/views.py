@@ -84,12 +84,14 @@ def make_table(view: View, frame: DataFrame) -> Table:
     """
     import pandas as pd
 
-    order, percent = list(view.measures), view.percent or ()
+    order = list(view.measures)
+    percent = view.percent or ()
     frame = cells_of(frame, {**view.where, "measure": order})
     if {*frame["measure"]} == {"failed"}:  # of a set without the view's own measures
         frame = frame[:0]
     if "against" not in view.where:
-        every, frame = frame, frame[frame["against"] == ""]
+        every = frame
+        frame = frame[frame["against"] == ""]
         changes = every[every["against"].isin(frame["checkpoint"])]
         # With more checkpoints, changes are only in results.csv.
         if view.across == "checkpoint" and 0 < changes["checkpoint"].nunique() <= 2:
@@ -113,7 +115,8 @@ def make_table(view: View, frame: DataFrame) -> Table:
         for name, heading in view.measures.items()
     }
     frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
-    columns, rows = frame[view.across].unique(), list[tuple[str | int, ...]]()
+    columns = frame[view.across].unique()
+    rows = list[tuple[str | int, ...]]()
     lines = list(frame.groupby(by, sort=False))
     for place, line in lines[: view.most]:
         numbers = line[line["against"] == ""]
@@ -122,7 +125,8 @@ def make_table(view: View, frame: DataFrame) -> Table:
         cell_of = dict(zip(line[view.across], line["shown"], strict=True))
         lead = (str(part) or "all" for part in place)
         rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
-    caption, header = view.caption, (*by, *map(str, columns), "n")
+    caption = view.caption
+    header = (*by, *map(str, columns), "n")
     if len(lines) > view.most:
         caption = f"{caption} {len(lines) - view.most} more lines are in results.csv.".strip()
     return Table(view.title, header, tuple(rows), caption, len(by))
@@ -206,13 +210,17 @@ class Said:
     """
 
     def __init__(self, measure: str, words: str, **at: Any) -> None:
-        self.measure, self.words, self.at = measure, words, at
+        self.measure = measure
+        self.words = words
+        self.at = at
 
     def clauses(
         self, results: Results, names: Sequence[str], whole: Sequence[str], *, percent: bool
     ) -> Iterator[str]:
         """The clauses of the cells that the last checkpoint has."""
-        first, last, dimensions = names[0], names[-1], results.by[len(ALWAYS) :]
+        first = names[0]
+        last = names[-1]
+        dimensions = results.by[len(ALWAYS) :]
         where = {name: "" for name in dimensions if name not in whole} | self.at
         cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
         free = [name for name in dimensions if not isinstance(self.at.get(name), str)]
@@ -241,9 +249,11 @@ def in_words(ends: Sequence[Row], change: Row | None, *, percent: bool) -> str:
     """
     unit, points = (" %", " points") if percent else ("", "")
     words = " -> ".join(f"{short(row['value'], percent=percent)}{unit}" for row in ends)
-    shown, of = ends[-1], ""
+    shown = ends[-1]
+    of = ""
     if change:
-        shown, sign = change, "+" if change["value"] > 0 else ""
+        shown = change
+        sign = "+" if change["value"] > 0 else ""
         words += f", {sign}{short(change['value'], percent=percent)}{points}"
         most = max(row["n"] for row in ends)
         of = f" of {most}" if most != change["n"] else ""

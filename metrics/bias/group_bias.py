@@ -49,8 +49,10 @@ def group_measures(row_NF: Tensor) -> dict[str, float]:
     >>> round(group_measures(group_rows(score_NVS, zero, torch.tensor([[0, 1]]), zero))["mu"], 6)
     0.085
     """
-    id_N4, value_N5 = row_NF[:, :4].long().numpy(), row_NF[:, 4:].numpy()
-    (c_N, normalised_N), unit_N = value_N5.T[:2], np.zeros(len(id_N4), dtype=np.int64)
+    id_N4 = row_NF[:, :4].long().numpy()
+    value_N5 = row_NF[:, 4:].numpy()
+    (c_N, normalised_N) = value_N5.T[:2]
+    unit_N = np.zeros(len(id_N4), dtype=np.int64)
     groups = ClassGroups(c_N, normalised_N, id_N4[:, 1:3], id_N4[:, 3], unit_N)
     maxima = {name: float(statistic(name, groups)(NO_NOISE_TUR)[0, 0]) for name in MAXIMA}
     mean_abs_c, _, delta, eps, mass = np.abs(value_N5).mean(0).tolist()

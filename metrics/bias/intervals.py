@@ -33,7 +33,8 @@ WORK = 40_000_000
 """Limit on units over all draws: very many get fewer draws, but at least 100."""
 LEAST = 10
 """Fewer units get no interval."""
-BELOW, ABOVE = 0.025, 0.01
+BELOW = 0.025
+ABOVE = 0.01
 """How often the interval of a value may lie above, or below the truth; that of a change: BELOW for
 both.
 """
@@ -63,7 +64,8 @@ def maxima(names: Iterable[str], *sides: ClassGroups) -> dict[str, tuple[Number,
     % of them get at most. With two sides, the same groups with other scores, by how much the
     second's are larger.
     """
-    units, draw = int(sides[0].unit_N.max()) + 1, np.random.default_rng(SEED)
+    units = int(sides[0].unit_N.max()) + 1
+    draw = np.random.default_rng(SEED)
     statistics = {name: [statistic(name, side) for side in reversed(sides)] for name in names}
     drawn = {name: list[Floats]() for name in statistics}
     block = min(DRAWS, max(1, BLOCK // units))
@@ -88,7 +90,8 @@ def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
     row_E, other_E = np.concatenate([groups.subject_NS, groups.subject_NS[:, ::-1]]).T
     if name == "theta":
         row_E = row_E * (row_E.max() + 1) + other_E  # every pair twice, once from either side
-    c_E, unit_E = np.concatenate([c_N, -c_N]), np.tile(groups.unit_N, 2)
+    c_E = np.concatenate([c_N, -c_N])
+    unit_E = np.tile(groups.unit_N, 2)
     attributes = int(groups.attribute_N.max()) + 1
     cell_C, cell_E = np.unique(
         row_E * attributes + np.tile(groups.attribute_N, 2), return_inverse=True
@@ -130,7 +133,8 @@ def extrapolated(once: Any, twice: Any) -> Any:
 def summary(drawn_5R: Floats, units: int, *, change: bool) -> tuple[Number, Number]:
     """Return the value or change with its interval, and by chance."""
     (value, *_), once_R, *twice_2R, chance_R = drawn_5R
-    chance, error = float(np.quantile(chance_R, CHANCE)), once_R.std()
+    chance = float(np.quantile(chance_R, CHANCE))
+    error = once_R.std()
     if units < LEAST or error < TINY:
         low = high = math.nan
     else:

@@ -79,7 +79,8 @@ class RationaleModel(QAModel):
 
     def __init__(self, pretrained: Any, architecture: str, *, tagged: Tagged = "story") -> None:
         super().__init__(pretrained, architecture)
-        self.tagged, self.head_options = tagged, {"tagged": tagged}
+        self.tagged = tagged
+        self.head_options = {"tagged": tagged}
         self.span_head = SpanHead(pretrained, architecture)
         self.answer_heads = self.fresh(RationaleHeads(self.config.hidden_size))
 
@@ -203,7 +204,8 @@ class XLNetModel(QAModel):
             start_B: the first answer token on which the end logits are conditioned, in training the
                 gold one; None: the most probable one.
         """
-        heads, hidden_BTD = self.answer_heads, self.encode(inputs)
+        heads = self.answer_heads
+        hidden_BTD = self.encode(inputs)
         cls_B = self.cls_positions(inputs)
         start_BT = heads.start_logits(hidden_BTD, context_BT.scatter(1, cls_B.unsqueeze(-1), True))
         start_B1 = (start_BT.argmax(1) if start_B is None else start_B).unsqueeze(-1)
@@ -228,7 +230,8 @@ class XLNetModel(QAModel):
         end_BKT = self.answer_heads.end_logits(output.hidden_BTD, start_BK, output.start_BT)
         end_log_BKE, end_BKE = end_BKT.log_softmax(-1).topk(beam)
         # The best allowed pair of a candidate start and one of its ends.
-        start_BP, end_BP = start_BK.repeat_interleave(beam, 1), end_BKE.flatten(1)
+        start_BP = start_BK.repeat_interleave(beam, 1)
+        end_BP = end_BKE.flatten(1)
         length_BP = end_BP - start_BP + 1
         allowed_BP = (length_BP >= 1) & (length_BP <= self.max_answer_tokens)
         allowed_BP &= (context_BT & start_allowed_BT).gather(1, start_BP)

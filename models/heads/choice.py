@@ -42,7 +42,8 @@ class ChoiceModel(EncoderModel):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(pretrained, architecture)
-        self.pooling, self.head_options = pooling, {"pooling": pooling}
+        self.pooling = pooling
+        self.head_options = {"pooling": pooling}
         self.choice_head = self.fresh(nn.Linear(self.config.hidden_size, 1), generator)
 
     def forward(self, inputs: Inputs) -> Tensor:

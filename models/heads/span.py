@@ -81,7 +81,8 @@ def best_row_spans(
         start_B, end_B (token indices) and score_B (sum of the two logits). A row without an allowed
         span has score -inf.
     """
-    low, width = float("-inf"), min(max_answer_tokens, start_BT.shape[1])
+    low = float("-inf")
+    width = min(max_answer_tokens, start_BT.shape[1])
     start_BT = start_BT.masked_fill(~may_start_BT, low)
     # end_BTW[b, t, w] = end logit at t + w; no span may end after the last token.
     end_BTW = pad(end_BT.masked_fill(~may_end_BT, low), (0, width - 1), value=low).unfold(
@@ -132,9 +133,12 @@ class QAModel(EncoderModel):
             tokens: limit on the tokens of a batch, including padding.
             what: label of the progress bar.
         """
-        device, length_R, multiple = self.encoder.device, data.lengths, 8
+        device = self.encoder.device
+        length_R = data.lengths
+        multiple = 8
         if device.type == "cpu":
-            tokens, multiple = min(tokens, CPU_TOKENS), 1
+            tokens = min(tokens, CPU_TOKENS)
+            multiple = 1
         batches = list(by_length(-(-length_R // multiple) * multiple, tokens))
         if not batches:
             return torch.empty(0, 2, 2)

@@ -24,7 +24,8 @@ MAX_LOGPROBS = 20
 MAX_FAILURES_IN_A_ROW = 25
 """The run stops after this many consecutive failed prompts, instead of wasting hours."""
 OPENAI_URL = "https://api.openai.com/v1"
-TIMEOUT_S, MAX_RETRIES = 60.0, 5
+TIMEOUT_S = 60.0
+MAX_RETRIES = 5
 """Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
 NONSENSE = TextFailure("the endpoint answered nonsense")
 Read = Callable[[Any], Any]
@@ -97,7 +98,8 @@ class EndpointTextModel(TextModel):
         """What `read` makes of the first choice of every reply, in order, each as soon as it is
         there.
         """
-        pool, rest = ThreadPoolExecutor(self.parallel), iter(prompts)
+        pool = ThreadPoolExecutor(self.parallel)
+        rest = iter(prompts)
         waiting = deque[Future[Any]]()
         failed = 0
         try:
@@ -132,7 +134,8 @@ class EndpointTextModel(TextModel):
                 ) from None
             return TextFailure(reason)
         except openai.APIStatusError as error:
-            self._reached, status = True, error.status_code
+            self._reached = True
+            status = error.status_code
             # Do not quote the endpoint: its message may contain the key. Google answers 400 to a
             # wrong key.
             if status in (401, 403) or "API_KEY_INVALID" in str(error.body):

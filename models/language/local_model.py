@@ -68,10 +68,12 @@ class LocalTextModel(TextModel):
 
     def __post_init__(self) -> None:
         model = float32_logits(self.model)
-        self.device, self.limit = model.device, context_limit(model)
+        self.device = model.device
+        self.limit = context_limit(model)
         # Tokens per batch of likelihoods: more would overflow a CPU's caches and need more padding.
         self.tokens_at_once = 256 if self.device.type == "cpu" else 32_768
-        self.is_seq2seq, self.space = model.config.is_encoder_decoder, self.tokens.space
+        self.is_seq2seq = model.config.is_encoder_decoder
+        self.space = self.tokens.space
         forced = model.generation_config.forced_bos_token_id if self.is_seq2seq else None
         self.forced: list[int] = [] if forced is None else [forced]
         """The fixed first token of every answer of BART and similar models; it is given, not
@@ -103,12 +105,7 @@ class LocalTextModel(TextModel):
         )
 
     def continuations(
-        self,
-        prompts: Sequence[str],
-        prefixes: Sequence[str],
-        *,
-        beams: int,
-        decay: float,
+        self, prompts: Sequence[str], prefixes: Sequence[str], *, beams: int, decay: float
     ) -> Iterator[str]:
         """Generate exactly `max_new_tokens` tokens after each prompt, special ones included; causal
         only.
@@ -164,7 +161,8 @@ class LocalTextModel(TextModel):
         return total_N, torch.tensor([len(continuation) for _, continuation in ids])
 
     def _pair_ids(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Pair]:
-        prompts, continuations = list[str](), list[str]()
+        prompts = list[str]()
+        continuations = list[str]()
         for prompt, continuation in pairs:
             text = self.tokens.text(prompt)
             fixed = self.is_seq2seq or self.tokens.chat

@@ -74,7 +74,8 @@ def log_likelihoods(model: Any, inputs: Inputs, continuation_BCE: Tensor) -> Ten
             Continuations follow each other without a gap; they and prompts have at least one token.
             First T: absent.
     """
-    ids_BT, mask_BT = inputs["input_ids"], inputs["attention_mask"]
+    ids_BT = inputs["input_ids"]
+    mask_BT = inputs["attention_mask"]
     start_BC, end_BC = continuation_BCE.unbind(-1)
     column_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
     # Part 0 is the prompt, part 1 + c continuation c.
@@ -204,11 +205,7 @@ def misfit(model: Any, length: int, new: int) -> TextFailure | None:
 
 
 def answers_that_fit(
-    model: Any,
-    rows: Rows,
-    answer: Callable[[Rows], Iterable[Answer]],
-    *,
-    new: int,
+    model: Any, rows: Rows, answer: Callable[[Rows], Iterable[Answer]], *, new: int
 ) -> Iterator[Answer | TextFailure]:
     """Yield what `answer` makes of the prompts' token ids, in order; a failure for a prompt that
     leaves no room for `new` tokens.
@@ -259,7 +256,8 @@ def generate(
     """
     from transformers import GenerationConfig
 
-    original, seq2seq = model.generation_config, model.config.is_encoder_decoder
+    original = model.generation_config
+    seq2seq = model.config.is_encoder_decoder
     config = GenerationConfig(
         do_sample=False,
         eos_token_id=ends or None,

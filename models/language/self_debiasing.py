@@ -51,19 +51,15 @@ def debiased(plain_BV: Tensor, prefixed_KBV: Tensor, *, decay: float) -> Tensor:
     if not len(prefixed_KBV):
         return plain_BV
     if plain_BV.dtype != torch.float64:
-        plain_BV, prefixed_KBV = plain_BV.float(), prefixed_KBV.float()
+        plain_BV = plain_BV.float()
+        prefixed_KBV = prefixed_KBV.float()
     delta_BV = plain_BV.softmax(-1) - prefixed_KBV.softmax(-1).amax(0)
     alpha_BV = (decay * delta_BV.clamp(max=0)).exp().clamp(min=FLOOR)
     return (plain_BV + alpha_BV.log()).log_softmax(-1)
 
 
 def continued(
-    model: Any,
-    copies: Sequence[Rows],
-    *,
-    new_tokens: int,
-    beams: int = 1,
-    decay: float = DECAY,
+    model: Any, copies: Sequence[Rows], *, new_tokens: int, beams: int = 1, decay: float = DECAY
 ) -> list[list[int]]:
     """Generate exactly `new_tokens` token ids for each text (the end token is suppressed), greedily
     or with beams.
@@ -110,7 +106,8 @@ def chunk_loss(
     """
     rows = [[*lead, *prefix, *ids] for prefix in ([], *prefixes)]
     ids_KT, mask_KT = padded(rows, model.device, left=True).values()
-    width, targets = ids_KT.shape[1], len(ids) if lead else len(ids) - 1
+    width = ids_KT.shape[1]
+    targets = len(ids) if lead else len(ids) - 1
     position_KT = (mask_KT.cumsum(-1) - 1).clamp(min=0)  # padding does not count
     cache: Any = None
     losses = list[Tensor]()

@@ -54,7 +54,8 @@ class PairError(ValueError):
 
     def __init__(self, pair: int, reason: str) -> None:
         super().__init__(f"pair {pair}: {reason}")
-        self.pair, self.reason = pair, reason
+        self.pair = pair
+        self.reason = reason
 
 
 class TextModel(ABC):

@@ -2,8 +2,6 @@
 numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from statistics import fmean

@@ -1,19 +1,12 @@
 """metrics/answers: the data sets' rules against naive loops and cases worked by hand."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.metrics.answers import (
-    Scoring,
-    is_unknown,
-    normalise_answer,
-    score_answer,
-)
+from interventune.metrics.answers import Scoring, is_unknown, normalise_answer, score_answer
 
 spoken = st.lists(
     st.sampled_from(["the", "a", "red", "bike", "no", "yes", "unknown", "noanswer", "old,"]),

@@ -1,7 +1,5 @@
 """Numbers of the confusion probes against worked examples, naive loops and their limits."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

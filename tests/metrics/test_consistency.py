@@ -2,8 +2,6 @@
 systems.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

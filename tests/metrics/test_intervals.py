@@ -1,7 +1,5 @@
 """95 % intervals hold the truth in 93 to 97 % of 1,000 simulated samples."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """metrics/shift: against numpy loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -103,12 +103,14 @@ class Questions(Family):
 
     def measured(self, batch: Any, outputs: Any) -> Tensor:
         """Type, exact match, F1 and unknown; NaN for a failure."""
-        rows, answers = list[list[float]](), list(self.module.decode(self.data, batch, outputs))
+        rows = list[list[float]]()
+        answers = list(self.module.decode(self.data, batch, outputs))
         questions = self.data.questions([answer.example for answer in answers])
         for answer, question in zip(answers, questions, strict=True):
             scores: Sequence[float] = [math.nan] * 3
             if not answer.failure:
-                answerable, scoring = question.kind != "unknown", traits(question.dataset).scoring
+                answerable = question.kind != "unknown"
+                scoring = traits(question.dataset).scoring
                 scores = score_answer(answer.text, question.gold, scoring, answerable=answerable)
             rows.append([ANSWER_TYPES.index(question.kind), *scores])
         return torch.tensor(rows, dtype=torch.float64).reshape(-1, self.columns)
@@ -158,7 +160,8 @@ class Groups(Family):
     def named(self, row_NC: Tensor) -> Scalars:
         mu = dict[str, float]()
         for k, part_NC in by_class(row_NC):
-            name, measures = ADVICE_CLASSES[k], group_measures(part_NC)
+            name = ADVICE_CLASSES[k]
+            measures = group_measures(part_NC)
             mu[name] = measures["mu"]
             if self.data.encoding.prompts.candidates == 3:
                 measures["unknown"] = 1 - measures["mass"]
@@ -210,7 +213,8 @@ class Choices(Family):
     def predict(self, batch: Any, outputs: Any) -> Predictions:
         logits_BN = outputs["logits_BN"].tolist()
         for i, logits in zip(batch.example_B.tolist(), logits_BN, strict=True):
-            question, choice = self.data.questions[i], logits.index(max(logits))
+            question = self.data.questions[i]
+            choice = logits.index(max(logits))
             about = {"id": question.id, "label": question.label}
             yield i, about | {"choice": choice, "logits": logits}
 
@@ -277,7 +281,8 @@ class EvalSets(Callback):
     on_test_epoch_end = on_validation_epoch_end
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        folder, own = trainer.log_dir, [family.predictions for family in self.families]
+        folder = trainer.log_dir
+        own = [family.predictions for family in self.families]
         processes = [own] * trainer.world_size
         if trainer.world_size > 1:
             dist.all_gather_object(processes, own)

@@ -53,7 +53,9 @@ class LastCheckpoint(Checkpoint):
         self.path: Path | None = None
         self.save_point: SavePoint = ""
         # The received signal, whether it waits for the end of the step, and the previous handlers.
-        self.received, self.deferred, self.handlers = 0, False, dict[int, Any]()
+        self.received = 0
+        self.deferred = False
+        self.handlers = dict[int, Any]()
         self.due = self.stopping = self.validated = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -84,7 +86,8 @@ class LastCheckpoint(Checkpoint):
             if trainer.is_global_zero:
                 for left in self.path.parents[1].rglob(".*.tmp"):  # left by killed writers
                     left.unlink(missing_ok=True)
-        self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
+        self.saved_step = trainer.global_step
+        self.saved_at = time.monotonic()
         self.deferred = True
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
             # Lightning creates the loader's iterator long before it reads the state with the
@@ -103,7 +106,8 @@ class LastCheckpoint(Checkpoint):
             agreed = trainer.strategy.reduce_boolean_decision
             self.stopping = agreed(self.received > 0, all=False)
             self.due = agreed(self.due or late, all=False)
-        validated, self.validated = self.validated, False
+        validated = self.validated
+        self.validated = False
         if batch_idx % trainer.accumulate_grad_batches:
             return
         step = trainer.global_step
@@ -180,8 +184,10 @@ class LastCheckpoint(Checkpoint):
         if self.path is not None:
             self.save_point = save_point
             trainer.save_checkpoint(self.path)
-            self.save_point, self.due = "", False
-            self.saved_step, self.saved_at = trainer.global_step, time.monotonic()
+            self.save_point = ""
+            self.due = False
+            self.saved_step = trainer.global_step
+            self.saved_at = time.monotonic()
 
 
 def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
@@ -199,7 +205,8 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
     """
     if save_point == "validated":
         return
-    batches, epochs = fit_loop["epoch_loop.batch_progress"], fit_loop["epoch_progress"]
+    batches = fit_loop["epoch_loop.batch_progress"]
+    epochs = fit_loop["epoch_progress"]
     done, total = (batches[counted]["processed"] for counted in ("current", "total"))
     if save_point.startswith("epoch"):
         for counts in (epochs["total"], epochs["current"]):
@@ -208,7 +215,8 @@ def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumul
     if save_point == "epoch done":
         done = 0
     else:
-        total, done = total - done % accumulation, done - done % accumulation
+        total = total - done % accumulation
+        done = done - done % accumulation
     if save_point == "after validation":
         fit_loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
     batches["total"].update(dict.fromkeys(batches["total"], total))

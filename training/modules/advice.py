@@ -100,7 +100,8 @@ class LEIModule(QAModule):
             raise ValueError(
                 "model.loss.form=probability is of start and end: for a decoder score or log"
             )
-        self.loss, self.weights = loss, loss.weights
+        self.loss = loss
+        self.weights = loss.weights
         means = loss.form != "probability"
         self.mean_over |= {
             name: [ADVICE_CLASSES[code] for code in codes if means] for name, codes in TERMS.items()
@@ -129,7 +130,8 @@ class LEIModule(QAModule):
         subjects: by the sign of the mean pair score over templates, per pair and attribute, without
         advice (LEI's paper).
         """
-        data, by_file = self.datamodule, pushes and self.dominance == "file"
+        data = self.datamodule
+        by_file = pushes and self.dominance == "file"
         encoding = replace(self.encoding, order=self.reference_order).resolved(data.architecture)
         bare: GroupSet = data.without_advice(encoding, everything=pushes and not by_file)
         log_prob_MVSE = self.reference_scores(bare)
@@ -138,7 +140,8 @@ class LEIModule(QAModule):
         anchors = log_prob_MVSE[[row[key] for key in keys]].float()
         if by_file:
             rank_zero_info("dominant subjects: those that the file names (tomax)")
-            targets, other_class = data.written_targets(), (0, 0, 0, 0)
+            targets = data.written_targets()
+            other_class = (0, 0, 0, 0)
             pushed = [targets.get(group.key, other_class) for group in groups.groups]
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
@@ -203,7 +206,8 @@ class LEIModule(QAModule):
 
     def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
         """Return the group losses and, of a batch with questions, their cross-entropy."""
-        span, groups = super().losses(batch) if batch.qa else {}, batch.groups
+        span = super().losses(batch) if batch.qa else {}
+        groups = batch.groups
         assert groups is not None
         self.reference = Reference(*(scores.to(self.device) for scores in self.reference))
         anchors_BVSE, pushed_BV = (scores[groups.group_B] for scores in self.reference)
@@ -222,7 +226,8 @@ def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_ba
     The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
     device.
     """
-    training, tokens = model.training, rows_per_batch * groups.encoding.max_length
+    training = model.training
+    tokens = rows_per_batch * groups.encoding.max_length
     model.to(trainer.strategy.root_device).eval()
     with trainer.precision_plugin.forward_context():
         scores = model.score_rows(groups, tokens=tokens, what="reference pass")

@@ -70,8 +70,11 @@ class FineTuning(LightningModule):
         self.mean_over: dict[str, list[str]] = {}
         self.strict_loading = not model.adapter.get("base")  # the base's weights are already loaded
         # Plain numbers: a checkpoint may not contain jsonargparse's types.
-        self.learning_rate, self.weight_decay = float(learning_rate), float(weight_decay)
-        self.warmup_ratio, self.schedule, self.adam_eps = warmup_ratio, schedule, adam_eps
+        self.learning_rate = float(learning_rate)
+        self.weight_decay = float(weight_decay)
+        self.warmup_ratio = warmup_ratio
+        self.schedule = schedule
+        self.adam_eps = adam_eps
         for name, parameter in model.named_parameters():
             if name.endswith(PRETRAINING_ONLY):
                 parameter.requires_grad_(False)
@@ -86,12 +89,14 @@ class FineTuning(LightningModule):
 
     def setup(self, stage: str) -> None:
         """Check that tokenizer, embeddings and data fit, before any long work."""
-        positions, length = self.model.max_tokens, self.encoding.max_length
+        positions = self.model.max_tokens
+        length = self.encoding.max_length
         if positions is not None and length > positions:
             raise ValueError(
                 f"--data.encoding.max_length={length}: the model has only {positions} positions"
             )
-        words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
+        words = len(self.datamodule.tokenizer)
+        rows = self.model.config.vocab_size
         if words > rows:
             raise ValueError(
                 f"backbone: the tokenizer has {words} tokens, the model {rows} embeddings; "
@@ -113,8 +118,10 @@ class FineTuning(LightningModule):
         """Count the items of the step: of all batches that are accumulated, in all processes. Seed
         torch, so that an interrupted run draws the same dropout masks as an uninterrupted one.
         """
-        sampler, count = self.datamodule.train_sampler, self.datamodule.train_set.items_of
-        every, world = self.trainer.accumulate_grad_batches, sampler.world_size
+        sampler = self.datamodule.train_sampler
+        count = self.datamodule.train_set.items_of
+        every = self.trainer.accumulate_grad_batches
+        world = sampler.world_size
         first = batch_idx - batch_idx % every
         end = min(first + every, int(self.trainer.num_training_batches))
         number = batch_idx * world + sampler.rank  # over all processes, so each draws its own
@@ -220,7 +227,8 @@ class FineTuning(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """DataError if an adapter was trained on other weights, or with another rank."""
-        saved, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
+        saved = checkpoint.get(KEY, {}).get("adapter", {})
+        own = self.model.adapter
         if any(saved.get(name) != own.get(name) for name in ("rank", "digest")):
             texts = [
                 ", ".join(f"{name}={value}" for name, value in adapter.items()) or "none"
@@ -247,7 +255,8 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
     """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
-    decayed, plain = list[nn.Parameter](), list[nn.Parameter]()
+    decayed = list[nn.Parameter]()
+    plain = list[nn.Parameter]()
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             is_plain = name.endswith("bias") or id(parameter) in normalisation

@@ -122,7 +122,8 @@ def shares(workers: int) -> list[dict[str, str]]:
         return [{}]
     import torch
 
-    count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = named.split(",")[:count] if named else [str(gpu) for gpu in range(count)]
     if gpus:
         parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
@@ -137,7 +138,8 @@ def prepare(sweep: Sweep, folder: Path, *, again: bool) -> Grid:
     Args:
         again: whether failed points shall be run again.
     """
-    saved, content = folder / "sweep.json", sweep.model_dump(mode="json", exclude={"trials"})
+    saved = folder / "sweep.json"
+    content = sweep.model_dump(mode="json", exclude={"trials"})
     if not saved.exists():
         check_first_point(sweep)
     folder.mkdir(parents=True, exist_ok=True)

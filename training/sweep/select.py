@@ -63,13 +63,15 @@ def main(argv: Sequence[str]) -> int:
 
 def select(options: Options, flags: Sequence[str]) -> None:
     """Rank, test, show, write. ValueError if the study, the key or a test set is absent."""
-    study, by = options.study, [options.by] if options.by else []
+    study = options.study
+    by = [options.by] if options.by else []
     if not (study / "study.csv").exists():
         raise ValueError(f"--study {study}: has no study.csv; name the folder of a sweep")
     # A swept text such as NA is a value; nothing is null.
     table = pd.read_csv(study / "study.csv", keep_default_na=False, na_values=[""])
     sweep = load_json(study / "sweep.json")
-    metric, space = sweep["metric"], sweep["space"]
+    metric = sweep["metric"]
+    space = sweep["space"]
     if by and options.by not in space:
         raise ValueError(f"--by {options.by}: is not swept; the keys are {', '.join(space)}")
     table = table[table["state"] == "complete"].drop_duplicates("point")
@@ -78,7 +80,8 @@ def select(options: Options, flags: Sequence[str]) -> None:
     chosen = table.sort_values(metric, ascending=sweep["direction"] == "minimize", kind="stable")
     if by:
         chosen = chosen.sort_values(by, kind="stable").groupby(by, dropna=False)
-    chosen, rows = chosen.head(options.top), list[dict[str, Any]]()
+    chosen = chosen.head(options.top)
+    rows = list[dict[str, Any]]()
     weights = "best.ckpt" if sweep["keep"] == "best" else "last.ckpt"
     for model in chosen.to_dict("records"):
         print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
@@ -105,7 +108,8 @@ def results_of(weights: Path, flags: Sequence[str]) -> list[dict[str, Any]]:
         raise ValueError(
             "name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE"
         )
-    run, files = weights.parent.parent, [str(weights), *(flag.partition("=")[2] for flag in flags)]
+    run = weights.parent.parent
+    files = [str(weights), *(flag.partition("=")[2] for flag in flags)]
     ages = [os.stat(path).st_mtime_ns for path in files if os.path.isfile(path)]
     folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
     if not (folder / "metrics.json").exists():
@@ -120,7 +124,8 @@ def results_of(weights: Path, flags: Sequence[str]) -> list[dict[str, Any]]:
     data = load_yaml(folder / "config.yaml", dict[str, Any])["data"]
     data = data.get("init_args", data)
     sets = {name for key, named in data.items() if key.startswith("test_") for name in named or ()}
-    rows, metrics = list[dict[str, Any]](), load_json(folder / "metrics.json")
+    rows = list[dict[str, Any]]()
+    metrics = load_json(folder / "metrics.json")
     for key, value in metrics.items():
         stage, *parts = key.split("/")  # test/bias/NAME/ethical/mu; of `main`, without NAME
         if stage == "test":

@@ -117,7 +117,8 @@ class Point:
     """Values of the swept keys, and the folder named after them."""
 
     def __init__(self, sweep: Sweep, study: Path, parameters: dict[str, Any]) -> None:
-        self.sweep, self.parameters = sweep, parameters
+        self.sweep = sweep
+        self.parameters = parameters
         self.name = folder_name(parameters)
         self.folder = study / "points" / self.name
         self.run = self.folder / "run"
@@ -140,13 +141,17 @@ class Point:
                 return
             if self.result():
                 return
-            began, state, value, reason = time.monotonic(), "complete", None, None
+            began = time.monotonic()
+            state = "complete"
+            value = None
+            reason = None
             try:
                 if not (self.run / "metrics.json").exists():
                     self.fit(lock.fileno())
                 value = self.value()
             except Exception as error:
-                state, reason = "fail", str(error)
+                state = "fail"
+                reason = str(error)
             seconds = time.monotonic() - began
             result = {"state": state, "value": value, "seconds": seconds, "reason": reason}
             write_text(self.result_file, json.dumps(result) + "\n")

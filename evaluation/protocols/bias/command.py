@@ -53,9 +53,12 @@ def warnings(results: Results, names: Sequence[str]) -> str:
     """
     place = {"checkpoint": names[-1], "against": "", "subject": "", "cluster": ""}
     cells = cells_of(results.frame, {**place, "measure": ["mu", "mu_chance", "mass"]})
-    by_chance, faint = list[str](), list[str]()
+    by_chance = list[str]()
+    faint = list[str]()
     for (data, advice), cell in cells.set_index("measure").groupby(["data", "class"], sort=False):
-        value, most, at = cell["value"], cell["high"]["mu_chance"], f"{data} {advice}".strip()
+        value = cell["value"]
+        most = cell["high"]["mu_chance"]
+        at = f"{data} {advice}".strip()
         if value["mu"] <= most:
             by_chance.append(f"{short(value['mu'])} ({at}; by chance up to {short(most)})")
         if value["mass"] < 0.5:
@@ -179,7 +182,8 @@ def evaluate(
     else:
         sources = named_sources(data or [], "--data")
         sets, unscored = groups.read_sets(sources, limit, cluster_of)
-        rows_of, ask = {"": unscored}, partial(groups.scored_rows, sets, unscored)
+        rows_of = {"": unscored}
+        ask = partial(groups.scored_rows, sets, unscored)
     for rows in rows_of.values() if clusters else ():
         if not any(measures.differ(row["clusters"]) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")

@@ -30,7 +30,8 @@ def read_sets(
     """Read groups by data set, with their questions without advice, at most `limit` of a class (0:
     all); and the rows of all.
     """
-    sets, rows = dict[str, list[Group]](), Rows()
+    sets = dict[str, list[Group]]()
+    rows = Rows()
     for name, source in sources.items():
         groups = list(read_groups(source))
         sets[name] = with_unadvised(spread(groups, limit) if limit else groups)
@@ -44,7 +45,8 @@ def group_row(
     """Convert a group to a row without scores and answers; `domain` is the subjects', `advice` has
     both sentences if two orders differ, `references` the subject named by contexts that decide.
     """
-    (first, negated, *_), gold = group.variants, group.gold
+    (first, negated, *_) = group.variants
+    gold = group.gold
     fields = ("key", "category", "attribute", "domain", "advice_domain", "subjects")
     return {
         "data": data,
@@ -70,7 +72,8 @@ def scored_rows(
     its answers or the reason of a `failure`.
     """
     scores = [answerer.subject_scores(groups, f"scoring {name}") for name, groups in sets.items()]
-    groups, rows = [*chain(*sets.values())], [*rows]
+    groups = [*chain(*sets.values())]
+    rows = [*rows]
     if decided := [i for i, row in enumerate(rows) if row["references"]]:
         answers = sorted(answerer.answers(list(gold_examples(groups)), "answering"))
         for i, first, second in zip(decided, answers[::2], answers[1::2], strict=True):
@@ -143,7 +146,8 @@ def read_predictions(path: Path, cluster_of: Mapping[str, str] | None) -> Rows:
     """
     records = list(read_scored(path))
     answered = any(any(record.answers) for record in records)  # only scores: empty answers are none
-    rows, probability_NVSE = Rows(), list[Any]()
+    rows = Rows()
+    probability_NVSE = list[Any]()
     for record in records:
         probability_VSE = np.array(record.base_scores or np.nan)
         rounded_one = 1.001

@@ -154,7 +154,8 @@ def of_subjects(groups: DataFrame, names: Sequence[str], kind: str = "subject") 
     if groups.empty:
         return
     sides = pd.concat([by_subject(groups[groups["checkpoint"] == name], kind) for name in names])
-    rows, cell = sides.to_dict("records"), (*CELL, kind)
+    rows = sides.to_dict("records")
+    cell = (*CELL, kind)
     overall = replace(SUBJECTS, units=groups["units"].iloc[0], cells=[cell])
     yield from overall.numbers(rows, names)
     of_each = replace(SUBJECTS, unit="question", units="questions", cells=[(*cell, *CATEGORY)])
@@ -269,7 +270,8 @@ def ratio_rows(groups: DataFrame, places: Sequence[Place]) -> DataFrame:
     for each ratio: groups with the advice, their |C|, groups of the same questions without it,
     their |C|.
     """
-    columns, counted_N = dict[str, Any](), np.zeros(len(groups), dtype=bool)
+    columns = dict[str, Any]()
+    counted_N = np.zeros(len(groups), dtype=bool)
     for k, place in enumerate(places):
         advised = cells_of(groups, place)
         bare_N = (groups["class"] == "none") & groups["question"].isin(advised["question"])

@@ -175,7 +175,8 @@ def answer_rows(
         if trial.probe == "original":
             original_NC[at] = confidence_PC
         else:
-            before_PC, label_P = original_NC[at], label_N[at]
+            before_PC = original_NC[at]
+            label_P = label_N[at]
             numbers["accuracy_before"] = metrics.ranks(before_PC, label_P) == 0
             numbers["confidence_before"] = metrics.at_label(before_PC, label_P)
         if trial.probe in BIASED:

@@ -153,7 +153,8 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
     """Yield the numbers that are not means of rows: hits@k, standard errors of means over trials,
     and p of t tests over questions (of the confidence against chance; of paralysis against none).
     """
-    accuracy, by = np.nan, ["checkpoint", *CELL]
+    accuracy = np.nan
+    by = ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
         cell: dict[str, Any] = dict(zip(by, key, strict=True))
         by_question = group.groupby("index")

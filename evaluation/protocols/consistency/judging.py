@@ -145,7 +145,8 @@ def verdicts(
         place = {"checkpoint": checkpoint, "method": method}
         rates: dict[Domain, DomainRates] = {}
         for domain in DOMAINS:
-            part, at = system[system["domain"] == domain], {**place, "domain": domain}
+            part = system[system["domain"] == domain]
+            at = {**place, "domain": domain}
             rates[domain] = yield from of_domain(part, list(attributes), margin, at)
         prompts = len(system[["domain", "prompt"]].drop_duplicates())
         for reading in READINGS:

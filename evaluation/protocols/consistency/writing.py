@@ -67,7 +67,9 @@ class Writer:
     def __init__(
         self, name: str, path: str, *, new_tokens: int, beams: int, compute: Compute
     ) -> None:
-        self.name, self.path, self.beams = name, path, beams
+        self.name = name
+        self.path = path
+        self.beams = beams
         asking = Asking(**vars(compute), max_new_tokens=new_tokens, chat="never")
         self.model = open_text_model(path, asking)
         self.local = self.model if isinstance(self.model, LocalTextModel) else None

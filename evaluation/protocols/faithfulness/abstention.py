@@ -160,7 +160,8 @@ def of_exact_match(row: Row, *, official: bool) -> dict[str, Any]:
     """Return what the model's own answer counts for; it alone is known to be an exact match or
     not.
     """
-    em, unanswerable = row["em"], row["unanswerable"]
+    em = row["em"]
+    unanswerable = row["unanswerable"]
     right = {"right": 0.0 if row["unknown"] or unanswerable else em}
     side = "NoAns" if unanswerable else "HasAns"
     scores = {"exact": em, f"{side}_exact": em, f"{side}_f1": row["f1"]}

@@ -108,7 +108,8 @@ def evaluate(
     if variants.variants and REFORMATTED & {*variants.variants}:  # answers are compared with `os`
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
-    sets, originals = data.examples, {example.id: example for example in data.originals}
+    sets = data.examples
+    originals = {example.id: example for example in data.originals}
     every = [*chain.from_iterable(sets.values())]
     types = {example.answer_type for example in every}
 
@@ -159,7 +160,9 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
     left out and the text that it appends; if the original is unknown or edited all over, the
     variant's own story.
     """
-    story, appended, deleted = example.context, "", list[list[int]]()
+    story = example.context
+    appended = ""
+    deleted = list[list[int]]()
     if example is not original and example.kept:
         story = original.context
         ends = [(0, 0), *example.kept, (len(story), len(story))]
@@ -190,12 +193,15 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     from interventune.metrics.answers import same_answer, score_answer
     from interventune.metrics.unknown import unknown_form
 
-    gold, more = example.gold, dict[str, Any]()
+    gold = example.gold
+    more = dict[str, Any]()
     if example.variant in REFORMATTED:
-        prediction, gold = straight_quotes(prediction), tuple(map(straight_quotes, gold))
+        prediction = straight_quotes(prediction)
+        gold = tuple(map(straight_quotes, gold))
         if answer_to_original is not None:
             more = {"consistency": same_answer(prediction, straight_quotes(answer_to_original))}
-    answerable, scoring = example.answer_type != "unknown", traits(example.dataset).scoring
+    answerable = example.answer_type != "unknown"
+    scoring = traits(example.dataset).scoring
     em, f1, unknown = score_answer(prediction, gold, scoring, answerable=answerable)
     if example.remembered and example.variant not in DELETED:
         remembers = score_answer(prediction, example.remembered, "max").em

@@ -152,15 +152,14 @@ def evaluate(
             yield places[name] | question | row
 
     return (steering(prompting.ways) if prompting.intervention else FEATURE_BIAS).run(
-        rows,
-        checkpoint,
-        opened=lambda path: open_model(path, compute, prompting.max_new_tokens),
+        rows, checkpoint, opened=lambda path: open_model(path, compute, prompting.max_new_tokens)
     )
 
 
 def steering(ways: Sequence[Way]) -> Protocol:
     """Return the protocol with tables and figures of these interventions; the first is none."""
-    views, figures = [*FEATURE_BIAS.views], {**FEATURE_BIAS.figures}
+    views = [*FEATURE_BIAS.views]
+    figures = {**FEATURE_BIAS.figures}
     for steer in dict.fromkeys(way.steer for way in ways[1:]):
         measure, number = STEERED[steer]
         measures = {measure: f"follows {steer}"}

@@ -95,12 +95,7 @@ def test_the_best_checkpoint_is_kept(
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(
-    how: Any,
-    flags: str,
-    changed: str,
-    commands: Commands,
-    whole: Runs,
-    capsys: Capture,
+    how: Any, flags: str, changed: str, commands: Commands, whole: Runs, capsys: Capture
 ) -> None:
     code = cut(commands, flags, changed, **how)
     assert code == 128 + signal.Signals[how["kind"]]

@@ -1,7 +1,5 @@
 """`evaluate bias` against UnQover's and LEI's numbers, naive loops, and transformers' own model."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from math import prod

@@ -1,7 +1,5 @@
 """Carry, kept, scope gap and their changes against naive means."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The confusion protocol with choosers whose numbers are known."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path

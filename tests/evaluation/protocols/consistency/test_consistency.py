@@ -2,8 +2,6 @@
 naive counts.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import chain, product

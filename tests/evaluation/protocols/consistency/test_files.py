@@ -1,7 +1,5 @@
 """Files of the consistency protocol: continuations from any source, and texts before prompts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
