@@ -82,7 +82,7 @@ def save_model(path: Path, model: EncoderModel, encoding: Any, tokenizer: Any = 
     """A model with any heads, as training saves it."""
     tokenizer = tokenizer or build_tokenizer(model.architecture, vocabulary())
     weights = {f"model.{key}": value for key, value in model.state_dict().items()}
-    content = {"state_dict": own_weights(model, weights, "model."), "global_step": 1}
+    content = {"state_dict": own_weights(model, weights), "global_step": 1}
     about = describe(model, tokenizer_files(tokenizer), asdict(encoding))
     torch.save({**content, KEY: about}, path)
     return path
