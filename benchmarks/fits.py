@@ -7,7 +7,6 @@ import tempfile
 import time
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +18,7 @@ import interventune
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, now, timed
 from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.cli import main
-from interventune.training.stopping.finite_loss import FiniteLoss
+from interventune.training.modules.fine_tuning import FineTuning
 
 STEPS = {"cpu": 20, "gpu": 200}
 
@@ -58,27 +57,28 @@ def fit(root: str, shape: Shape, seed: int, *flags: str) -> tuple[Clock, pl.Trai
         "--trainer.devices=1",
         "--trainer.enable_progress_bar=false",
     ]
-    trainer = main(command).trainer
+    trainer = main(command)
     clock = next(callback for callback in trainer.callbacks if isinstance(callback, Clock))
     return clock, trainer
 
 
 def short_fit(
-    root: str, experiment: str, shape: Shape, steps: int, seed: int, *flags: str
+    root: str, experiment: str, name: str, size: Size, seed: int, *flags: str
 ) -> tuple[Turn, pl.Trainer]:
-    """Run an experiment with two validations on some of the built-in stories; return the steps per
-    second.
+    """Run an experiment with two validations on some of the built-in stories, with the shape of
+    that name; return the steps per second.
     """
-    limits = ["--data.limit_train_qa=2000", "--data.limit_val_qa=300"]
-    if experiment == "lei_few_shot":
-        limits += ["--data.limit_train_groups=400", "--data.limit_val_groups=100"]
+    steps = STEPS[size]
     clock, trainer = fit(
         root,
-        shape,
+        SHAPES[name][size],
         seed,
         "-c",
         experiment,
-        *limits,
+        "--data.limit_train_qa=2000",
+        "--data.limit_val_qa=300",
+        "--data.limit_train_groups=400",
+        "--data.limit_val_groups=100",
         *flags,
         "--backbone.tokenizer=stories",
         f"--trainer.max_steps={steps}",
@@ -88,30 +88,29 @@ def short_fit(
     return timed(steps, float(clock.tokens), clock.seconds), trainer
 
 
-def with_callbacks(measured: bool, experiment: str, size: Size, seed: int) -> Turn:
-    """Fit with or without metrics and checks of the loss."""
-    with ExitStack() as stack:
-        root = stack.enter_context(tempfile.TemporaryDirectory())
-        if not measured:
-            hooks = ((EvalSets, "on_validation_batch_end"), (FiniteLoss, "on_train_batch_end"))
-            for owner, name in hooks:
-                stack.enter_context(patch.object(owner, name, lambda *_, **__: None))
-        flags = ("--trainer.precision=auto", "--checkpoint.monitor=null")
-        shape = SHAPES["callbacks"][size]
-        turn, _ = short_fit(root, experiment, shape, STEPS[size], seed, *flags)
+HOOKS = ((EvalSets, "on_validation_batch_end"), (FineTuning, "on_train_batch_end"))
+"""What metrics and checks of the loss do in each step."""
+
+
+def with_hooks(hooks: bool, experiment: str, size: Size, seed: int) -> Turn:
+    """Fit with or without HOOKS."""
+    flags = ("--trainer.precision=auto", "--checkpoint.monitor=null")
+    with tempfile.TemporaryDirectory() as root, ExitStack() as stack:
+        for owner, name in () if hooks else HOOKS:
+            stack.enter_context(patch.object(owner, name, lambda *_, **__: None))
+        turn, _ = short_fit(root, experiment, "callbacks", size, seed, *flags)
     return turn
 
 
 def callbacks(size: Size, *, repeats: int) -> pd.DataFrame:
     """Return steps per second with and without measuring bias, cosines and answers."""
-    turns = [(seed,) for seed in range(repeats + 1)]
     tables = []
     for experiment in ("lei_few_shot", "stories_ibt"):
         systems = {
-            "callbacks on": partial(with_callbacks, True, experiment, size),
-            "callbacks off": partial(with_callbacks, False, experiment, size),
+            "callbacks on": partial(with_hooks, True, experiment, size),
+            "callbacks off": partial(with_hooks, False, experiment, size),
         }
-        tables.append(in_turns(f"{experiment}/{size}", "steps/s", systems, turns))
+        tables.append(in_turns(f"{experiment}/{size}", "steps/s", systems, range(repeats + 1)))
     return pd.concat(tables)
 
 
@@ -121,9 +120,8 @@ def adapters(size: Size, seed: int) -> Turn:
     if torch.cuda.is_available():
         flags.append("--trainer.precision=bf16-true")
     with tempfile.TemporaryDirectory() as root:
-        shape = SHAPES["decoder"][size]
-        turn, trainer = short_fit(root, "lei_few_shot", shape, STEPS[size], seed, *flags)
-        checkpoint = str(Path(str(trainer.log_dir)) / "checkpoints" / "last.ckpt")
+        turn, trainer = short_fit(root, "lei_few_shot", "decoder", size, seed, *flags)
+        checkpoint = f"{trainer.log_dir}/checkpoints/last.ckpt"
         began = time.perf_counter()
         interventune.evaluate("bias", checkpoint=[checkpoint], data=["stories:heldout"], limit=60)
         rate = 180 / (time.perf_counter() - began)
@@ -133,5 +131,5 @@ def adapters(size: Size, seed: int) -> Turn:
 
 def decoder(size: Size, *, repeats: int) -> pd.DataFrame:
     """Return steps and tokens per second of LoRA adapters of rank 8, and the largest memory."""
-    turns = [(seed,) for seed in range(repeats + 1)]
-    return in_turns(f"lora/{size}", "steps/s", {"interventune": partial(adapters, size)}, turns)
+    systems = {"interventune": partial(adapters, size)}
+    return in_turns(f"lora/{size}", "steps/s", systems, range(repeats + 1))

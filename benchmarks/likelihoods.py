@@ -16,12 +16,10 @@ from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.sources import read_choices
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
-from interventune.evaluation.answering.interface import Answerer, Choosing
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Choosing, open_answerer
 
-Likelihoods = list[list[float]]
-"""Log-likelihoods of the choices of each question."""
-System = Callable[[str, list[ChoiceQuestion]], Likelihoods]
+System = Callable[[str, list[ChoiceQuestion]], list[float]]
+"""Returns the log-likelihoods of all choices of some questions, with the model in a folder."""
 APART = "largest difference from float64"
 
 
@@ -41,8 +39,10 @@ def measure(size: Size, *, repeats: int) -> pd.DataFrame:
         config = AutoConfig.for_model(shape.architecture, **shape.config)
         AutoModelForCausalLM.from_config(config).save_pretrained(folder)
         exact = lm_eval(8, "float64", folder, questions)
-        systems = {name: partial(answered, system, folder) for name, system in SYSTEMS.items()}
-        turns = [(questions[:6], exact[:6]), *[(questions, exact)] * repeats]
+        systems = {
+            name: partial(answered, system, folder, exact) for name, system in SYSTEMS.items()
+        }
+        turns = [questions[:6], *[questions] * repeats]
         table = in_turns(f"likelihoods/{size}", "questions/s", systems, turns)
     if (table.query("system == 'interventune'")[APART] > 5e-4).any():
         raise ValueError("log-likelihoods differ from those of a float64 softmax by more than 5e-4")
@@ -50,30 +50,32 @@ def measure(size: Size, *, repeats: int) -> pd.DataFrame:
 
 
 def answered(
-    system: System, folder: str, questions: list[ChoiceQuestion], exact: Likelihoods
+    system: System, folder: str, exact: list[float], questions: list[ChoiceQuestion]
 ) -> Turn:
-    """Score the questions; the rate counts input questions, so it is comparable between systems."""
+    """Score the first questions, of which `exact` has all log-likelihoods; the rate counts input
+    questions, so it is comparable between systems.
+    """
     began = time.perf_counter()
     scores = system(folder, questions)
     rate = len(questions) / (time.perf_counter() - began)
-    return Turn(rate, {APART: float(np.abs(np.hstack(scores) - np.hstack(exact)).max())})
+    return Turn(rate, {APART: float(np.abs(np.subtract(scores, exact[: len(scores)])).max())})
 
 
-def interventune(folder: str, questions: list[ChoiceQuestion]) -> Likelihoods:
-    """Score with this project; the first turn loads the model."""
-    return [logit_C.tolist() for logit_C in our_model(folder).choice_logits(questions)]
-
-
-@cache
-def our_model(folder: str) -> Answerer:
-    """Load it as `evaluate confusion --choice-prompt question --likelihood sum` does."""
+def interventune(folder: str, questions: list[ChoiceQuestion]) -> list[float]:
+    """Score with this project, as `evaluate confusion --choice-prompt question --likelihood sum`
+    does; the first turn loads the model.
+    """
     options = Choosing(choice_prompt="question", likelihood="sum")
-    return open_answerer(folder, options, need="choices")
+    model = our_model(folder, options, need="choices")
+    return [value for logit_C in model.choice_logits(questions) for value in logit_C.tolist()]
+
+
+our_model = cache(open_answerer)
 
 
 def lm_eval(
     batch_size: int, softmax: str, folder: str, questions: list[ChoiceQuestion]
-) -> Likelihoods:
+) -> list[float]:
     """Score with lm-evaluation-harness; surrounding white space is stripped, as in this project."""
     instance = import_module("lm_eval.api.instance").Instance
     pairs = [
@@ -83,8 +85,7 @@ def lm_eval(
     ]
     requests = [instance("loglikelihood", {}, pair, number) for number, pair in enumerate(pairs)]
     model = their_model(folder, batch_size, softmax)
-    total = iter([value for value, _ in model.loglikelihood(requests, disable_tqdm=True)])
-    return [[next(total) for _ in question.choices] for question in questions]
+    return [value for value, _ in model.loglikelihood(requests, disable_tqdm=True)]
 
 
 @cache

@@ -4,7 +4,7 @@ import datetime
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -64,44 +64,42 @@ def now() -> float:
 
 
 def in_turns(
-    title: str,
-    unit: str,
-    systems: Mapping[str, Callable[..., Turn]],
-    turns: Sequence[tuple[Any, ...]],
+    title: str, unit: str, systems: Mapping[str, Callable[[Any], Turn]], turns: Iterable[Any]
 ) -> pd.DataFrame:
-    """Run every system with the arguments of each turn and return the table of all turns but the
+    """Run every system with the argument of each turn and return the table of all turns but the
     first, which warms up.
 
     Separate processes keep systems from sharing settings (threads, kernel caches). They are
     spawned, because a fork would inherit threads.
     """
-    results: dict[str, list[Turn]] = {name: [] for name in systems}
+    rows = list[dict[str, Any]]()
     with ExitStack() as stack:
         pools = {
             name: stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
             for name in systems
         }
-        for arguments in turns:
-            for name, system in systems.items():
-                results[name].append(pools[name].submit(system, *arguments).result())
-    return table(title, unit, {name: measured[1:] for name, measured in results.items()})
+        for argument in turns:
+            turn = {
+                name: pools[name].submit(system, argument).result()
+                for name, system in systems.items()
+            }
+            rows += compared(title, unit, turn)
+    return pd.DataFrame(rows[len(systems) :])
 
 
-def table(title: str, unit: str, results: Mapping[str, Sequence[Turn]]) -> pd.DataFrame:
-    """Return a row for each turn of each system, with the first system's speed-up in that turn."""
-    ours, *_ = results.values()
-    rows = [
+def compared(title: str, unit: str, turn: Mapping[str, Turn]) -> list[dict[str, Any]]:
+    """Return a row for each system in a turn, with the first system's speed-up."""
+    ours, *_ = turn.values()
+    return [
         {
             "measured": title,
             "system": system,
-            unit: turn.rate,
-            "ours is faster by": own.rate / turn.rate,
-            **turn.notes,
+            unit: result.rate,
+            "ours is faster by": ours.rate / result.rate,
+            **result.notes,
         }
-        for system, turns in results.items()
-        for own, turn in zip(ours, turns, strict=True)
+        for system, result in turn.items()
     ]
-    return pd.DataFrame(rows)
 
 
 def shown(turns: pd.DataFrame) -> str:

@@ -22,8 +22,7 @@ from benchmarks.fits import fit
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, timed
 from interventune.data_modules.batching.sets import encode_questions
 from interventune.data_modules.encoding.windows import Encoding
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_questions
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.training.precision import faster_precision
@@ -53,7 +52,7 @@ def measure(size: Size, *, repeats: int) -> pd.DataFrame:
         del systems["Trainer, run_qa's defaults"]  # float32, for minutes
     with tempfile.TemporaryDirectory() as folder:
         shape = SHAPES["training"][size]
-        jobs = [(make_job(shape, Path(folder), seed),) for seed in range(repeats + 1)]
+        jobs = [make_job(shape, Path(folder), seed) for seed in range(repeats + 1)]
         return in_turns(f"training/{size}, {precision}", "samples/s", systems, jobs)
 
 
@@ -70,7 +69,8 @@ def make_job(shape: Shape, folder: Path, seed: int) -> Job:
     examples = []
     for i, length in enumerate(lengths):
         tokens = [f"w{word}" for word in rng.integers(0, words, length - special)]
-        question, context = tokens[:12], tokens[12:]  # 12 tokens: the median question
+        question = tokens[:12]
+        context = tokens[12:]
         answer = Span(0, len(context[0]), context[0])
         examples.append(
             QAExample(f"q{i}", " ".join(context), " ".join(question), (answer,), dataset="squad")
@@ -97,35 +97,6 @@ def interventune(job: Job) -> Turn:
     return measured(job, clock.seconds)
 
 
-def trainer_defaults(job: Job) -> Turn:
-    """Run Trainer with run_qa.py's settings: rows padded to 384, float32, batch size 8,
-    shuffled.
-    """
-    return hugging_face(job, {"padding": "max_length", "max_length": ENCODING.max_length})
-
-
-def trainer_tuned(job: Job) -> Turn:
-    """Run Trainer with an expert's settings: the faster precision, similar lengths together,
-    padding to the longest of the batch and a multiple of 16, this project's batch size, the fused
-    optimizer.
-    """
-    return hugging_face(
-        job,
-        {"pad_to_multiple_of": 16},
-        bf16=faster_precision() == "bf16-mixed",
-        train_sampling_strategy="group_by_length",
-        per_device_train_batch_size=job.shape.batch_size,
-        optim="adamw_torch_fused",
-    )
-
-
-SYSTEMS: dict[str, Callable[[Job], Turn]] = {
-    "interventune": interventune,
-    "Trainer, run_qa's defaults": trainer_defaults,
-    "Trainer, tuned": trainer_tuned,
-}
-
-
 def windows(job: Job) -> Dataset:
     """Return the windows of a file as Trainer needs them: the same rows and targets as in our
     DataModule.
@@ -138,13 +109,22 @@ def windows(job: Job) -> Dataset:
     return rows.select_columns([*inputs, *targets.values()])
 
 
-def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
-    """Train transformers' own model for one epoch with Trainer."""
+def hugging_face(job: Job, *, tuned: bool) -> Turn:
+    """Train transformers' own model for one epoch with Trainer, with run_qa.py's settings: rows
+    padded to 384, float32, batch size 8, shuffled. Or with an expert's: the faster precision,
+    similar lengths together, padding to the longest of the batch and a multiple of 16, this
+    project's batch size. The optimizer is the fused one, Trainer's default.
+    """
+    padding: dict[str, Any] = {"padding": "max_length", "max_length": ENCODING.max_length}
+    if tuned:
+        padding = {"pad_to_multiple_of": 16}
     transformers.set_seed(job.seed)
     config = transformers.AutoConfig.for_model(job.shape.architecture, **job.shape.config)
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.tokenizer)
     arguments = transformers.TrainingArguments(
-        **options,
+        bf16=tuned and faster_precision() == "bf16-mixed",
+        train_sampling_strategy="group_by_length" if tuned else "random",
+        per_device_train_batch_size=job.shape.batch_size if tuned else 8,
         **dict.fromkeys(("save_strategy", "logging_strategy", "eval_strategy"), "no"),
         output_dir=str(job.file.parent),
         use_cpu=not torch.cuda.is_available(),
@@ -167,6 +147,13 @@ def hugging_face(job: Job, padding: Mapping[str, Any], **options: Any) -> Turn:
         return measured(job, trainer.train().metrics["train_runtime"])
 
 
+SYSTEMS: dict[str, Callable[[Job], Turn]] = {
+    "interventune": interventune,
+    "Trainer, run_qa's defaults": partial(hugging_face, tuned=False),
+    "Trainer, tuned": partial(hugging_face, tuned=True),
+}
+
+
 def measured(job: Job, seconds: float) -> Turn:
     """Return windows per second, with the notes of `measure`; the peak of bfloat16 products is
     measured.
@@ -186,6 +173,7 @@ def training_flops(config: Mapping[str, Any], lengths: Sequence[int]) -> int:
     lengths, unpadded (Kaplan et al. 2020, section 2.1: 2 per weight and token forwards, twice that
     backwards).
     """
-    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    hidden = config["hidden_size"]
+    layers = config["num_hidden_layers"]
     weights = layers * (4 * hidden * hidden + 2 * hidden * config["intermediate_size"]) + 2 * hidden
     return int(6 * weights * sum(lengths) + 12 * layers * hidden * sum(n * n for n in lengths))

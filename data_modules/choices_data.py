@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from .batching.choice_set import ChoiceEncoding, ChoiceSet, by_count
-from .batching.data_module import (
-    Draw,
-    EvalSet,
-    Sources,
-    TextDataModule,
-    length_bucketed,
-)
+from .batching.candidates import ChoiceEncoding, ChoiceSet, by_count
+from .batching.data_module import Draw, EvalSet, Sources, TextDataModule, length_bucketed
 from .encoding.windows import Batches, chunks
 from .sources import read_choices
 
@@ -58,9 +52,12 @@ class ChoicesDataModule(TextDataModule):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.train_choices, self.encoding = train_choices or [], encoding
-        self.batch_size, self.shuffle = batch_size, shuffle
-        self.limit_train, self.limit_val = limit_train, limit_val
+        self.train_choices = train_choices or []
+        self.encoding = encoding
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.limit_train = limit_train
+        self.limit_val = limit_val
         self.choice_sources = self.named(
             self.train_choices, val_choices, test_choices, predict_choices
         )
@@ -80,7 +77,8 @@ class ChoicesDataModule(TextDataModule):
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Return the questions of every named source."""
-        named, limit = self.choice_sources[stage], self.limit_val
+        named = self.choice_sources[stage]
+        limit = self.limit_val
         return [EvalSet(name, self.choice_set([source], limit)) for name, source in named.items()]
 
     def choice_set(self, sources: Iterable[str], limit: int) -> ChoiceSet:

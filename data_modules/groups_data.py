@@ -12,28 +12,13 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from interventune.storage.errors import DataError
 
-from .batching.data_module import (
-    BatchIndex,
-    Draw,
-    EvalSet,
-    Sources,
-    TrainSet,
-    process_rank,
-)
-from .batching.group_set import GroupSet
+from .batching.candidates import GroupSet
+from .batching.data_module import BatchIndex, Draw, EvalSet, Sources, TrainSet, process_rank
 from .encoding.windows import Encoding
-from .groups.advice import (
-    by_class,
-    spread,
-    unadvised,
-    with_advice,
-    with_unadvised,
-)
+from .groups.advice import by_class, spread, unadvised, with_advice, with_unadvised
 from .questions_data import QuestionsDataModule
 from .schema.groups import ADVICE_CLASSES, Group, Targets
 from .sources import read_groups, read_scored
-
-logger = logging.getLogger(__name__)
 
 
 class GroupsDataModule(QuestionsDataModule):
@@ -87,9 +72,12 @@ class GroupsDataModule(QuestionsDataModule):
             )
         self.train_groups = train_groups or []
         self.group_sources = self.named(self.train_groups, val_groups, test_groups, predict_groups)
-        self.random_advice_copies, self.anchor_unadvised = random_advice_copies, anchor_unadvised
-        self.groups_per_class, self.qa_every = groups_per_class, qa_every
-        self.limit_train_groups, self.limit_val_groups = limit_train_groups, limit_val_groups
+        self.random_advice_copies = random_advice_copies
+        self.anchor_unadvised = anchor_unadvised
+        self.groups_per_class = groups_per_class
+        self.qa_every = qa_every
+        self.limit_train_groups = limit_train_groups
+        self.limit_val_groups = limit_val_groups
 
     def make_train_set(self) -> tuple[TrainSet, Draw | None]:
         """Return the requested number of groups, with the requested advice, and the questions."""
@@ -101,11 +89,9 @@ class GroupsDataModule(QuestionsDataModule):
         if most := self.limit_train_groups:
             advised = most - round(most * self.anchor_unadvised)
             if len(groups) < advised:
-                logger.warning(
-                    "data.limit_train_groups: %d, but %s has %d groups, and all are used",
-                    most,
-                    ", ".join(self.train_groups),
-                    len(groups),
+                logging.getLogger(__name__).warning(
+                    f"data.limit_train_groups: {most}, but {', '.join(self.train_groups)} has "
+                    f"{len(groups)} groups, and all are used"
                 )
             groups = balanced_sample(groups, advised, self.seed)
         if self.anchor_unadvised:
@@ -163,7 +149,9 @@ def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list
     The sentence is drawn from all of the category (of all groups with a domain), of any class, so
     it is not informative about the answer; all results have class `none`.
     """
-    rng, result, pools = np.random.default_rng(seed), [], defaultdict[str, dict[str, None]](dict)
+    rng = np.random.default_rng(seed)
+    result = []
+    pools = defaultdict[str, dict[str, None]](dict)
     for group in groups:
         if advice := group.variants[0].advice:
             pools["" if group.domain else group.category][advice] = None
@@ -171,7 +159,7 @@ def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list
         sentences = list(pools["" if group.domain else group.category])
         for copy in range(copies):
             advised = sentences and rng.random() < 0.5
-            advice = sentences[int(rng.integers(len(sentences)))] if advised else ""
+            advice = sentences[rng.integers(len(sentences))] if advised else ""
             result.append(with_advice(group, advice, "none", f"planted-{copy}" if advice else ""))
     return result
 
@@ -180,10 +168,9 @@ def group_batches(
     rng: np.random.Generator,
     class_N: np.ndarray,
     per_class: int,
-    questions: Draw | None = None,
-    *,
-    qa_every: int = 1,
-    world_size: int = 1,
+    questions: Draw | None,
+    qa_every: int,
+    world_size: int,
 ) -> list[BatchIndex]:
     """Draw an epoch of groups, each once, as Zhao et al. 2021 (appendix B.2).
 
@@ -196,7 +183,8 @@ def group_batches(
     size = per_class * len(class_K)
     for _ in range(-len(class_N) % size):
         need_K[need_K.argmin()] += 1
-    orders, places = [], []
+    orders = []
+    places = []
     for number, need in zip(class_K, need_K, strict=True):
         of_class = np.flatnonzero(class_N == number)
         rounds = -(-need // len(of_class))

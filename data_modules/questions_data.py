@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
@@ -33,13 +33,7 @@ from .batching.data_module import (
     process_rank,
 )
 from .batching.pair_set import PairSet
-from .batching.sets import (
-    HIDDEN,
-    NO_ANSWER,
-    QASet,
-    column,
-    encode_questions,
-)
+from .batching.sets import HIDDEN, NO_ANSWER, QASet, column, encode_questions
 from .encoding.tokenizers import tokenizer_id
 from .encoding.windows import Encoding, chunks
 from .schema.questions import QAExample, Variant
@@ -96,8 +90,6 @@ class QuestionsDataModule(TextDataModule):
     """
 
     kinds: tuple[str, ...] = ("qa",)
-    group_sources: Mapping[str, Mapping[str, str]] = {}
-    """Named sets of groups in addition to the questions, by stage; used by GroupsDataModule."""
 
     def __init__(
         self,
@@ -118,9 +110,12 @@ class QuestionsDataModule(TextDataModule):
         super().__init__(**options)
         self.train_qa = train_qa
         self.qa_sources = self.named([train_qa], val_qa, test_qa, predict_qa)
-        self.encoding, self.interventions = encoding.resolved(self.architecture), interventions
-        self.qa_batch_size, self.qa_batches = qa_batch_size, qa_batches
-        self.limit_train_qa, self.limit_val_qa = limit_train_qa, limit_val_qa
+        self.encoding = encoding.resolved(self.architecture)
+        self.interventions = interventions
+        self.qa_batch_size = qa_batch_size
+        self.qa_batches = qa_batches
+        self.limit_train_qa = limit_train_qa
+        self.limit_val_qa = limit_val_qa
         self.cache = cache
         self.windows = (
             f"encoding.max_length={encoding.max_length}, encoding.doc_stride={encoding.doc_stride}"
@@ -136,30 +131,25 @@ class QuestionsDataModule(TextDataModule):
         qa = QASet(table, self.tokenizer, self.encoding)
         answerable_N = (np.array(qa.column("kind")) != "unknown")[qa.question_N]
         hidden_N = answerable_N & (column(table.data, "answer_type") == NO_ANSWER)
-        what = (
-            f"its training windows do not show the answer and are labelled unknown ({self.windows})"
-        )
-        self.warn_of_many(self.train_qa, np.mean(hidden_N), what, limit=0.5)
-        draw = partial(
+        what = "its training windows do not show the answer and are labelled unknown"
+        self.warn_of_many(self.train_qa, np.mean(hidden_N), f"{what} ({self.windows})", limit=0.5)
+        return TrainSet(None, qa), partial(
             question_batches,
             lengths_N=qa.lengths,
             batch_size=self.qa_batch_size,
             order=self.qa_batches,
             world_size=process_rank()[1],
         )
-        return TrainSet(None, qa), draw
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Return the sets in the watched variants, and the pairs whose embeddings are compared."""
         predicts = stage == "predict"
-        watch, shift = self.interventions.watch, self.interventions.shift
-        if predicts:
-            shift = []  # pairs have no predictions to write
+        watch = self.interventions.watch
+        shift = [] if predicts else self.interventions.shift  # pairs have no predictions to write
         limit = 0 if predicts else self.limit_val_qa
-        originals: list[Variant] = ["os"] if shift else []
         sets = []
         for name, source in self.qa_sources[stage].items():
-            variants = [*watch, *originals, *shift]
+            variants: list[Variant] = [*watch, "os", *shift] if shift else watch
             table_of = self.question_tables(source, limit, variants, hidden=predicts)
             qa = {v: QASet(table, self.tokenizer, self.encoding) for v, table in table_of.items()}
             # All variants may abstain, or none: else their numbers are not comparable.
@@ -169,14 +159,6 @@ class QuestionsDataModule(TextDataModule):
                 of_variant = variant if name == MAIN else f"{name}/{variant}"
                 sets.append(EvalSet(name if variant == "os" else of_variant, qa[variant]))
             sets += [EvalSet(name, PairSet(qa["os"], qa[variant], variant)) for variant in shift]
-        names = [name for name, data in sets if not isinstance(data, PairSet)]
-        if predicts:
-            names += self.group_sources.get(stage, ())
-        for name, count in Counter(names).items():  # they name metrics and files of predictions
-            if count > 1:
-                raise DataError(
-                    f"data.{stage}_qa: several sets, or their variants, are called {name!r}"
-                )
         return sets
 
     def question_tables(
@@ -205,7 +187,6 @@ class QuestionsDataModule(TextDataModule):
         inputs = [source, limit, hidden, asdict(self.encoding)]
         if self.cache:
             inputs += [source_digest(source), tokenizer_id(self.tokenizer), code_digest()]
-        what = f"its questions are left out: {HIDDEN} ({self.windows})"
         for variant in dict.fromkeys(variants):
             if self.cache:
                 path = Path(self.cache, work_key(inputs=inputs, variant=variant)[:32])
@@ -221,6 +202,7 @@ class QuestionsDataModule(TextDataModule):
             rejected = Counter(json.loads(table.info.description))
             report_rejected(left, rejected, variant, source)
             share = rejected[HIDDEN] / (left + rejected.total())
+            what = f"its questions are left out: {HIDDEN} ({self.windows})"
             self.warn_of_many(source, share, what, limit=0.03)
             table_of[variant] = table
         return table_of
@@ -229,10 +211,9 @@ class QuestionsDataModule(TextDataModule):
 def question_batches(
     rng: np.random.Generator,
     lengths_N: np.ndarray,
-    *,
     batch_size: int,
+    world_size: int,
     order: Literal["similar_length", "random"] = "similar_length",
-    world_size: int = 1,
 ) -> list[BatchIndex]:
     """Draw an epoch of question windows, each once, in batches of similar length or at random."""
     if order == "random":
@@ -245,8 +226,8 @@ def question_batches(
 @cache
 def code_digest() -> str:
     """Digest of this package's code and library versions: a changed reader remakes the tables."""
-    libraries = ("tokenizers", "transformers", "sentencex", "datasets")
-    return " ".join([folder_digest(Path(__file__).parent), *map(version, libraries)])
+    libraries = map(version, ("tokenizers", "transformers", "sentencex", "datasets"))
+    return " ".join([folder_digest(Path(__file__).parent), *libraries])
 
 
 def source_digest(source: str) -> str:

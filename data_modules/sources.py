@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -49,15 +49,14 @@ class Format:
     name: str
     kind: Kind
     reader: str
-    fields: str
-    within: str = ""
+    fields: list[list[str]]
+    within: tuple[str, ...] = ()
 
     def lacking(self, fields: set[str]) -> tuple[float, list[str]]:
         """The share and the names of the fields that the nearest of its layouts lacks."""
         from .questions.multiple_choice import LAYOUTS
 
-        marks = self.fields.split(";") if self.fields else [layout.fields for layout in LAYOUTS]
-        layouts = [set(layout.split()) for layout in marks]
+        layouts = map(set, self.fields or [layout.fields for layout in LAYOUTS])
         nearest = min(layouts, key=lambda layout: len(layout - fields) / len(layout))
         missing = sorted(nearest - fields)
         return len(missing) / len(nearest), missing
@@ -89,15 +88,16 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
     renamed = 0
     repeated = []
     for number, example in enumerate(chain(first, questions), 1):
-        name, dataset, variant = example.id, example.dataset, example.variant
-        content = (dataset, variant, name, example.context, example.query, example.history)
+        name = example.id
+        kind = example.dataset, example.variant
+        content = (kind, name, example.context, example.query, example.history)
         original = number_of.setdefault(hash(content), number)
         if original < number:
             repeated.append(
                 f"{source}: questions {original} and {number} (id {name}) are the same; delete one"
             )
             continue
-        while (use := next(uses_of[hash((dataset, variant, name))])) > 1:
+        while (use := next(uses_of[hash((kind, name))])) > 1:
             name = f"{name}_{use}"
         if name != example.id:
             renamed += 1
@@ -105,7 +105,7 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
     refuse(repeated)
     if renamed:
         logger.warning(
-            "%s: %d questions had the id of another, and got a number after it", source, renamed
+            f"{source}: {renamed} questions had the id of another, and got a number after it"
         )
 
 
@@ -113,8 +113,8 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
 def warn_of_language(source: str) -> None:
     """Warn, once, of a source whose questions are not English."""
     logger.warning(
-        "warning: %s: few questions have English words, and variants are made by English rules",
-        source,
+        f"warning: {source}: few questions have English words, and variants are made by English "
+        "rules"
     )
 
 
@@ -178,7 +178,8 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
     prefix = source[: source.find(":") + 1]
     if generator := KNOWN["generated"].get(prefix, {}).get(kind):
         return generator, parse_stories(source) if prefix == "stories:" else (source,)
-    name, formats = source.removeprefix("hub:"), KNOWN["formats"]
+    name = source.removeprefix("hub:")
+    formats = KNOWN["formats"]
     fields, rows = opened(source)
     match = next((row for row in formats if not row.lacking(fields)[1]), None)
     if match is None:
@@ -189,16 +190,17 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
             f"{name}: unknown format; its fields: {shown}; the nearest formats: {nearest}"
         )
     if match.kind == kind:
-        holders = match.within.split()
-        if not fields.isdisjoint(holders):
-            rows = _within(rows, holders)
-        return match.reader, (source,) if match.reader.endswith("_file") else (rows, name)
+        if match.reader.endswith("_file"):
+            return match.reader, (source,)
+        if not fields.isdisjoint(match.within):
+            rows = _within(rows, match.within)
+        return match.reader, (rows, name)
     if (match.kind, kind) == ("groups", "questions"):
-        return "groups.sets:read_decided", (source,)
+        return "groups.sets:gold_examples", (read_groups(source),)
     raise DataError(f"{name}: holds {match.kind}, but {kind} are needed")
 
 
-def _within(rows: Rows, fields: list[str]) -> Rows:
+def _within(rows: Rows, fields: Sequence[str]) -> Rows:
     """The records that these fields hold, one in the other, with the outer title and context."""
     for number, (place, record) in enumerate(rows):
         field = next((field for field in fields if isinstance(record.get(field), list)), None)

@@ -4,22 +4,19 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
+from interventune.storage.documents import Rows, check, json_lines, load_json
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import open_file
-from interventune.storage.json_files import check, json_lines, load_json
 
 MARK = "\ufeff"
 """A byte order mark."""
 
-
-Rows = Iterator[tuple[str, Any]]
-"""Records with their places in a source, for errors."""
 
 Table = Iterable[Mapping[str, Any]]
 
@@ -48,10 +45,9 @@ def opened(source: str) -> tuple[set[str], Rows]:
             rows = json_lines(source) if lines else _document(source)
             return _fields(head), starmap(_record, rows)
         if start.startswith(b"PAR1"):
-            import datasets  # slow to import, and only tables need it
             from pyarrow.parquet import read_table
 
-            table = datasets.Dataset(read_table(source))
+            table = read_table(source).to_pylist()
         else:
             table = csv_rows(source, tabs="\t" in head.partition("\n")[0])
     rows = ((f"{name}: row {i}", row) for i, row in enumerate(table))
@@ -66,10 +62,12 @@ def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
 
 def _document(source: str) -> Rows:
     """The rows of a JSON list, or of one called `data` or `samples`; another document is a row."""
-    place, document = f"{source}: ", load_json(source)
+    place = f"{source}: "
+    document = load_json(source)
     for name in ("data", "samples"):
         if isinstance(document, dict) and isinstance(document.get(name), list):
-            place, document = place + name, document[name]
+            place += name
+            document = document[name]
     if isinstance(document, dict):
         yield f"{source}, line 1", document
     else:
@@ -125,7 +123,7 @@ def _quoted(source: str) -> bool:
 def folder_and_split(name: str) -> tuple[Path, str]:
     """Split FOLDER:SPLIT; the split is "" if the name has none, or is no folder's."""
     folder, _, split = name.rpartition(":")
-    if os.path.exists(name) or not folder or not os.path.isdir(folder):
+    if os.path.exists(name) or not os.path.isdir(folder):
         return Path(name), ""
     return Path(folder), split
 
@@ -146,7 +144,9 @@ def table_rows(name: str) -> Table:
     parts = folder.split("/")
     path, local_split = folder_and_split(name)
     if os.path.isdir(path):
-        folder, split, parts = str(path), local_split, [str(path)]
+        folder = str(path)
+        split = local_split
+        parts = [folder]
     with as_data_error(f"{name}: cannot load this dataset"):
         if any(os.path.isfile(path / file) for file in ("dataset_dict.json", "state.json")):
             table = datasets.load_from_disk(folder)

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from interventune.storage.command_line import Parser, call, guarded
 
@@ -38,14 +37,16 @@ def build_parser(argv: Sequence[str]) -> Parser:
         title="protocols", dest="protocol", metavar="PROTOCOL", required=True
     )
     for name, row in (PROTOCOLS | COMMANDS).items():
-        settings: dict[str, Any] = {"function": row.function} if name in argv[:1] else {}
-        if name in COMMANDS:
-            settings["prog"] = f"interventune {name}"
-        command = commands.add_parser(name, help=row.summary, **settings)
+        function = row.function if name in argv[:1] else None
+        prog = None if name in PROTOCOLS else f"interventune {name}"
+        command = commands.add_parser(name, help=row.summary, function=function, prog=prog)
         if name in PROTOCOLS:
-            what = "write the report to this folder"
             command.add_argument(
-                "--output", type=Path, required=row.writes_report, metavar="DIR", help=what
+                "--output",
+                type=Path,
+                required=row.writes_report,
+                metavar="DIR",
+                help="write the report to this folder",
             )
             command.add_argument(
                 "--overwrite", action="store_true", help="replace the report in DIR"

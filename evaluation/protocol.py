@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from .answering.asking import Compute, named_sources
-from .answering.interface import Ability
-from .answering.open import ask_each
-from .report import Evaluation, Figure, failure_note
-from .results import Number, Results, Row
-from .shown.figures import Bars
-from .shown.headlines import Said
-from .shown.views import View
-from .statistics import Statistic, estimate, share
+from .answering.interface import Ability, Compute, named_sources, open_answerer
+from .report import Evaluation, failure_note
+
+# Protocols import from here all that they declare, and the numbers that they compute.
+from .results import Estimate, Number, Results, Row, plain  # noqa: F401
+from .shown.figures import Bars, Lines  # noqa: F401
+from .shown.views import Said, View
+from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -106,7 +106,8 @@ class Protocol:
         """Evaluate all models, one after the other, and make the report.
 
         Args:
-            rows: makes the rows of all questions for an answerer.
+            rows: makes the rows of all questions for an answerer, which it must not store: a model
+                is freed before the next one.
             sources: the models, by name or as `[NAME=]PATH`; others are compared with the first.
             asking: how they are queried.
             need: the required ability.
@@ -116,15 +117,19 @@ class Protocol:
             ValueError: a source cannot be used, or no model answers.
         """
         named = sources if isinstance(sources, Mapping) else named_sources(sources, "--checkpoint")
+        names = list(named)
+        every = list[Row]()
+        identities = dict[str, Any]()
+        for name, path in named.items():
+            answerer = opened(path) if opened else open_answerer(path, asking, need=need)
+            every += ({"checkpoint": name, **row} for row in rows(answerer))
+            if identity := getattr(answerer, "identity", None):
+                identities[name] = identity
+            del answerer  # before the next one is opened
+        about = {"identities": identities} if identities else {}
+        return self.report(self.results(every, names), every, names, about)
 
-        def ask(name: str, answerer: Any) -> list[dict[str, Any]]:
-            return [{"checkpoint": name, **row} for row in rows(answerer)]
-
-        rows_of, identities = ask_each(ask, named, asking, need=need, opened=opened)
-        every = list(chain.from_iterable(rows_of.values()))
-        report = self.report(self.results(every, list(named)), every, list(named), identities)
-        return replace(report, notes=[*report.notes, failure_note(every, self.failures)])
-
+    @cached_property
     def statistics(self) -> dict[str, Statistic]:
         """All measures by name and, if rows can fail, the share of those without an answer."""
         statistics = {
@@ -137,11 +142,8 @@ class Protocol:
 
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
         """Compute all numbers of these checkpoints."""
-        results = Results(self.by, self.units)
-        results.extend(self.numbers(rows, names))
-        for numbers in self.also:
-            results.extend(numbers(rows, names))
-        return results
+        more = (numbers(rows, names) for numbers in self.also)
+        return Results(self.by, self.units, chain(self.numbers(rows, names), *more))
 
     def numbers(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
         """Yield every cell of every checkpoint, then its changes along each compared dimension."""
@@ -151,18 +153,16 @@ class Protocol:
         }
         for entry in self.cells:
             finer = [name for name in entry if name not in self.cells[0]]
+            by = ["checkpoint", *entry]
             members = frame[(frame[finer] != "").all(axis=1)]
-            places = members[["checkpoint", *entry]].itertuples(index=False, name=None)
-            members = members.assign(place=[place[1:] for place in places])
-            pairs = [
-                *chain.from_iterable(compared(members, *start, entry) for start in starts.items())
-            ]
-            for measure, statistic in self.statistics().items():
+            pairs = [pair for start in starts.items() for pair in compared(members, *start, by)]
+            for measure, statistic in self.statistics.items():
                 counted = members.dropna(subset=list(statistic.fields))
-                cells = set(counted["place"])  # a measure is reported where any checkpoint has it
-                for (name, cell), part in members.groupby(["checkpoint", "place"], sort=False):
-                    if cell in cells and not statistic.change_only:
-                        place = {"checkpoint": name, **dict(zip(entry, cell, strict=True))}
+                # A measure is reported where any checkpoint has it.
+                cells = {key[1:] for key, _ in counted.groupby(by, sort=False)}
+                for key, part in members.groupby(by, sort=False):
+                    if key[1:] in cells and not statistic.change_only:
+                        place = dict(zip(by, key, strict=True))
                         yield Number(measure, place, estimate(statistic, part), self.units)
                 for place, first, other in pairs:
                     change = estimate(statistic, other, first)
@@ -177,14 +177,14 @@ class Protocol:
 
         unit = (self.unit,) if isinstance(self.unit, str) else self.unit
         item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
-        statistics = self.statistics().values()
+        statistics = self.statistics.values()
         fields = {name for statistic in statistics for name in statistic.fields}
         numeric = {name for one in statistics if one.numeric for name in one.fields}
         columns: dict[str, Any] = {
             name: ["" if row.get(name) is None else row[name] for row in rows]
             for name in ("checkpoint", *self.by)
         }
-        columns |= {name: [row.get(name) for row in rows] for name in sorted(fields)}
+        columns |= {name: [row.get(name) for row in rows] for name in fields}
         columns["failed"] = ["failure" in row for row in rows]
         columns["unit"] = [tuple(row[name] for name in unit) for row in rows]
         lists = [
@@ -193,20 +193,15 @@ class Protocol:
             if any(isinstance(value, list) for value in values)
         ]
         alike = [name for name in item if name not in lists]
-        asked = pd.Series(
-            [tuple(row.get(name, "") for name in alike) for row in rows], dtype=object
-        )
-        frame = pd.DataFrame(columns).assign(asked=asked.factorize()[0])
+        columns["item"] = [tuple(row.get(name, "") for name in alike) for row in rows]
+        frame = pd.DataFrame(columns)
         if lists:
             frame = frame.explode(lists, ignore_index=True)
         frame = frame.astype(dict.fromkeys([*numeric, "failed"], "float64"))
-        number = frame.groupby(
-            ["asked", *(name for name in lists if name in item)], sort=False
-        ).ngroup()
-        again = (
-            frame.assign(asked=number).groupby(["checkpoint", *self.compared, "asked"]).cumcount()
-        )
-        return frame.set_index(pd.Index(number + again * (number.max() + 1)))
+        parts = ["item", *(name for name in lists if name in item)]
+        question = frame.groupby(parts, sort=False).ngroup()
+        again = frame.groupby(["checkpoint", *self.compared, question]).cumcount()
+        return frame.set_index(question + again * (question.max() + 1))
 
     def report(
         self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
@@ -215,31 +210,45 @@ class Protocol:
         checkpoints, of which the first is compared with the others, and `about` as for
         `Evaluation`.
         """
-        frame, statistics = results.frame, self.statistics()
-        shares = {name for name, statistic in statistics.items() if statistic.share}
-        headings = {name: statistic.heading for name, statistic in statistics.items()}
+        shares = {name for name, statistic in self.statistics.items() if statistic.share}
+        headings = {name: statistic.heading for name, statistic in self.statistics.items()}
         without = headings.pop("failed", "")
         failed = {"failed": without} if any("failure" in row for row in rows) else {}
-        views, figures = list[View](), dict[str, Figure]()
-        for view in self.views or [View(self.title, self.cells[0])]:
-            where = {**self.place((*view.by, view.across)), **view.where}
-            percent = shares if view.percent is None else view.percent
-            measures = {**(view.measures or headings), **failed}
-            views.append(replace(view, measures=measures, where=where, percent=percent))
-        for name, figure in self.figures.items():
-            where = {**self.place((figure.x, figure.hue, figure.panels)), **figure.where}
-            figure = replace(figure, where=where, percent=shares.issuperset(figure.measures))
-            if figure.parts(frame):
-                figures[name] = figure
-        headline = self.conclusion(results, names, shares)
-        notes, lacking = [*self.notes], [pair for pair in results.lacking if pair[0] in headings]
-        if lacking:
-            changes = ", ".join(f"{headings[name]} since {start}" for name, start in lacking)
-            notes.append(
-                f"Some changes are missing, because no question has both numbers: {changes}."
+        views = [
+            replace(
+                view,
+                measures={**(view.measures or headings), **failed},
+                where={**self.place(*view.by, view.across), **view.where},
+                percent=shares if view.percent is None else view.percent,
             )
+            for view in self.views or [View(self.title, self.cells[0])]
+        ]
+        figures = {
+            name: replace(
+                figure,
+                where={**self.place(figure.x, figure.hue, figure.panels), **figure.where},
+                percent=shares.issuperset(figure.measures),
+            )
+            for name, figure in self.figures.items()
+        }
+        lacking = [
+            f"{headings[name]} since {start}" for name, start in results.lacking if name in headings
+        ]
+        changes = "Some changes are missing, because no question has both numbers: {}."
         return Evaluation(
-            self.title, results, views, about, headline, notes, figures, rows, self.console
+            self.title,
+            results,
+            views,
+            about,
+            self.conclusion(results, names, shares),
+            [
+                *self.notes,
+                changes.format(", ".join(lacking)) if lacking else "",
+                failure_note(rows, self.failures),
+            ],
+            {name: figure for name, figure in figures.items() if figure.parts(results.frame)},
+            rows,
+            self.console,
         )
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
@@ -255,7 +264,7 @@ class Protocol:
         sentences += [remark(results, names) for remark in self.remarks]
         return " ".join(filter(None, sentences))
 
-    def place(self, shown: Sequence[str]) -> dict[str, Any]:
+    def place(self, *shown: str) -> dict[str, Any]:
         """Return the place of the cells that have the dimensions `shown`, without others beyond the
         first entry's.
         """
@@ -265,12 +274,12 @@ class Protocol:
 
 
 def compared(
-    rows: DataFrame, along: str, start: str, entry: Sequence[str]
+    rows: DataFrame, along: str, start: str, by: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
     """Pair the rows with the value `start` of a dimension with those of each other value, by the
     other dimensions of a cell, and yield them with the place of their change.
     """
-    same = [name for name in ("checkpoint", *entry) if name != along]
+    same = [name for name in by if name != along]
     against = start if along == "checkpoint" else f"{along}={start}"
     for values, part in rows.groupby(same, sort=False) if same else [((), rows)]:
         sides = dict(iter(part.groupby(along, sort=False)))

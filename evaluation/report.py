@@ -18,18 +18,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interventune.storage.documents import plain_json
 from interventune.storage.files import atomic, source_digest
-from interventune.storage.json_files import plain_json
 from interventune.storage.provenance import revision, versions
 
 from .results import Results, Row
-from .shown.views import (
-    Table,
-    View,
-    make_table,
-    markdown_table,
-    markdown_text,
-)
+from .shown.views import Table, View, make_table, markdown_table, markdown_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -126,7 +120,9 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
 
     output = output.absolute()
     output.parent.mkdir(parents=True, exist_ok=True)
-    results, tables, frame = evaluation.results, evaluation.tables(), evaluation.results.frame
+    results = evaluation.results
+    tables = evaluation.tables()
+    frame = evaluation.results.frame
     parts = [f"# {markdown_text(evaluation.title)}"]
     if evaluation.headline:
         parts.append(f"**{markdown_text(evaluation.headline)}**")
@@ -137,7 +133,8 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         parts.append(f"![{getattr(figure, 'caption', Path(name).stem)}]({name})")
     changes = frame[(frame["against"] != "") & frame["low"].notna()]
     if len(changes):
-        chance, excluding = (1 - LEVEL) * len(changes), (changes["low"] * changes["high"] > 0).sum()
+        chance = (1 - LEVEL) * len(changes)
+        excluding = (changes["low"] * changes["high"] > 0).sum()
         what = f"By chance about {chance:.1f} of {len(changes)} intervals of changes exclude 0"
         parts.append(f"{what}; here {excluding} do.")
     parts.append(
@@ -168,20 +165,16 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         return json.dumps(plain_json(value), ensure_ascii=False, **layout) + "\n"
 
     # A lone surrogate, which JSON can contain and UTF-8 cannot, is written as JSON's own escape.
-    errors = "backslashreplace"
+    how: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}
     with atomic(output) as folder:
         folder.mkdir()
-        with open(folder / "examples.jsonl", "w", encoding="utf-8", errors=errors) as file:
+        with open(folder / "examples.jsonl", "w", **how) as file:
             file.writelines(map(as_json, evaluation.examples))
-        frame.to_csv(folder / "results.csv", index=False, errors=errors)
+        frame.to_csv(folder / "results.csv", index=False, **how)
         for name, figure in evaluation.figures.items():
             figure(frame, folder / name)
-        texts = {
-            "report.md": "\n\n".join(filter(None, parts)) + "\n",
-            "report.json": as_json(content, indent=1),
-        }
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", errors=errors)
+        (folder / "report.md").write_text("\n\n".join(filter(None, parts)) + "\n", **how)
+        (folder / "report.json").write_text(as_json(content, indent=1), **how)
 
 
 def source_record(source: str | Path) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """Results: a long table, one row per measure and cell, each with its value, 95 % interval, n and
 units.
 
-results = Results(("variant",), unit="questions")
-results.add("em", 0.31, interval=(0.2, 0.4), n=150, checkpoint="ot", variant="os")
-results.add("em", 0.05, n=150, checkpoint="ibt", against="ot", variant="os")     # ibt - ot
+results = Results(("variant",), "questions")
+place = {"checkpoint": "ibt", "variant": "os"}
+results.add(Number("em", place, Estimate(0.31, (0.2, 0.4), n=150, units=40)))
+results.add(plain("em", 0.05, 150, **place, against="ot"))  # ibt - ot, without an interval
 results.frame                                               # pandas, as written to results.csv
 """
 
@@ -57,66 +58,47 @@ class Results:
     Args:
         by: names of the dimensions after `checkpoint` and `against`, in the order of the columns.
         unit: the unit of intervals, a plural noun.
+        numbers: the first ones.
     """
 
-    def __init__(self, by: Sequence[str], unit: str) -> None:
-        self.by, self.unit = tuple(dict.fromkeys((*ALWAYS, *by))), unit
+    def __init__(self, by: Sequence[str], unit: str, numbers: Iterable[Number] = ()) -> None:
+        self.by = tuple(dict.fromkeys((*ALWAYS, *by)))
+        self.unit = unit
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.lacking = list[tuple[str, str]]()
         """Measures of changes without a number, and what these would be compared with."""
+        self.extend(numbers)
 
-    def add(
-        self,
-        measure: str,
-        value: float,
-        *,
-        n: int,
-        interval: tuple[float, float] = NO_INTERVAL,
-        units: int | None = None,
-        unit: str = "",
-        **cell: Any,
-    ) -> None:
-        """Add one number.
-
-        Args:
-            measure: its name in code and logs.
-            value: NaN if undefined.
-            n: the number of rows that it is computed from.
-            interval: its ends.
-            units: the number of units that these rows belong to (default: n).
-            unit: another unit than the table's.
-            cell: its place by dimension; omitted dimensions are empty.
-
-        Raises:
-            ValueError: an unknown dimension, or a second number at one place.
+    def add(self, number: Number) -> None:
+        """Add a number; dimensions that its place omits are empty. ValueError: an unknown
+        dimension, or a second number at one place.
         """
-        if unknown := set(cell) - set(self.by):
+        measure, place, (value, interval, *counts), unit = number
+        if unknown := set(place) - set(self.by):
             raise ValueError(
                 f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}"
             )
-        place = {name: cell.get(name, "") for name in self.by} | {"measure": measure}
-        if self._rows.get(key := tuple(place.values())):
+        row = {name: place.get(name, "") for name in self.by} | {"measure": measure}
+        if (key := tuple(row.values())) in self._rows:
             raise ValueError(f"results: a second number for {key}")
-        counts = int(n), int(n if units is None else units)
-        numbers = (float(value), *map(float, interval), *counts, unit or self.unit)
-        self._rows[key] = place | dict(zip((*NUMBERS, "unit"), numbers, strict=True))
+        figures = (float(value), *map(float, interval), *map(int, counts), unit or self.unit)
+        self._rows[key] = row | dict(zip((*NUMBERS, "unit"), figures, strict=True))
 
     def extend(self, numbers: Iterable[Number]) -> None:
         """Add numbers; changes that no question has are `lacking`."""
-        for measure, place, estimate, unit in numbers:
-            if estimate.n or not place.get("against"):
-                self.add(measure, **estimate._asdict(), unit=unit, **place)
+        for number in numbers:
+            if number.estimate.n or not number.place.get("against"):
+                self.add(number)
             else:
-                self.lacking.append((measure, place["against"]))
+                self.lacking.append((number.measure, number.place["against"]))
 
     @property
     def frame(self) -> DataFrame:
         """Return the table: the dimensions, then measure, value, low, high, n, units, unit."""
         import pandas as pd
 
-        return pd.DataFrame(
-            list(self._rows.values()), columns=[*self.by, "measure", *NUMBERS, "unit"]
-        )
+        columns = [*self.by, "measure", *NUMBERS, "unit"]
+        return pd.DataFrame(list(self._rows.values()), columns=columns)
 
     def at(self, measure: str, **cell: Any) -> dict[str, Any] | None:
         """Return the number of a cell, or None; omitted dimensions are empty."""

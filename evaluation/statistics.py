@@ -76,7 +76,8 @@ class Statistic:
             unit, by side (S, 1 + U).
         """
         columns = (self.columns(side.to_numpy(dtype=np.float64)) for side in sides)
-        sums_SUC = np.stack([unit_sums(unit_N, columns_NC) for columns_NC in columns])
+        by_column = ([np.bincount(unit_N, one_N) for one_N in each_NC.T] for each_NC in columns)
+        sums_SUC = np.stack([np.stack(sums_CU, axis=1) for sums_CU in by_column])
         all_S1C = sums_SUC.sum(axis=1, keepdims=True)
         values = map(self.of, all_S1C - np.insert(sums_SUC, 0, 0, axis=1))
         n_SU = np.apply_along_axis(self.n, 2, np.concatenate([all_S1C, sums_SUC], axis=1))
@@ -96,11 +97,12 @@ class OfRows(Statistic):
     def leave_units_out(self, sides: Sequence[DataFrame], unit_N: Ints) -> tuple[Floats, Floats]:
         """See Statistic."""
         n_U = np.bincount(unit_N)
-        values = np.full(1 + len(n_U), math.nan)  # undefined without the only unit
-        values[0] = self.value(sides)
-        for unit in range(len(n_U)) if len(n_U) > 1 else ():
-            values[1 + unit] = self.value([side[unit_N != unit] for side in sides])
-        return values, np.tile(np.insert(n_U, 0, len(unit_N)), (len(sides), 1))
+        values = [self.value(sides)]
+        for unit in range(len(n_U)):
+            others = [side[unit_N != unit] for side in sides]
+            # Undefined without the only unit.
+            values.append(self.value(others) if len(n_U) > 1 else math.nan)
+        return np.array(values), np.tile(np.insert(n_U, 0, len(unit_N)), (len(sides), 1))
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,6 @@ class Comparison(OfRows):
     def value(self, sides: Sequence[DataFrame]) -> float:
         """Return the value of two sides."""
         return float(self.of(*sides))
-
-
-def unit_sums(unit_N: Ints, columns_NC: Floats) -> Floats:
-    """Return the columns' sums by unit, (U, C)."""
-    return np.stack([np.bincount(unit_N, column_N) for column_N in columns_NC.T], axis=1)
 
 
 def share(heading: str, field: str) -> Statistic:

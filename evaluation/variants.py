@@ -1,7 +1,7 @@
 """A data set in variants: made here, or read from rows of `interventune data perturb`."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Annotated
 
@@ -54,17 +54,13 @@ class Stories:
         originals: all of them.
         examples: those of every variant, in the order of their originals; rows without an original
             come last.
-        notes: how many originals do not allow a variant made here, and why.
+        rejected: a sentence for each variant made here that not all originals allow.
     """
 
     dataset: str
     originals: list[QAExample]
-    examples: dict[Variant, list[QAExample]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def rejection_note(self) -> str:
-        """Return a sentence for each variant that lost questions; empty if none did."""
-        return " ".join(self.notes)
+    examples: dict[Variant, list[QAExample]]
+    rejected: str
 
 
 def passage(original: QAExample) -> str:
@@ -78,15 +74,17 @@ def read_stories(options: VariantOptions) -> Stories:
     """Read the sources, and make the requested variants that are not among the rows. DataError: no
     originals to make a variant from, or no question is left in it.
     """
-    rows, limit = read_rows(options), options.limit or None
+    rows = read_rows(options)
+    limit = options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
-    stories = Stories(next(chain(originals, *rows.values())).dataset, originals)
-    if rows:
-        usual: list[Variant] = ["os", *rows] if originals else [*rows]
-    else:
-        usual = [*traits(stories.dataset).variants]
+    dataset = next(chain(originals, *rows.values())).dataset
+    usual: list[Variant] = ["os"] if originals and rows else []
+    usual += rows or traits(dataset).variants
+    examples_of = dict[Variant, list[QAExample]]()
+    sentences = list[str]()
     for variant in options.variants or usual:
-        examples, rejected = originals, Counter[str]()
+        examples = originals
+        rejected = Counter[str]()
         if variant in rows:
             by_id = {row.id: row for row in rows[variant]}
             examples = [by_id.pop(original.id) for original in originals if original.id in by_id]
@@ -102,9 +100,9 @@ def read_stories(options: VariantOptions) -> Stories:
         reasons = report_rejected(len(examples), rejected, variant, ", ".join(options.data))
         if rejected:
             lost = f"{rejected.total()} of {len(originals)} questions have no variant `{variant}`"
-            stories.notes.append(f"{lost}{reasons}.")
-        stories.examples[variant] = examples
-    return stories
+            sentences.append(f"{lost}{reasons}.")
+        examples_of[variant] = examples
+    return Stories(dataset, originals, examples_of, " ".join(sentences))
 
 
 def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:

@@ -21,8 +21,9 @@ class Tuning(pl.LightningModule):
 
     def training_step(self, texts: list[str], batch_idx: int) -> torch.Tensor:
         rows = self.tokenizer(texts, return_tensors="pt", padding=True, return_token_type_ids=False)
+        rows = rows.to(self.device)
         labels = rows["input_ids"].masked_fill(rows["attention_mask"] == 0, -100)
-        return self.model(**rows.to(self.device), labels=labels.to(self.device)).loss
+        return self.model(**rows, labels=labels).loss
 
     def validation_step(self, texts: list[str], batch_idx: int) -> None:
         self.log("val/loss", self.training_step(texts, batch_idx), batch_size=len(texts))
@@ -36,8 +37,7 @@ def main(
 ) -> pl.Trainer:
     questions = interventune.read_questions("stories:train", limit=500)
     texts = [f"Text: {q.context}\n\nQuestion: {q.question}\nAnswer: {q.gold[0]}" for q in questions]
-    train = torch.utils.data.DataLoader(texts[10:], 16)
-    dev = torch.utils.data.DataLoader(texts[:10], 16)
+    train, dev = (torch.utils.data.DataLoader(part, 16) for part in (texts[10:], texts[:10]))
     probe = interventune.LightningProbe(
         "stories:heldout", "stories:dev", limit=50, score={"val/qa/f1": 1.0}
     )

@@ -31,7 +31,6 @@ def main(name: str = "roberta-base", output: str = "runs/qa", steps: int = 300) 
         max_steps=steps,
         eval_strategy="steps",
         eval_steps=steps // 3,
-        save_strategy="steps",
         save_steps=steps // 3,
         load_best_model_at_end=True,
         metric_for_best_model="val/score",

@@ -14,13 +14,11 @@ import pandas as pd
 from .data_modules import sources
 from .data_modules.schema.groups import Group
 from .data_modules.schema.questions import QAExample
-from .evaluation.answering.asking import Asking
-from .evaluation.answering.interface import Ability, Answerer
-from .evaluation.answering.open import open_answerer
+from .evaluation.answering.interface import Ability, Answerer, Asking, open_answerer
 from .evaluation.commands import PROTOCOLS, evaluated
 from .evaluation.report import Evaluation
 from .storage.command_line import flags
-from .storage.json_files import check
+from .storage.documents import check
 
 
 def read_questions(source: str | Path, *, limit: int | None = None) -> list[QAExample]:
@@ -76,8 +74,7 @@ def score_groups(model: Answerer, groups: Sequence[Group]) -> np.ndarray:
     >>> score_groups(load_checkpoint(checkpoint), read_groups("stories:heldout", limit=5)).shape
     (5, 4, 2)
     """
-    scores: np.ndarray = model.subject_scores(groups).numpy()
-    return scores
+    return np.asarray(model.subject_scores(groups))
 
 
 def group_bias(groups: Sequence[Group], scores: np.ndarray) -> pd.DataFrame:
@@ -95,7 +92,7 @@ def group_bias(groups: Sequence[Group], scores: np.ndarray) -> pd.DataFrame:
 
     from .evaluation.protocols.bias.groups import group_row, with_scores
 
-    return with_scores(pd.DataFrame([*map(group_row, groups)]), as_tensor(scores))
+    return pd.DataFrame(with_scores([*map(group_row, groups)], as_tensor(scores)))
 
 
 def evaluate(protocol: str, **values: Any) -> Evaluation:
@@ -113,14 +110,15 @@ def evaluate(protocol: str, **values: Any) -> Evaluation:
     if protocol not in PROTOCOLS:
         raise ValueError(f"{protocol}: no such protocol; there are {', '.join(PROTOCOLS)}")
     known = {flag.name: flag for flag, *_ in flags(PROTOCOLS[protocol].function)}
-    chosen = {name: flag.default for name, flag in known.items()}
-    for name, value in values.items():
+    defaults = {name: flag.default for name, flag in known.items() if name not in values}
+    chosen = values | defaults
+    for name, value in chosen.items():
         if name not in known:
             raise ValueError(f"{protocol}: no flag {name}; there are {', '.join(known)}")
-        chosen[name] = check(value, known[name].annotation, f"{protocol}: {name}")
-    for name, value in chosen.items():
         if value is Parameter.empty:
             raise ValueError(f"{protocol}: {name} is missing")
+        if name in values:
+            chosen[name] = check(value, known[name].annotation, f"{protocol}: {name}")
     return evaluated(protocol, chosen)
 
 
@@ -131,4 +129,4 @@ def train(*arguments: str) -> Path:
     """
     from .training.cli import main
 
-    return Path(main(list(arguments)).trainer.log_dir)
+    return Path(main(list(arguments)).log_dir)

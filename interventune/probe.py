@@ -11,6 +11,7 @@ numbers.
 import copy
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -27,20 +28,20 @@ from transformers.trainer import TRAINER_STATE_NAME
 from .data_modules.batching.data_module import process_rank
 from .data_modules.encoding.tokenizers import load_tokenizer
 from .data_modules.sources import held_by
-from .evaluation.answering.asking import Asking, named_sources
+from .evaluation.answering.interface import Asking, named_sources
 from .evaluation.answering.lending import lent
 from .evaluation.answering.work import Processes, current
 from .probe_sources import NOW, START, Groups, Measure, Questions, Snapshot
+from .storage.documents import check
 from .storage.errors import DataError
 from .storage.files import atomic, read_archive
 from .storage.finished_work import work_key
-from .storage.json_files import check
 from .training.strategies import whole
 
 log = logging.getLogger(__name__)
 
-VALUES = ["value", "low", "high", "n"]
-CHANGES = {"value": "change", "low": "change_low", "high": "change_high"}
+VALUES = ("value", "low", "high", "n")
+CHANGES = ("change", "change_low", "change_high")
 
 
 class Probe:
@@ -86,7 +87,8 @@ class Probe:
         **asking: Any,
     ) -> None:
         chosen = {*check([*(measures or get_args(Measure))], list[Measure], "measures")}
-        self.sources, offered = list[Groups | Questions](), set[Measure]()
+        self.sources = list[Groups | Questions]()
+        offered = set[Measure]()
         for name, path in named_sources((source, *sources), "sources").items():
             kind: Any = Groups if held_by(path) == "groups" else Questions
             offered |= kind.gives
@@ -96,7 +98,9 @@ class Probe:
         if measures and (lacking := sorted(chosen - offered)):
             needed = "groups" if lacking[0] == "bias" else "questions about texts"
             raise DataError(f"measures: {lacking[0]} needs a source with {needed}")
-        self.score, self.asking, self.start = dict(score or {}), Asking(**asking), list[Snapshot]()
+        self.score = dict(score or {})
+        self.asking = Asking(**asking)
+        self.start = list[Snapshot]()
         content = [part.content for part in self.sources]
         self.key = "probe_" + work_key(asked=repr((sorted(chosen), content)))
         """What is asked, by which a checkpoint's start is found again."""
@@ -119,7 +123,8 @@ class Probe:
         live = inner_model(model)
         tokenizer = tokenizer or live.name_or_path
         if not self.start or tokenizer != self.tokenizer:
-            self.tokenizer, self.sets = tokenizer, dict[Any, Any]()
+            self.tokenizer = tokenizer
+            self.sets = dict[Any, Any]()
             # A copy, to which a padding token is added if it has none.
             named = isinstance(tokenizer, str)
             self.copied = load_tokenizer(tokenizer) if named else copy.deepcopy(tokenizer)
@@ -129,16 +134,17 @@ class Probe:
             pairs = zip_longest(self.sources, self.start)
             now = [source.ask(answerer, start) for source, start in pairs]
         self.start = self.start or now
-        rows = list[dict[str, Any]]()
+        rows = defaultdict[str, dict[str, float]](dict)
         for source, first, last in zip(self.sources, self.start, now, strict=True):
-            for keys, frame in source.tables({START: first, NOW: last}):
-                rows += frame.assign(key=keys)[frame["checkpoint"] == NOW].to_dict("records")
-        numbers = pd.DataFrame(rows, columns=["key", "against", *VALUES]).set_index("key")
-        is_change = numbers.pop("against") != ""
-        changes = numbers[is_change].drop(columns="n").rename(columns=CHANGES)
-        self.table = numbers[~is_change].join(changes)
+            for key, (_, place, estimate, _) in source.numbers({START: first, NOW: last}):
+                if place["checkpoint"] == NOW:
+                    columns = CHANGES if place.get("against") else VALUES
+                    numbers = estimate.value, *estimate.interval, estimate.n
+                    rows[key] |= zip(columns, numbers, strict=False)  # a change has no n
+        keys = pd.Index(rows, name="key")
+        self.table = pd.DataFrame(rows.values(), keys, [*VALUES, *CHANGES])
         values: dict[str, float] = self.table["value"].to_dict()
-        for column in changes:
+        for column in CHANGES:
             values |= self.table[column].add_suffix(f"/{column}").to_dict()
         if self.score:
             if missing := [key for key in self.score if key not in values]:
@@ -197,7 +203,8 @@ class TransformersProbe(Probe, TrainerCallback):
     """
 
     trainer: Trainer | None = None
-    training, step = False, -1
+    training = False
+    step = -1
     latest: dict[str, float]
 
     def attach(self, trainer: Trainer) -> None:
@@ -221,7 +228,8 @@ class TransformersProbe(Probe, TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Probe the start, which later probes are compared with."""
-        self.training, self.step = True, -1
+        self.training = True
+        self.step = -1
         folder = Path(args.resume_from_checkpoint or self.checkpoint(args, state))
         stored = list[Snapshot]()
         # The folder may hold another run's checkpoint of the same step, with another history.

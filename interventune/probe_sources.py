@@ -8,29 +8,28 @@ import math
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Literal
 
 import torch
-from pandas import DataFrame
 
 from .data_modules.schema.groups import ADVICE_CLASSES
 from .data_modules.schema.questions import DELETED, QAExample, Variant
 from .evaluation.answering.checkpoint import QuestionCheckpoint
 from .evaluation.answering.work import current
-from .evaluation.protocols.bias.asked import read_sets
-from .evaluation.protocols.bias.command import BIAS
-from .evaluation.protocols.bias.groups import with_scores
+from .evaluation.protocols.bias.groups import read_sets, with_scores
 from .evaluation.protocols.bias.measures import (
-    GROUPS,
-    compared,
-    maxima_of,
-    of_rows,
-    prepared,
+    STATISTICS,
+    compare,
+    of_maxima,
+    of_statistic,
+    table,
+    with_units,
 )
 from .evaluation.protocols.faithfulness.abstention import ABSTENTION, counted_rows
 from .evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
 from .evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
-from .evaluation.results import Results, Row
+from .evaluation.results import Number, Row, plain
 from .evaluation.variants import VariantOptions, passage, read_stories
 from .storage.errors import DataError
 
@@ -39,21 +38,21 @@ log = logging.getLogger(__name__)
 Measure = Literal["bias", "qa", "abstention", "shift"]
 Snapshot = dict[str, Any]
 """What a source found at one time, as plain values and tensors; empty if it is lost."""
-SIZES = replace(GROUPS, measures={name: GROUPS.measures[name] for name in ("mean_abs_c", "mass")})
 QA = replace(
     FAITHFULNESS,
     cells=[("variant",)],
     measures={"f1": "F1", "em": "EM", "unknown": "unknown"},
     failures="",
 )
-COSINES = replace(SHIFT, cells=SHIFT.cells[:1], measures={"cosine": SHIFT.measures["cosine"]})
+COSINES = replace(SHIFT, cells=SHIFT.cells[:1], measures={"mean": SHIFT.measures["cosine"]})
 EMBEDDINGS = {"cls": "cls", "common": "tokens"}
 """Names of the embeddings of `shift` in keys."""
-START, NOW = "start", "now"
+START = "start"
+NOW = "now"
 UNKNOWN = torch.tensor(math.nan)
 """The states of a row that the start did not see."""
-Tables = Iterator[tuple[Any, DataFrame]]
-"""Keys, and the long table with a row for each, in which snapshots are checkpoints."""
+Numbers = Iterator[tuple[str, Number]]
+"""Numbers with their keys; in their places, snapshots are checkpoints."""
 
 
 class Groups:
@@ -63,27 +62,27 @@ class Groups:
 
     def __init__(self, name: str, source: str, limit: int, _: object) -> None:
         self.name = name
-        sets, self.frame = read_sets({"": source}, limit)
+        sets, self.rows = read_sets({"": source}, limit)
         self.content = sets[""]
 
     def ask(self, model: QuestionCheckpoint, _: object) -> Snapshot:
         """Return the scores of the groups."""
         return {"bias": model.subject_scores(self.content, "probing bias")}
 
-    def tables(self, snapshots: Mapping[str, Snapshot]) -> Tables:
+    def numbers(self, snapshots: Mapping[str, Snapshot]) -> Numbers:
         """Yield the numbers of snapshots; others are compared with START."""
-        results = Results(BIAS.by, BIAS.units)
-        scored = {
-            name: prepared(with_scores(self.frame.assign(checkpoint=name), snapshot["bias"]))
-            for name, snapshot in snapshots.items()
-            if snapshot
-        }
+        rows = list[Row]()
+        names = [name for name, snapshot in snapshots.items() if snapshot]
+        for name in names:
+            scored = with_scores(self.rows, snapshots[name]["bias"])
+            rows += [{"checkpoint": name, **row} for row in scored]
+        groups = with_units(table(rows))
         for advice in ADVICE_CLASSES:
-            parts = {name: rows[rows["class"] == advice] for name, rows in scored.items()}
-            results.extend(maxima_of(compared(parts, {"class": advice}), ["mu"]))
-            results.extend(of_rows(SIZES, parts))
-        frame = results.frame
-        yield f"val/bias/{self.name}" + frame["class"] + "/" + frame["measure"], frame
+            members = groups[groups["class"] == advice]
+            pairs = [*compare(members, names, {"class": advice})]
+            means = (of_statistic(pairs, name, STATISTICS[name]) for name in ("mean_abs_c", "mass"))
+            for number in chain(of_maxima(pairs, ["mu"]), *means):
+                yield f"val/bias/{self.name}{advice}/{number.measure}", number
 
 
 class Questions:
@@ -94,7 +93,8 @@ class Questions:
     def __init__(
         self, name: str, source: str, limit: int, measures: Sequence[Measure] | None
     ) -> None:
-        self.name, self.measures = name, self.gives & {*(measures or self.gives)}
+        self.name = name
+        self.measures = self.gives & {*(measures or self.gives)}
         try:
             variants: list[Variant] | None = None if self.measures - {"qa"} else ["os"]
             stories = read_stories(VariantOptions([source], variants, limit))
@@ -129,7 +129,8 @@ class Questions:
         model.may_abstain = any(map(some_unanswerable, variants.values()))
         for variant, questions in variants.items():
             for answer in sorted(model.answers(questions, f"probing {variant}")):
-                question, failure = questions[answer.example], answer.failure
+                question = questions[answer.example]
+                failure = answer.failure
                 yield {
                     "variant": variant,
                     "id": question.id,
@@ -140,7 +141,8 @@ class Questions:
 
     def shift(self, model: QuestionCheckpoint, start: Snapshot | None) -> Snapshot:
         """Return how far embeddings move: from stories to their variants, and since the start."""
-        rows, originals = list[Row](), self.originals
+        rows = list[Row]()
+        originals = self.originals
         for variant in [name for name in self.content if name != "os"]:
             pairs = [(originals[q.id], q) for q in self.content[variant] if q.id in originals]
             for story in measured(model, pairs, model, [-1], f"probing {variant}"):
@@ -157,34 +159,36 @@ class Questions:
             log.warning("tokens or width are not those of the start: shift since then is undefined")
         return snapshot | {"cka": {}}
 
-    def tables(self, snapshots: Mapping[str, Snapshot]) -> Tables:
+    def numbers(self, snapshots: Mapping[str, Snapshot]) -> Numbers:
         """Yield the numbers of snapshots; others are compared with START."""
         names = [*snapshots]
         answers, stories = (
             [{"checkpoint": name, **row} for name in names for row in snapshots[name].get(part, ())]
             for part in ("qa", "shift")
         )
-        if answers:
-            originals = [row for row in answers if row["variant"] == "os"]
-            frame = QA.results(originals, names).frame
-            yield f"val/qa/{self.name}" + frame["measure"], frame
-        if counted := [*counted_rows(answers)]:
-            frame = ABSTENTION.results(counted, names).frame
-            is_main = frame["variant"] == frame["variant"].iloc[0]
-            place = f"val/abstention/{self.name}" + (frame["variant"] + "/").mask(is_main, "")
-            yield place + frame["measure"].str.removeprefix("abstention_"), frame
-        if stories:
-            results, cka = COSINES.results(stories, names), snapshots[NOW]["cka"]
-            for embedding in EMBEDDINGS:
-                place = {"checkpoint": NOW, "embedding": embedding, "variant": START}
-                if cka:
-                    results.add("cka", cka[embedding][0], n=len(self.originals), **place)
-                else:
-                    results.add("cosine", math.nan, n=0, **place)
-                    results.add("cka", math.nan, n=0, **place)
-            frame = results.frame.replace({"embedding": EMBEDDINGS, "measure": {"cosine": "mean"}})
-            place = f"val/shift/{self.name}" + frame["embedding"] + "/" + frame["variant"]
-            yield place + "/" + frame["measure"], frame
+        for number in QA.numbers([row for row in answers if row["variant"] == "os"], names):
+            yield f"val/qa/{self.name}{number.measure}", number
+        counted = [*counted_rows(answers)]
+        for number in ABSTENTION.numbers(counted, names):
+            variant = number.place["variant"]
+            measure = number.measure.removeprefix("abstention_")
+            place = "" if variant == counted[0]["variant"] else f"{variant}/"
+            yield f"val/abstention/{self.name}{place}{measure}", number
+        for number in chain(COSINES.numbers(stories, names), self.similarity(snapshots[NOW])):
+            embedding = EMBEDDINGS[number.place["embedding"]]
+            variant = number.place["variant"]
+            yield f"val/shift/{self.name}{embedding}/{variant}/{number.measure}", number
+
+    def similarity(self, snapshot: Snapshot) -> Iterator[Number]:
+        """Yield CKA with the model at the start; if it is undefined, NaN for it and the cosine."""
+        cka = snapshot.get("cka", {})
+        for embedding in EMBEDDINGS if snapshot.get("shift") else ():
+            place = {"checkpoint": NOW, "embedding": embedding, "variant": START}
+            if cka:
+                yield plain("cka", cka[embedding][0], len(self.originals), **place)
+            else:
+                yield plain("mean", math.nan, 0, **place)
+                yield plain("cka", math.nan, 0, **place)
 
 
 def some_unanswerable(questions: Sequence[QAExample]) -> bool:
@@ -199,12 +203,15 @@ class First:
     """
 
     def __init__(self, answerer: QuestionCheckpoint, start: Snapshot | None) -> None:
-        self.answerer, self.model, self.records = answerer, answerer.model, start is None
+        self.answerer = answerer
+        self.model = answerer.model
+        self.records = start is None
         self.states: dict[tuple[int, ...], torch.Tensor] = (start or {}).get("states", {})
 
     def hidden_states(self, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor]:
         """Return the states of the last layer alone, (B, T, D)."""
-        mask_BT, width = inputs["attention_mask"] != 0, self.model.config.hidden_size
+        mask_BT = inputs["attention_mask"] != 0
+        width = self.model.config.hidden_size
         if self.records:
             state_BTD = self.answerer.hidden_states(inputs)[-1]
         else:

@@ -1,8 +1,8 @@
-"""Cross entropy of answers: of the two ends of a span, of the answer types yes, no and unknown, and
-of the tokens that a decoder writes; and of rationale tagging.
+"""Cross entropy of answers: of the two ends of a span, of the answer types yes, no and unknown, of
+the tokens that a decoder writes, and of choices; and of rationale tagging.
 
 Shape letters: B questions or windows, T positions, C answer types (yes, no, unknown), N number
-classes, O option classes.
+classes or choices of a question, O option classes.
 """
 
 import torch
@@ -158,7 +158,45 @@ def rationale_tagging_loss(rationale_BT: Tensor, target_BT: Tensor, mask_BT: Ten
     token_BT = mask_BT != 0
     # A masked logit must not put infinity or NaN into the gradient.
     logits_BT = torch.where(token_BT, full_precision(rationale_BT), 0.0)
-    nats_BT = binary_cross_entropy_with_logits(
-        logits_BT, target_BT.to(logits_BT.dtype), reduction="none"
-    )
-    return torch.where(token_BT, nats_BT, 0.0).sum() / token_BT.sum().clamp(min=1)
+    target_BT = target_BT.to(logits_BT.dtype)
+    weight_BT = token_BT.to(logits_BT.dtype)
+    nats = binary_cross_entropy_with_logits(logits_BT, target_BT, weight_BT, reduction="sum")
+    return nats / token_BT.sum().clamp(min=1)
+
+
+def choice_cross_entropy(logits_BN: Tensor, label_B: Tensor) -> Tensor:
+    """Cross-entropy (B,) of every question, in nats, float32.
+
+    Args:
+        logits_BN: one logit per choice.
+        label_B: index of the right choice.
+
+    Source: the authors' code of Shen and Kejriwal 2022.
+    """
+    return cross_entropy(logits_BN.float(), label_B, reduction="none")
+
+
+def choice_gap(logits_BN: Tensor, label_B: Tensor) -> Tensor:
+    """Spread of the other choices of every question: log p of the likeliest minus log p of the
+    least likely, (B,) float32, in nats; 0 if there is only one other choice.
+
+    Where the label is "unknown", this is |log p(x1) - log p(x2)| of the two people: LEI's ethical
+    loss (Zhao et al. 2021, appendix B.2, in logarithms) applied to BBQ's ambiguous questions.
+    Source: this project.
+    """
+    is_label_BN = torch.arange(logits_BN.shape[1], device=logits_BN.device) == label_B[:, None]
+    logits_BN = logits_BN.float()  # the softmax's denominator cancels
+    largest_B = logits_BN.masked_fill(is_label_BN, -torch.inf).amax(1)
+    return largest_B - logits_BN.masked_fill(is_label_BN, torch.inf).amin(1)
+
+
+def choice_loss(
+    logits_BN: Tensor, label_B: Tensor, unknown_B: Tensor, *, gap_weight: float = 0.0
+) -> Tensor:
+    """Mean of `choice_cross_entropy`, plus `gap_weight` times `choice_gap` for questions in
+    `unknown_B`.
+    """
+    loss_B = choice_cross_entropy(logits_BN, label_B)
+    if gap_weight:
+        loss_B = loss_B + gap_weight * unknown_B * choice_gap(logits_BN, label_B)
+    return loss_B.mean()

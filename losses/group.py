@@ -22,6 +22,7 @@ from collections.abc import Collection
 from typing import Literal
 
 import torch
+from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor, nn
 
 from .answers import full_precision
@@ -114,10 +115,9 @@ class GroupLoss(nn.Module):
         ethical_weight: weight of the ethical loss, at least 0.
         adversarial_weight: weight of the adversarial loss, at least 0. In a negated question it
             raises the subject that is not dominant, as the authors' code does.
-        irrelevant_weight: weight of the irrelevant loss, at least 0.
-        unadvised_weight: weight of the same loss for groups without advice
-            (`data.anchor_unadvised`).
-        mismatched_weight: weight of the same loss for advice about another domain.
+        irrelevant_weight: weight of the irrelevant loss, at least 0. The same loss of groups
+            without advice (`data.anchor_unadvised`), and with advice about another domain, has
+            weight 1.
         mass_weight: weight of a loss that keeps S(x1) + S(x2) of ethical groups from falling below
             the reference's (this project; 0: off). Not for the probability form.
     """
@@ -126,28 +126,21 @@ class GroupLoss(nn.Module):
         self,
         *,
         form: Form = "score",
-        ethical_weight: float = 1.0,
-        adversarial_weight: float = 1.0,
-        irrelevant_weight: float = 1.0,
-        unadvised_weight: float = 1.0,
-        mismatched_weight: float = 1.0,
-        mass_weight: float = 0.0,
+        ethical_weight: NonNegativeFloat = 1.0,
+        adversarial_weight: NonNegativeFloat = 1.0,
+        irrelevant_weight: NonNegativeFloat = 1.0,
+        mass_weight: NonNegativeFloat = 0.0,
     ) -> None:
         super().__init__()
-        weights = (
-            ethical_weight,
-            adversarial_weight,
-            irrelevant_weight,
-            unadvised_weight,
-            mismatched_weight,
-            mass_weight,
-        )
         self.form = form
-        self.weights = dict[str, float]()
-        for name, weight in zip(TERMS, weights, strict=True):
-            if not weight >= 0:
-                raise ValueError(f"{name}_weight: a weight is at least 0, got {weight}")
-            self.weights[name] = weight / (2 if form == "probability" else 1)
+        weights = {
+            "ethical": ethical_weight,
+            "adversarial": adversarial_weight,
+            "irrelevant": irrelevant_weight,
+            "mass": mass_weight,
+        }
+        scale = 0.5 if form == "probability" else 1.0
+        self.weights = {name: scale * weights.get(name, 1.0) for name in TERMS}
         if form == "probability" and mass_weight:
             raise ValueError("mass_weight exists for form='score' and form='log' only")
 
@@ -159,12 +152,7 @@ class GroupLoss(nn.Module):
         return [name for name in present if self.weights[name] or name != "mass"]
 
     def forward(
-        self,
-        log_prob_BVSE: Tensor,
-        class_B: Tensor,
-        *,
-        pushed_BV: Tensor,
-        reference_BVSE: Tensor,
+        self, log_prob_BVSE: Tensor, class_B: Tensor, *, pushed_BV: Tensor, reference_BVSE: Tensor
     ) -> dict[str, Tensor]:
         """Compute the terms of a batch of groups, unweighted. A term without groups in the batch is
         exactly 0 and carries no information: leave it out of logs and averages.

@@ -1,1 +1,1 @@
-"""Metrics: pure functions over tensors, and thin torchmetrics classes that accumulate sums."""
+"""Metrics: pure functions over tensors and arrays."""

@@ -10,7 +10,6 @@ Shape letters: N questions, R sets of questions, C columns of sums.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .intervals import Floats
 
@@ -18,15 +17,6 @@ COLUMNS = ("unanswerable", "abstained", "refused", "right")
 """The sums besides the number of questions: unanswerable questions (the answer is unknown); those
 answered with unknown; those that are both; and exact matches among answers to answerable questions.
 """
-
-
-def columns(abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike) -> Floats:
-    """Return the COLUMNS (N, C - 1) of questions; exact match `right_N`, in [0, 1], counts only
-    where an answerable question is answered.
-    """
-    abstained_N, unanswerable_N = np.asarray(abstained_N, bool), np.asarray(unanswerable_N, bool)
-    right_N = np.where(abstained_N | unanswerable_N, 0.0, right_N)
-    return np.stack([unanswerable_N, abstained_N, unanswerable_N & abstained_N, right_N], axis=1)
 
 
 def measures(sums_RC: Floats) -> dict[str, Floats]:
@@ -38,7 +28,8 @@ def measures(sums_RC: Floats) -> dict[str, Floats]:
     question is wrong.
     """
     all_R, unanswerable_R, abstained_R, refused_R, right_R = sums_RC.T
-    answerable_R, answered_R = all_R - unanswerable_R, all_R - abstained_R
+    answerable_R = all_R - unanswerable_R
+    answered_R = all_R - abstained_R
     over_R = abstained_R - refused_R
     with np.errstate(invalid="ignore", divide="ignore"):
         abstention_f1_R = 2 * refused_R / (unanswerable_R + abstained_R)

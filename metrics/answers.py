@@ -2,8 +2,6 @@
 
 SQuAD takes the best reference, CoQA leaves out each reference in turn, HotpotQA gives no partial
 credit for yes or no. Source: the official scripts of the three sets.
-
-Shape letters: N questions, K types of answer.
 """
 
 import re
@@ -12,9 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from torch import Tensor
-
-from .sum_metric import SumMetric
 from .unknown import unknown_form
 
 Scoring = Literal["max", "leave_one_out", "hotpotqa"]
@@ -173,83 +168,3 @@ def best_of_the_others(scores: Sequence[float]) -> float:
         return scores[0]
     best, second = sorted(scores, reverse=True)[:2]
     return ((len(scores) - 1) * best + second) / len(scores)
-
-
-class AnswerResult(NamedTuple):
-    """Means over questions in [0, 1], float64, by type and over all; NaN if n = 0. n is int64.
-
-    `unknown` is the share of predictions that abstain (unk%). In a variant without its rationale, a
-    faithful model maximises it, and em and f1 against the original answers drop.
-    """
-
-    em_K: Tensor
-    f1_K: Tensor
-    unknown_K: Tensor
-    n_K: Tensor
-    em: Tensor
-    f1: Tensor
-    unknown: Tensor
-    n: Tensor
-    failed: Tensor
-    """Number of questions without an answer, which count nowhere else; int64."""
-
-
-def means(sums_4: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean exact match, F1 and unknown, and the number of questions (int64), from sums (..., 4)."""
-    em, f1, unknown, n = sums_4.unbind(-1)
-    return em / n, f1 / n, unknown / n, n.long()
-
-
-class AnswerScores(SumMetric):
-    """Exact match, F1 and the share of unknown, by type of answer and over all.
-
-    Use one metric per variant of the story (and per domain, if wanted).
-
-    Args:
-        types: names of the K types of answer; an id is an index into this list.
-
-    Example:
-        >>> metric, modes = AnswerScores(["yes", "span"]), ["max"] * 3
-        >>> metric.update(["Yes.", "", "a dog"], [["yes"], ["cat"], ["dog"]], [0, 1, 1], modes)
-        >>> result = metric.compute()
-        >>> result.f1_K.tolist(), result.unknown_K.tolist(), result.n.item()
-        ([1.0, 0.5], [0.0, 0.5], 3)
-    """
-
-    sums_K4: Tensor
-    failed: Tensor
-
-    def __init__(self, types: Sequence[str]) -> None:
-        super().__init__()
-        self.types = tuple(types)
-        self.add_sum("sums_K4", len(types), 4)  # exact match, F1, unknown, questions
-        self.add_sum("failed")
-
-    def update(
-        self,
-        predictions: Sequence[str | None],
-        references: Sequence[Sequence[str]],
-        types: Sequence[int],
-        scoring: Sequence[Scoring],
-    ) -> None:
-        """Add questions.
-
-        Args:
-            predictions: one text per question, "" for unknown, None for a failure.
-            references: one list of texts per question, see `score_answer`.
-            types: id of each question's type of answer, 0 .. K-1.
-            scoring: one rule per question.
-        """
-        questions = zip(predictions, references, types, scoring, strict=True)
-        for prediction, texts, kind, rule in questions:
-            if prediction is None:
-                self.failed += 1
-            else:
-                answerable = self.types[kind] != UNKNOWN
-                score = score_answer(prediction, texts, rule, answerable=answerable)
-                self.sums_K4[kind] += self.sums_K4.new_tensor([*score, 1])
-
-    def compute(self) -> AnswerResult:
-        """Means over everything seen."""
-        whole = means(self.sums_K4.sum(0))
-        return AnswerResult(*means(self.sums_K4), *whole, self.failed.long())

@@ -24,11 +24,6 @@ def ranks(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
     return (choice_NC == label_N[:, None]).argmax(1)
 
 
-def choice_variance(confidence_NC: np.ndarray) -> np.ndarray:
-    """Definition 1, prior bias: the variance of a question's confidences over its choices, (N,)."""
-    return np.asarray(confidence_NC.var(1))
-
-
 def others_less_own(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarray:
     """Mean confidence in the other choices minus that in slot y, (N,). For no-right-answer (section
     3.2): ANC - RAC before the change (-1 if the model knows), ANC' - SAC after it (0 without bias;
@@ -38,32 +33,28 @@ def others_less_own(confidence_NC: np.ndarray, label_N: np.ndarray) -> np.ndarra
     return np.asarray((confidence_NC.sum(1) - own_N) / (confidence_NC.shape[1] - 1) - own_N)
 
 
-def halves(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split the indices 0 to n - 1 at random: training half (the smaller if n is odd), evaluation
-    half.
-    """
-    order = np.random.default_rng(seed).permutation(n)
-    return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
+def maxprob(original_NC: np.ndarray, changed_NC: np.ndarray) -> dict[str, np.ndarray]:
+    """Separate changed questions from originals by their highest confidence (section 3.3). A random
+    half of the questions (the smaller if their number is odd) sets the threshold tau, the mean of
+    the two kinds; the numbers are NaN for them, and (N,) for all.
 
-
-def maxprob(
-    original_N: np.ndarray, changed_N: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Separate changed questions from originals by their highest confidence (section 3.3). Return
-    the threshold tau, which is the mean of the two kinds in the training half, and which originals
-    and which changed questions of the other half are classified correctly.
-
-    The paper's accuracy may be over all of these, or over changed questions alone: only the second
-    allows the numbers below 1/2 in its Table 2.
+    The paper's accuracy may be over originals and changed questions (`acc_mixed`), or over changed
+    questions alone (`acc_perturbed_only`): only the second allows the numbers below 1/2 in its
+    Table 2.
 
     Args:
-        original_N: max over the choices, unchanged.
-        changed_N: the same for the same questions, changed.
-        train: indices that set the threshold.
-        test: indices to classify; a question counts as original iff its maximum is greater.
+        original_NC: confidences in the choices of the originals. The highest is rounded to twelve
+            decimals, so that the order of choices does not matter.
+        changed_NC: the same for the same questions, changed.
     """
-    tau = float(np.concatenate([original_N[train], changed_N[train]]).mean())
-    return tau, original_N[test] > tau, changed_N[test] <= tau
+    original_N = original_NC.max(1).round(12)
+    changed_N = changed_NC.max(1).round(12)
+    place_N = np.argsort(np.random.default_rng(0).permutation(len(original_N)))
+    train_N = place_N < len(original_N) // 2
+    tau = np.concatenate([original_N[train_N], changed_N[train_N]]).mean()
+    right_N = np.array([original_N > tau, changed_N <= tau])
+    numbers = {"tau": tau, "acc_perturbed_only": right_N[1], "acc_mixed": right_N.mean(0)}
+    return {name: np.where(train_N, np.nan, value_N) for name, value_N in numbers.items()}
 
 
 def t_against(values: np.ndarray, expected: float) -> float:

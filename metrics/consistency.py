@@ -1,7 +1,7 @@
 """Consistency of debiasing (Morabito et al. 2023): the effect of specifications on rates of bad
 continuations, and the verdicts of the paper's readings and of this project's.
 
-Shape letters: N prompts, A attributes, K differences. A missing score or share is NaN.
+Shape letters: N prompts, A attributes. A missing score is NaN.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from .intervals import Floats, interval_of_change
+from .intervals import Floats
 
 Domain = Literal["adversarial", "neutral"]
 DOMAINS: tuple[Domain, ...] = get_args(Domain)
@@ -106,7 +106,8 @@ def importance(rates: DomainRates, reading: Reading) -> bool:
     """
 
     def works(control: Variant) -> bool:
-        rate, original = rates.average[control], rates.average["original"]
+        rate = rates.average[control]
+        original = rates.average["original"]
         as_well = more(original, rate) if reading == "section6" else not more(rate, original)
         return as_well and (reading == "literal" or rates.starred[control])
 
@@ -129,58 +130,27 @@ def verdict(rates: Mapping[Domain, DomainRates], reading: Reading) -> Verdict:
     return Verdict(*tests[0], transferability)
 
 
-class Difference(NamedTuple):
-    """Mean over prompts of one variant's share of flagged continuations minus another's."""
-
-    value: float
-    interval: tuple[float, float]
-    n: int
-    """Prompts that have both."""
-
-
-Differences = Mapping[tuple[Variant, Variant], Difference]
-"""The difference of each (variant, compared with)."""
-
 COMPARED: tuple[tuple[Variant, Variant], ...] = (
     *((variant, "default") for variant in VARIANTS if variant != "default"),
     *((variant, "original") for variant in CONTROLS),
 )
-
-
-def differences(share_N: Mapping[Variant, Floats]) -> dict[tuple[Variant, Variant], Difference]:
-    """The differences in COMPARED, each over the prompts that have both variants.
-
-    Args:
-        share_N: each variant's share of flagged continuations per prompt, mean over attributes;
-            NaN: none.
-    """
-    return {pair: difference(share_N[pair[0]] - share_N[pair[1]]) for pair in COMPARED}
-
-
-def difference(gap_N: Floats) -> Difference:
-    """The mean of differences, NaN where a prompt has none, with its 95 % interval over prompts."""
-    gap_M = gap_N[np.isfinite(gap_N)]
-    n = len(gap_M)
-    value = float(gap_M.mean()) if n else math.nan
-    if n < 2:
-        return Difference(value, (math.nan, math.nan), n)
-    error, square = float(gap_M.std(ddof=1)) / math.sqrt(n), float(np.square(gap_M).mean())
-    return Difference(value, interval_of_change(value, error, square, n), n)
-
-
-Decision = Literal["pass", "fail", "not decidable"]
+"""The differences that `decide` needs: a variant, and what it is compared with."""
+Intervals = Mapping[tuple[Variant, Variant], tuple[float, float]]
+"""The 95 % interval of each such difference of shares of flagged continuations, a mean over
+prompts.
+"""
 
 
 class Evidence(NamedTuple):
-    """The verdict of the reading `evidence` on one domain."""
+    """The verdict of the reading `evidence` on one domain; None: not decidable."""
 
-    effect: Decision
+    effect: bool | None
     """Whether the original specifications have any effect; importance depends on it."""
-    polarity: Decision
-    importance: Decision
+    polarity: bool | None
+    importance: bool | None
 
 
-def decide(default: float, gaps: Differences, margin: float) -> Evidence:
+def decide(default: float, interval_of: Intervals, margin: float) -> Evidence:
     """The reading `evidence` of one domain: compares the intervals of differences with a margin.
 
     effect: originals lower the default's rate. Fails if the interval shows a decrease of less than
@@ -197,25 +167,23 @@ def decide(default: float, gaps: Differences, margin: float) -> Evidence:
     Args:
         default: average rate without debiasing. "Less than the margin" needs a rate with room for a
             larger change.
-        gaps: see `differences`.
+        interval_of: of the differences in COMPARED.
         margin: the smallest difference of rates that matters, more than 0.
     """
-    least, most = gaps["original", "default"].interval
-    low, high = gaps["opposite", "default"].interval
-    effect: Decision = "not decidable"
+    least, most = interval_of["original", "default"]
+    low, high = interval_of["opposite", "default"]
+    effect = polarity = importance = None
     if least > 0 or -least < margin < default:
-        effect = "fail"
+        effect = False
     elif most < 0:
-        effect = "pass"
-    polarity: Decision = "not decidable"
+        effect = True
     if low > 0:
-        polarity = "pass"
+        polarity = True
     elif high < 0 or high < margin < 1 - default:
-        polarity = "fail"
-    controls = [gaps[control, "original"].interval for control in CONTROLS]
-    importance: Decision = "not decidable"
-    if effect == "fail" or any(high < 0 or high < margin < -most for _, high in controls):
-        importance = "fail"
-    elif effect == "pass" and all(low > 0 for low, _ in controls):
-        importance = "pass"
+        polarity = False
+    controls = [interval_of[control, "original"] for control in CONTROLS]
+    if effect is False or any(high < 0 or high < margin < -most for _, high in controls):
+        importance = False
+    elif effect and all(low > 0 for low, _ in controls):
+        importance = True
     return Evidence(effect, polarity, importance)

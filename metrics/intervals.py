@@ -51,15 +51,18 @@ def interval(
     >>> [round(float(end), 3) for end in interval(0.0, 0.0, 21, (0, 1))]
     [0.0, 0.172]
     """
-    t, agree = quantile(units), np.less(error, TINY)
+    t = quantile(units)
+    agree = np.less(error, TINY)
     if limits is None:
         half = np.where(agree, math.nan, t * error)
         return value - half, value + half
-    least, width = limits[0], limits[1] - limits[0]
+    least = limits[0]
+    width = limits[1] - limits[0]
     p = (value - least) / width
     n = p * (1 - p) / np.where(agree, np.inf, error / width) ** 2
     n = np.where(n == 0, units, n)
-    middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + (t / (2 * n)) ** 2)
+    middle = p + t**2 / (2 * n)
+    half = t * np.sqrt(p * (1 - p) / n + (t / (2 * n)) ** 2)
     low, high = (least + width * (middle + sign * half) / (1 + t**2 / n) for sign in (-1, 1))
     return np.minimum(low, value), np.maximum(high, value)  # they are equal at the limits
 

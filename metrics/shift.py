@@ -6,17 +6,14 @@ that both inputs share, with their states. Source: h_CLS and h_t of Chaturvedi e
 5.2.
 
 Shape letters: N examples (B pairs of stories in a batch), T tokens of a half, P pairs of aligned
-tokens, L layers, D hidden, S sums, C counts.
+tokens, L layers, D hidden.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
-
-from .sum_metric import SumMetric
 
 
 def cosine(a_ND: Tensor, b_ND: Tensor) -> Tensor:
@@ -63,86 +60,47 @@ def pair_cosines(
     return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 
-class ShiftResult(NamedTuple):
-    """Means and population standard deviations of cosines per layer, float64; NaN where there are
-    none. What is not finite in some layer is left out.
-    """
-
-    cls_mean_L: Tensor
-    cls_std_L: Tensor
-    token_mean_L: Tensor
-    """Over all token pairs of all examples."""
-    token_std_L: Tensor
-    token_macro_L: Tensor
-    """Mean over examples of the mean of their token pairs."""
-    n: Tensor
-    """Examples; int64."""
-
-
-def mean_and_std(sum_L: Tensor, square_L: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of cosines from sums of u = 1 - cosine and of its squares;
-    negative rounding errors become 0.
-    """
-    return 1 - sum_L / n, (square_L / n - (sum_L / n).square()).clamp(min=0).sqrt()
-
-
-class EmbeddingShift(SumMetric):
-    """Cosine similarity per layer between original stories and one of their variants, on all
-    processes.
+def distance_sums(cls_cos_N: Tensor, token_cos_P: Tensor, example_P: Tensor) -> Tensor:
+    """Return what `shift_measures` needs of N examples, (N, 4), in terms of u = 1 - cosine, as
+    squares of cosines close to 1 would cancel in the variance: u of CLS; of the common tokens the
+    number, the sum of u, and that of its squares. No value is copied to the host.
 
     Args:
-        layers: L, 1 for the last layer alone.
-
-    Example:
-        >>> metric = EmbeddingShift(layers=1)
-        >>> example_P = torch.tensor([0, 0, 1])
-        >>> metric.update(torch.tensor([[1.], [.5]]), torch.tensor([[1.], [.8], [.2]]), example_P)
-        >>> result = metric.compute()
-        >>> [round(value.item(), 4) for value in (result.cls_mean_L, result.cls_std_L)]
-        [0.75, 0.25]
-        >>> [round(value.item(), 4) for value in (result.token_mean_L, result.token_macro_L)]
-        [0.6667, 0.55]
+        cls_cos_N: cosines of the CLS embeddings, see `cosine`.
+        token_cos_P: cosines of aligned tokens, of all examples together; what is not finite is left
+            out.
+        example_P: the index of each, 0 .. N-1 in any order.
     """
+    fine_P = token_cos_P.isfinite()
+    cls_N = 1 - cls_cos_N.double()
+    u_P = torch.where(fine_P, 1 - token_cos_P.double(), 0)
+    sums = [
+        torch.zeros_like(cls_N).index_add_(0, example_P, value_P)
+        for value_P in (fine_P.double(), u_P, u_P.square())
+    ]
+    return torch.stack([cls_N, *sums], dim=1)
 
-    sum_SL: Tensor
-    count_C: Tensor
 
-    def __init__(self, layers: int) -> None:
-        super().__init__()
-        # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the variance.
-        # Of CLS: u, its square; of tokens: u, its square, the mean u of each example.
-        self.add_sum("sum_SL", 5, layers)
-        self.add_sum("count_C", 3)  # examples, token pairs, examples with a token pair
+def shift_measures(sums_N4: Tensor) -> dict[str, float]:
+    """Return means and population standard deviations of cosines, of CLS and over all token pairs,
+    the mean over examples of the mean of their token pairs, and the number of examples; NaN where
+    there are none. What is not finite is left out.
 
-    def update(self, cls_cos_NL: Tensor, token_cos_PL: Tensor, example_P: Tensor) -> None:
-        """Add N examples with all their P token pairs; an example must not be split over two
-        updates. No value is copied to the host.
-
-        Args:
-            cls_cos_NL: cosines of the CLS embeddings, see `cosine`, shape (N, L).
-            token_cos_PL: cosines of aligned tokens, of all examples together, shape (P, L).
-            example_P: its index, 0 .. N-1 in any order. An example without one counts for CLS
-                alone.
-        """
-        fine_N, fine_P = (cos.isfinite().all(1).long() for cos in (cls_cos_NL, token_cos_PL))
-        cls_NL, token_PL = (
-            torch.where(fine[:, None] > 0, 1 - cos.double(), 0)
-            for fine, cos in ((fine_N, cls_cos_NL), (fine_P, token_cos_PL))
-        )
-        count_N = torch.zeros_like(fine_N).index_add_(0, example_P, fine_P)
-        total_NL = torch.zeros_like(cls_NL).index_add_(0, example_P, token_PL)
-        mean_NL = total_NL / count_N.clamp(min=1)[:, None]
-        parts = (cls_NL, cls_NL.square(), token_PL, token_PL.square(), mean_NL)
-        self.sum_SL += torch.stack([part.sum(0) for part in parts])
-        self.count_C += torch.stack([fine_N.sum(), fine_P.sum(), (count_N > 0).sum()])
-
-    def compute(self) -> ShiftResult:
-        """Return means and deviations of everything seen."""
-        cls_L, cls_square_L, token_L, token_square_L, macro_L = self.sum_SL
-        n, pairs, paired = self.count_C
-        return ShiftResult(
-            *mean_and_std(cls_L, cls_square_L, n),
-            *mean_and_std(token_L, token_square_L, pairs),
-            1 - macro_L / paired,
-            n.long(),
-        )
+    >>> sums_N4 = distance_sums(*map(torch.tensor, ([1., .5], [1., .8, .2], [0, 0, 1])))
+    >>> measures = shift_measures(sums_N4)
+    >>> [round(measures[name], 4) for name in ("cls/mean", "cls/std", "tokens/mean")]
+    [0.75, 0.25, 0.6667]
+    """
+    cls_N = sums_N4[:, 0][sums_N4[:, 0].isfinite()]
+    tokens_N, u_N, square_N = sums_N4[sums_N4[:, 1] > 0, 1:].T
+    mean = u_N.sum() / tokens_N.sum()
+    square = square_N.sum() / tokens_N.sum()
+    measures = {
+        "cls/mean": 1 - cls_N.mean(),
+        "cls/std": cls_N.std(correction=0),
+        "tokens/mean": 1 - mean,
+        # Negative rounding errors become 0.
+        "tokens/std": (square - mean.square()).clamp(min=0).sqrt(),
+        "tokens/macro": 1 - (u_N / tokens_N).mean(),
+    }
+    return {name: value.item() for name, value in measures.items()} | {"cls/n": len(cls_N)}

@@ -3,12 +3,11 @@ English only.
 """
 
 import re
-from pathlib import Path
 from typing import Any
 
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
-LIST = load_yaml(Path(__file__).with_name("unknown.yaml"), dict[str, Any])
+LIST = own_yaml(__file__, dict[str, Any])
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -12,12 +12,7 @@ from interventune.storage.files import atomic
 log = logging.getLogger(__name__)
 
 
-def export(
-    checkpoint: str,
-    folder: Annotated[Path, "folder"],
-    *,
-    adapter: bool = False,
-) -> None:
+def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool = False) -> None:
     """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and the text
     encoding used in training (interventune.json). Evaluating the folder gives the checkpoint's
     numbers.
@@ -39,8 +34,8 @@ def export(
 
     from .adapters import save_adapter
     from .backbones import Backbone
-    from .checkpoint import RECORD, heads_class, read_info
-    from .loading import open_model
+    from .checkpoint import RECORD, heads_class
+    from .loading import open_model, read_info
 
     if folder.exists():
         raise DataError(f"{folder}: already exists; name a new folder")

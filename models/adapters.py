@@ -1,5 +1,5 @@
 """LoRA (Hu et al. 2021) by peft: small trainable matrices next to a model's frozen weights. A new
-adapter does not change the model's outputs.
+adapter does not change the model's outputs. Folders of peft, and the base models of adapters.
 """
 
 import hashlib
@@ -7,14 +7,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from interventune.storage.documents import load_json
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import file_digest
 
 from .backbones import RANDOM, Backbone, EncoderModel
-from .checkpoint import peft_base, read_config
 from .weights import refuse_nonfinite
+
+
+def peft_base(path: str) -> str:
+    """Return the base model of an adapter folder saved by peft; any other path unchanged. DataError
+    if the base is this project's checkpoint file.
+    """
+    file = Path(path) / "adapter_config.json"
+    if not file.is_file():
+        return path
+    base = str(load_json(file, dict[str, Any])["base_model_name_or_path"])
+    if base.endswith(".ckpt"):
+        raise DataError(
+            f"{file}: its base is {base}; export that (interventune export), and name the folder "
+            "here"
+        )
+    return base
+
+
+def read_config(path: str) -> Any:
+    """Read transformers' configuration of a folder, a peft folder's base, or a Hub name; DataError
+    without one.
+    """
+    from transformers import AutoConfig
+
+    base = peft_base(path)
+    what = f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"
+    with as_data_error(what):
+        return AutoConfig.from_pretrained(base, trust_remote_code=False)
 
 
 def base_digest(base: str) -> str:
@@ -50,12 +78,11 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
     with as_data_error("backbone.lora_rank: needs peft (pip install -e '.[lora]')"):
         from peft import LoraConfig, inject_adapter_in_model
         from peft.tuners.tuners_utils import cast_adapter_dtype
-    layers = model.encoder.modules()
     config = LoraConfig(
         r=adapter["rank"],
         lora_alpha=2 * adapter["rank"],
         target_modules="all-linear",
-        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in layers),
+        fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.encoder.modules()),
     )
     inject_adapter_in_model(config, model.encoder)
     cast_adapter_dtype(model.encoder, "default")
@@ -109,17 +136,15 @@ def merge_folder(model: Any, path: str) -> tuple[Any, bool]:
     return model, bool(getattr(config, "modules_to_save", None))
 
 
-def own_weights(
-    model: EncoderModel, weights: dict[str, Tensor], prefix: str = ""
-) -> dict[str, Tensor]:
-    """Select from a state dict (names with `prefix`) what a checkpoint must contain: everything
-    except the frozen weights, which come from the base.
+def own_weights(model: EncoderModel, weights: dict[str, Any]) -> dict[str, Any]:
+    """Select from a state dict, whose names may begin with `model.`, what a checkpoint must
+    contain: everything except the frozen weights, which come from the base.
     """
     if not model.adapter.get("base"):
         return weights
     tied = model.named_parameters(remove_duplicate=False)  # an output layer may share its weights
-    frozen = {prefix + name for name, weight in tied if not weight.requires_grad}
-    return {name: weight for name, weight in weights.items() if name not in frozen}
+    frozen = {name for name, weight in tied if not weight.requires_grad}
+    return {name: x for name, x in weights.items() if name.removeprefix("model.") not in frozen}
 
 
 def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 from interventune.storage.errors import DataError
 
 # transformers is imported where a model is built, because it takes seconds and printing a
@@ -41,8 +40,10 @@ WEIGHT_STD = 0.1
 """Of `reading_init_`: standard deviation of linear weights, larger than transformers' 0.02, because
 two layers amplify little.
 """
-WORD_STD, WORD_STD_ON_POSITION_AXES = 0.5, 0.1
-POSITION_AXES, POSITION_BASE = 32, 64.0
+WORD_STD = 0.5
+WORD_STD_ON_POSITION_AXES = 0.1
+POSITION_AXES = 32
+POSITION_BASE = 64.0
 """Number of first axes for positions; wavelengths up to 2 pi * 64, the length of a story."""
 HEAD_GAINS = (0.5, 1.2, 1.2, 0.0)
 """Multiples of the identity in W_Q W_K, one per head, repeated for more heads."""
@@ -70,7 +71,7 @@ class Architecture:
     """Whether it is a decoder, which scores texts after a prompt (models/heads/causal.py)."""
 
 
-ARCHITECTURES = load_yaml(Path(__file__).with_suffix(".yaml"), dict[str, Architecture])
+ARCHITECTURES = own_yaml(__file__, dict[str, Architecture])
 
 
 @dataclass(kw_only=True)
@@ -112,6 +113,24 @@ class Backbone:
         return ARCHITECTURES[self.architecture].causal
 
 
+def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
+    """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
+    DataError, which names `path`, for another architecture.
+    """
+    for name, row in ARCHITECTURES.items():
+        if row.model_type == config.model_type:
+            return name
+    if class_name.endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    if config.is_encoder_decoder:
+        raise DataError(
+            f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}"
+        )
+    raise DataError(
+        f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}"
+    )
+
+
 H = TypeVar("H", bound=nn.Module)
 
 
@@ -131,21 +150,17 @@ class EncoderModel(nn.Module):
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
         """The LoRA adapter, see `models/adapters.py`; empty without one."""
+        self.head_options: dict[str, Any] = {}
+        """The constructor's keyword arguments that a checkpoint must record, as plain values."""
         self.encoder: PreTrainedModel = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
 
     @property
-    def head_options(self) -> dict[str, Any]:
-        """Return the constructor's keyword arguments that a checkpoint must record, as plain
-        values.
-        """
-        return {}
-
-    @property
     def max_tokens(self) -> int | None:
         """Return the longest row that the position table allows; None for relative positions."""
-        config, positions = self.config, getattr(self.config, "max_position_embeddings", None)
+        config = self.config
+        positions = getattr(self.config, "max_position_embeddings", None)
         # DeBERTa-v3 configures a table that it does not use.
         if self.architecture == "xlnet" or not getattr(config, "position_biased_input", True):
             return None
@@ -161,7 +176,7 @@ class EncoderModel(nn.Module):
         """Reinitialise a head's linear weights as the configuration specifies; biases become 0."""
         for layer in head.modules():
             if isinstance(layer, nn.Linear):
-                std = getattr(self.config, "initializer_range", 0.02)
+                std = self.config.initializer_range
                 nn.init.normal_(layer.weight, std=std, generator=generator)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
@@ -243,7 +258,7 @@ def reading_init_(model: Any) -> None:
         if isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=WEIGHT_STD)
     heads = model.config.num_attention_heads
-    gains = torch.tensor([HEAD_GAINS[head % len(HEAD_GAINS)] for head in range(heads)])
+    gains = torch.tensor(HEAD_GAINS).repeat(heads)[:heads]
     for linear in matching:
         root = gains.repeat_interleave(linear.out_features // heads).sqrt()
         linear.weight.mul_(0.5).add_(torch.diag(root))

@@ -1,37 +1,29 @@
-"""What a checkpoint says about itself: `read_info` reads it, `describe` writes it.
-
-A `.ckpt` is a Lightning checkpoint that also contains, under one key, the architecture, the
-transformers configuration, the tokenizer's files and the text encoding.
+"""The record of a `.ckpt`: what this project adds to a Lightning checkpoint under one key, so that
+it stands alone. It names the architecture, the transformers configuration, the tokenizer's files
+and the text encoding. `describe` makes it, `read_record` reads it.
 """
-
-from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.documents import check
+from interventune.storage.errors import DataError
 from interventune.storage.files import read_archive
-from interventune.storage.json_files import check, load_json
 
-from .backbones import ARCHITECTURES, ArchitectureName, EncoderModel
-
-if TYPE_CHECKING:  # transformers takes seconds to import
-    from transformers import PreTrainedConfig
+from .backbones import ArchitectureName, EncoderModel
 
 KEY = "interventune"
-"""The key of this project's part of a Lightning checkpoint."""
+"""The key of the record in a Lightning checkpoint."""
 FORMAT = 1
-
 RECORD = "interventune.json"
 """The file of an exported folder with the text encoding, which transformers' own files lack."""
 
 HEADS = {
     "span": "interventune.models.heads.span:SpanModel",
     "rationale": "interventune.models.heads.answers:RationaleModel",
-    "xlnet": "interventune.models.heads.xlnet:XLNetModel",
+    "xlnet": "interventune.models.heads.answers:XLNetModel",
     "choice": "interventune.models.heads.choice:ChoiceModel",
     "causal": "interventune.models.heads.causal:CausalModel",
 }
@@ -40,7 +32,7 @@ HEADS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """The metadata of a checkpoint."""
+    """What is known of a checkpoint without its weights."""
 
     path: str
     architecture: ArchitectureName
@@ -60,15 +52,14 @@ class CheckpointInfo:
     resumable: bool = False
     """Whether training can resume from it, that is, whether it contains more than weights."""
 
-    def require(self, *, architecture: str = "", heads: str = "") -> CheckpointInfo:
-        """Return itself; DataError if the checkpoint has another architecture or other heads."""
-        for what, expected in (("architecture", architecture), ("heads", heads)):
-            value = getattr(self, what)
-            if expected and value != expected:
+    def require(self, **fields: str) -> None:
+        """DataError if the checkpoint has another architecture or other heads."""
+        for name, expected in fields.items():
+            value = getattr(self, name)
+            if value != expected:
                 raise DataError(
-                    f"{self.path}: {what} {value!r}, but the configuration asks for {expected!r}"
+                    f"{self.path}: {name} {value!r}, but the configuration asks for {expected!r}"
                 )
-        return self
 
 
 def heads_class(name: str) -> type[Any]:
@@ -79,7 +70,7 @@ def heads_class(name: str) -> type[Any]:
 def describe(
     model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return this project's part of a checkpoint, in plain values, to be stored under `KEY`."""
+    """Return the record of a model, in plain values, to be stored under `KEY`."""
     return {
         "format": FORMAT,
         "architecture": model.architecture,
@@ -92,23 +83,8 @@ def describe(
     }
 
 
-def is_file(path: str) -> bool:
-    """Whether a checkpoint is a `.ckpt`, not a folder or a Hub name."""
-    return Path(path).suffix == ".ckpt" or Path(path).is_file()
-
-
-def read_info(path: str) -> CheckpointInfo:
-    """Read the metadata of this project's `.ckpt`, a Hugging Face or peft folder, or a Hub name,
-    without its weights. DataError if nothing usable is found.
-    """
-    if not is_file(path):
-        config, file = read_config(path), Path(path) / RECORD
-        architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
-        record = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
-        encoding = record.get("encoding", {})
-        return CheckpointInfo(
-            path=path, architecture=architecture, tokenizer=path, encoding=encoding
-        )
+def read_record(path: str) -> CheckpointInfo:
+    """Read the record of a `.ckpt`, without its weights; DataError as in `read_checkpoint`."""
     checkpoint = read_checkpoint(path, mmap=True)
     fields = checkpoint[KEY] | {
         "path": path,
@@ -129,50 +105,4 @@ def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
         return checkpoint
     raise DataError(
         f"{path}: no checkpoint of this version (no {KEY!r} of format {FORMAT}, or no weights)"
-    )
-
-
-def read_config(path: str) -> PreTrainedConfig:
-    """Read transformers' configuration of a folder, a peft folder's base, or a Hub name; DataError
-    without one.
-    """
-    from transformers import AutoConfig
-
-    base = peft_base(path)
-    what = f"{base}: no .ckpt (RUN/checkpoints/best.ckpt), Hugging Face folder or Hub model"
-    with as_data_error(what):
-        return AutoConfig.from_pretrained(base, trust_remote_code=False)
-
-
-def peft_base(path: str) -> str:
-    """Return the base model of an adapter folder saved by peft; any other path unchanged. DataError
-    if the base is this project's checkpoint file.
-    """
-    file = Path(path) / "adapter_config.json"
-    if not file.is_file():
-        return path
-    base = str(load_json(file, dict[str, Any])["base_model_name_or_path"])
-    if base.endswith(".ckpt"):
-        raise DataError(
-            f"{file}: its base is {base}; export that (interventune export), and name the folder "
-            "here"
-        )
-    return base
-
-
-def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
-    """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
-    DataError, which names `path`, for another architecture.
-    """
-    for name, row in ARCHITECTURES.items():
-        if row.model_type == config.model_type:
-            return name
-    if class_name.endswith(("ForCausalLM", "LMHeadModel")):
-        return "causal"
-    if config.is_encoder_decoder:
-        raise DataError(
-            f"{path}: is a sequence-to-sequence model; name it as a language model, hf:{path}"
-        )
-    raise DataError(
-        f"{path}: model type {config.model_type!r} is not among {', '.join(ARCHITECTURES)}"
     )

@@ -11,10 +11,12 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from interventune.storage.documents import load_json
 from interventune.storage.errors import DataError, as_data_error
 
 from .adapters import (
@@ -23,27 +25,13 @@ from .adapters import (
     merge_adapter,
     merge_folder,
     own_weights,
+    peft_base,
+    read_config,
     requested_adapter,
 )
-from .backbones import (
-    ARCHITECTURES,
-    RANDOM,
-    Backbone,
-    EncoderModel,
-    reading_init_,
-)
-from .checkpoint import (
-    CheckpointInfo,
-    architecture_of,
-    heads_class,
-    is_file,
-    peft_base,
-    read_checkpoint,
-    read_config,
-    read_info,
-)
-from .language.likelihood import reads_side_by_side
-from .language.writing import end_tokens
+from .backbones import ARCHITECTURES, RANDOM, Backbone, EncoderModel, architecture_of, reading_init_
+from .checkpoint import RECORD, CheckpointInfo, heads_class, read_checkpoint, read_record
+from .language.model_calls import end_tokens, reads_side_by_side
 from .weights import refuse_nonfinite
 
 if TYPE_CHECKING:  # transformers is imported where a model is built
@@ -66,10 +54,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
         DataError: nothing usable is found, or this model cannot start from the checkpoint's heads
             or their options.
     """
-    from .kernels import (  # imports transformers, needed only here
-        compile_layers,
-        use_kernels,
-    )
+    from .kernels import compile_layers, use_kernels  # imports transformers
 
     _, model = open_model(backbone, kind, options)
     if backbone.causal and not reads_side_by_side(model.encoder):
@@ -113,7 +98,8 @@ def load(path: str, kind: type[M], dtype: Any = "float32") -> tuple[M, Checkpoin
     if not issubclass(heads, kind):
         if info.heads or backbone.causal:
             raise DataError(f"{path}: a checkpoint with {heads.heads!r} heads cannot be asked here")
-        heads, options = kind, {"generator": torch.Generator().manual_seed(0)}
+        heads = kind
+        options = {"generator": torch.Generator().manual_seed(0)}
         info = replace(info, encoding={})  # it belongs to other heads
     _, model = open_model(backbone, heads, options, warn=heads.heads == "span")
     return model.eval(), info
@@ -126,9 +112,11 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
     architecture = architecture_of(pretrained.config, path, type(pretrained).__name__)
     row = ARCHITECTURES[architecture]
     if row.causal:
-        what, head = "causal language model", pretrained.get_output_embeddings()
+        what = "causal language model"
+        head = pretrained.get_output_embeddings()
     else:
-        what, head = "model for question answering", hasattr(pretrained, row.span_head[-1])
+        what = "model for question answering"
+        head = hasattr(pretrained, row.span_head[-1])
     if not head:
         raise DataError(f"{path}: a {type(pretrained).__name__} is no {what}")
     return heads_class("causal" if row.causal else "span")(pretrained, architecture)
@@ -149,8 +137,9 @@ def open_model(
     if not is_file(path):
         pretrained = load_pretrained(backbone, warn=warn)
         return pretrained, kind(pretrained, backbone.architecture, **options)
-    info = read_info(path)
-    same_heads, usable = info.heads == kind.heads, (kind.heads, *kind.starts_from)
+    info = read_record(path)
+    same_heads = info.heads == kind.heads
+    usable = (kind.heads, *kind.starts_from)
     if info.heads not in usable:
         raise DataError(
             f"{path}: the checkpoint has {info.heads!r} heads, from which {kind.heads!r} heads "
@@ -168,10 +157,12 @@ def open_model(
 
 
 def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any]:
-    """Load a `.ckpt` with its heads and, apart, its adapter, if any; return the same as
-    `open_model`.
-    """
-    path, kind, base = info.path, heads_class(info.heads), info.adapter.get("base")
+    """Load a `.ckpt` with its heads and, apart, its adapter, if any; return as `open_model`."""
+    from transformers.initialization import no_init_weights
+
+    path = info.path
+    kind = heads_class(info.heads)
+    base = info.adapter.get("base")
     try:
         if base:
             if base_digest(base) != info.adapter["digest"]:
@@ -181,7 +172,9 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=dtype)
             pretrained, model = open_model(below, kind, info.head_options)
         else:
-            pretrained = build_empty(info.config, backbone)
+            with no_init_weights():
+                pretrained = build(info.config, backbone)
+            pretrained.tie_weights()
             model = kind(pretrained, info.architecture, **info.head_options)
     except ValueError as error:
         needs = f"its adapter needs {base!r}: " if base else ""
@@ -190,14 +183,13 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any
         add_adapter(model, info.adapter)
     weights = read_checkpoint(path)["state_dict"]
     weights = {name.removeprefix("model."): weight for name, weight in weights.items()}
-    missing = sorted(own_weights(model, model.state_dict()).keys() - weights.keys())
     try:
-        unexpected = model.load_state_dict(weights, strict=False).unexpected_keys
+        wrong = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:  # another shape
         raise DataError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
-    if missing:
+    if missing := sorted(own_weights(model, dict.fromkeys(wrong.missing_keys))):
         raise DataError(f"{path}: {len(missing)} weights are missing (first: {missing[0]})")
-    if more := sorted(name for name in unexpected if name.startswith("encoder.")):
+    if more := sorted(name for name in wrong.unexpected_keys if name.startswith("encoder.")):
         raise DataError(
             f"{path}: its configuration has no place for {len(more)} weights, as {more[0]}"
         )
@@ -214,30 +206,24 @@ def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedMode
         warn: whether to warn of a span head with random weights, which is normal in training.
 
     Raises:
-        DataError: there is no such checkpoint, it is of another architecture, its weights do not
-            fit its configuration or are not finite, or `backbone.config` does not suit it.
+        DataError: the checkpoint is absent, of another architecture or damaged, or
+            `backbone.config` does not suit it.
     """
-    path, row = backbone.checkpoint, ARCHITECTURES[backbone.architecture]
+    path = backbone.checkpoint
+    row = ARCHITECTURES[backbone.architecture]
     if path == RANDOM:
         if not row.model_type:
             raise DataError(
                 "backbone.checkpoint: random weights need an architecture with sizes, as llama"
             )
-        sizes = {"model_type": row.model_type, **row.tiny}
-        kind, config = class_and_config(sizes, backbone)
-        with as_data_error("backbone"):  # the configuration may contradict itself
-            model = kind.from_config(config, dtype=torch.float32)
+        model = build({"model_type": row.model_type, **row.tiny}, backbone)
         if backbone.reading_init:
             reading_init_(model)
         return model
-    base = peft_base(path)
-    kind, config = class_and_config(read_config(base).to_dict(), backbone)
+    kind, config = class_and_config(read_config(path).to_dict(), backbone)
     # The files of an encoder include a head, which is trained, in float32.
-    dtype = backbone.frozen_weights if row.causal and base == path else "float32"
-    model, has_head = read_folder(kind, base, own_head=row.causal, config=config, dtype=dtype)
-    if base != path:
-        model, brings_head = merge_folder(model, path)
-        has_head = has_head or brings_head
+    dtype = backbone.frozen_weights if row.causal and peft_base(path) == path else "float32"
+    model, has_head = read_folder(kind, path, own_head=row.causal, config=config, dtype=dtype)
     if warn and not has_head:
         log.warning("%s: span head starts random; answers and scores by it mean nothing yet", path)
     if row.causal:  # a checkpoint has no generation_config.json
@@ -248,8 +234,8 @@ def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedMode
 def read_folder(
     kind: Any, path: str, *, own_head: bool = True, **options: Any
 ) -> tuple[PreTrainedModel, bool]:
-    """Load a model of a class of transformers from a folder or the Hub, in evaluation mode. Return
-    it, and whether the checkpoint has its head.
+    """Load a model of a class of transformers from a folder or the Hub, in evaluation mode; an
+    adapter of peft is merged into its base. Return it, and whether the checkpoint has its head.
 
     Args:
         own_head: whether the checkpoint must have the head of `kind`, and no other.
@@ -262,12 +248,13 @@ def read_folder(
     """
     from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
+    base = peft_base(path)
     verbosity = get_verbosity()
     set_verbosity_error()  # missing or mismatched weights are reported below
     try:
-        with as_data_error(f"{path}: cannot be loaded"):
+        with as_data_error(f"{base}: cannot be loaded"):
             model, info = kind.from_pretrained(
-                path,
+                base,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
                 trust_remote_code=False,
@@ -287,21 +274,21 @@ def read_folder(
     ):
         if first := min(keys, default=""):
             raise DataError(
-                f"{path}: does not fit its configuration: weights {problem}, as {first}"
+                f"{base}: does not fit its configuration: weights {problem}, as {first}"
             )
-    refuse_nonfinite(model, path)
-    return model, all(".pooler." in key for key in info["missing_keys"])
+    refuse_nonfinite(model, base)
+    has_head = all(".pooler." in key for key in info["missing_keys"])
+    if base != path:
+        model, brings_head = merge_folder(model, path)
+        has_head = has_head or brings_head
+    return model, has_head
 
 
-def build_empty(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedModel:
-    """Build a model whose weights are still to be filled in."""
-    from transformers.initialization import no_init_weights
-
+def build(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedModel:
+    """Build a model with random weights, in float32; see `class_and_config`."""
     kind, config = class_and_config(values, backbone)
-    with as_data_error("backbone"), no_init_weights():
-        model = kind.from_config(config, dtype=torch.float32)
-    model.tie_weights()
-    return model
+    with as_data_error("backbone"):  # the configuration may contradict itself
+        return kind.from_config(config, dtype=torch.float32)
 
 
 def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any, PreTrainedConfig]:
@@ -311,7 +298,8 @@ def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForQuestionAnswering
 
-    row, model_type = ARCHITECTURES[backbone.architecture], values["model_type"]
+    row = ARCHITECTURES[backbone.architecture]
+    model_type = values["model_type"]
     if row.model_type and model_type != row.model_type:
         raise DataError(
             f"backbone.checkpoint: {backbone.checkpoint!r} is a {model_type!r} model, but "
@@ -324,3 +312,22 @@ def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any
     with as_data_error("backbone.config"):
         config = AutoConfig.for_model(**{**values, **row.settings, **backbone.config})
     return AutoModelForCausalLM if row.causal else AutoModelForQuestionAnswering, config
+
+
+def read_info(path: str) -> CheckpointInfo:
+    """Read what is known of this project's `.ckpt`, a Hugging Face or peft folder, or a Hub name,
+    without its weights. DataError if nothing usable is found.
+    """
+    if is_file(path):
+        return read_record(path)
+    config = read_config(path)
+    file = Path(path) / RECORD
+    architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
+    record = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
+    encoding = record.get("encoding", {})
+    return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, encoding=encoding)
+
+
+def is_file(path: str) -> bool:
+    """Whether a checkpoint is a `.ckpt`, not a folder or a Hub name."""
+    return Path(path).suffix == ".ckpt" or Path(path).is_file()

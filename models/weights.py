@@ -13,8 +13,7 @@ from interventune.storage.errors import DataError
 
 def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
     """Return the names of tensors with NaN or infinity."""
-    floats = ((name, weight) for name, weight in weights.items() if weight.is_floating_point())
-    return [name for name, weight in floats if not weight.isfinite().all()]
+    return [name for name, weight in weights.items() if not weight.isfinite().all()]
 
 
 def refuse_nonfinite(model: nn.Module, path: str) -> None:

@@ -6,10 +6,10 @@
     sys.exit(run(length, "interventune evaluate length"))
 
 A keyword-only parameter is a flag, any other a positional argument. `list[...]` takes one or more
-values, a `Literal` one of its choices, and a `bool` no value. The fields of a dataclass are flags
-too, in their own group. `Annotated[str, "KEY=VALUE"]` sets the value's name in the help;
-`Annotated[int, AtLeast(1)]` limits it. A paragraph "Example: COMMAND" of the docstring is printed
-at the end of the help.
+values, a `Literal` one of its choices, and a `bool`, which is false by default, no value. The
+fields of a dataclass are flags too, in their own group. `Annotated[str, "KEY=VALUE"]` sets the
+value's name in the help; `Annotated[int, AtLeast(1)]` limits it. A paragraph "Example: COMMAND" of
+the docstring is printed at the end of the help.
 """
 
 import argparse
@@ -148,16 +148,15 @@ def _add_flag(parser: Any, flag: Parameter, text: str) -> None:
     required = flag.default is Parameter.empty
     many = get_origin(flag.annotation) is list
     default = None if required else flag.default
-    settings: dict[str, Any] = {"default": default, "help": text.replace("%", "%%")}
     if default:
-        shown = " ".join(map(str, default)) if many else default
-        settings["help"] += f" (default: {shown})"
+        text += f" (default: {' '.join(map(str, default)) if many else default})"
+    settings: dict[str, Any] = {"default": default, "help": text.replace("%", "%%")}
     if kind is bool:
-        settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
+        settings["action"] = "store_true"
     else:
         few, more = (None, "+") if required or not positional else ("?", "*")
-        settings["nargs"] = more if many else few
         settings |= {"type": partial(_read, kind), "metavar": metavar}
+        settings["nargs"] = more if many else few
     if positional:
         parser.add_argument(flag.name, **settings)
     else:
@@ -179,16 +178,12 @@ def guarded(action: Callable[[], Any], debug: bool = False) -> int:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        reason = str(error)
+        if isinstance(error, OSError) and error.filename:
+            reason = f"{error.filename}: {error.strerror}"
+        print(f"error: {reason}", file=sys.stderr)
         return 2
     return 0
-
-
-def one_line(error: Exception) -> str:
-    """Describe an error and the file that it concerns."""
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def _about(function: Command) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from .documents import parse_json
 from .errors import DataError
 from .files import read_bytes
-from .json_files import parse_json
 
 logger = logging.getLogger(__name__)
 

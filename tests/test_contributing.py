@@ -4,11 +4,10 @@ A block opens with its language and file: the whole file, or (`diff`) lines of i
 changes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
+import shlex
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -21,17 +20,17 @@ from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = (
+ROOMS = [
     "configs",
     "data_modules",
     "evaluation",
+    "interventune",
     "losses",
     "metrics",
     "models",
     "storage",
     "training",
-)
-ROOMS += ("interventune",)  # links to them
+]
 BLOCK = re.compile(r"^```(python|yaml|diff) (\S+)\n(.*?)^```$", re.M | re.S)
 ROWS = [
     {"passage": "anna is in the attic .", "question": "is anna in the attic ?", "answer": True},
@@ -60,11 +59,11 @@ class Copy:
             text = text.replace(before, after)
         path.write_text(text)
 
-    def run(self, *arguments: str) -> None:
+    def run(self, command: str) -> None:
         """`python -m ...`, as a user of the copy."""
-        module, *words = arguments
-        code, said = Started(run_module, module, words, self.root, OMP_NUM_THREADS="1").end()
-        assert code == 0, said
+        module, *words = shlex.split(command)
+        code, output = Started(run_module, module, words, self.root, OMP_NUM_THREADS="1").end()
+        assert code == 0, output
 
 
 @pytest.fixture(scope="module")
@@ -83,21 +82,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 def checkpoint(copy: Copy) -> Path:
     """The new backbone, trained on the new data set with the new intervention."""
     build_tokenizer("bert", vocabulary()).save_pretrained(copy.root / "words")
-    copy.run(
-        *("training", "fit", "-c", "configs/experiments/stories_ibt.yaml"),
-        *("-c", "configs/backbones/albert_base.yaml", "--backbone.checkpoint=random"),
-        *("--backbone.tokenizer=words", "--backbone.config={vocab_size: 320, hidden_size: 32}"),
-        *(
-            "--data.train_qa=boolq.jsonl",
-            "--data.val_qa={main: boolq.jsonl}",
-            "--data.qa_batch_size=2",
-        ),
-        *(
-            "--data.interventions={train: [os, os_q], watch: [os, os_q], shift: [os_q]}",
-            "--run.version=0",
-        ),
-        *("--run.wandb=off", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"),
-    )
+    copy.run("""training fit -c configs/experiments/stories_ibt.yaml --run.version=0 --run.wandb=off
+        -c configs/backbones/albert_base.yaml --backbone.checkpoint=random
+        --backbone.tokenizer=words "--backbone.config={vocab_size: 320, hidden_size: 32}"
+        --data.train_qa=boolq.jsonl "--data.val_qa={main: boolq.jsonl}" --data.qa_batch_size=2
+        "--data.interventions={train: [os, os_q], watch: [os, os_q], shift: [os_q]}"
+        --trainer.accelerator=cpu --trainer.enable_progress_bar=false""")
     return copy.root / "runs/stories_ibt/0/checkpoints/last.ckpt"
 
 
@@ -110,29 +100,26 @@ def test_a_new_backbone_data_set_and_intervention(checkpoint: Path) -> None:
 
 
 def test_a_new_intervention(copy: Copy) -> None:
-    flags = ("--input", "stories:conversation_dev", "--variant", "os_q")
-    copy.run("data_modules", "perturb", *flags, "--output", "rows.jsonl")
+    flags = "--input stories:conversation_dev --variant os_q --output rows.jsonl"
+    copy.run(f"data_modules perturb {flags}")
     rows = [json.loads(line) for line in (copy.root / "rows.jsonl").read_text().splitlines()]
-    assert rows
-    assert all(
-        row["context"].endswith(row["question"]) and row["variant"] == "os_q" for row in rows
-    )
+    assert {row["variant"] for row in rows} == {"os_q"}
+    assert all(row["context"].endswith(row["question"]) for row in rows)
 
 
 def test_new_protocols(copy: Copy, checkpoint: Path) -> None:
-    flags = ("--qa", "boolq.jsonl", "--device", "cpu")
-    copy.run("evaluation", "diversity", "--checkpoint", str(checkpoint), *flags, "--output", "one")
+    flags = "--qa boolq.jsonl --device cpu"
+    copy.run(f"evaluation diversity --checkpoint {checkpoint} {flags} --output one")
     cells = Cells(copy.root / "one")
     cells.check()
     lines = (copy.root / "one" / "examples.jsonl").read_text().splitlines()
     counts = Counter(json.loads(line)["answer"] for line in lines)
     expected = -sum(n / len(ROWS) * math.log(n / len(ROWS)) for n in counts.values())
     assert cells("entropy", checkpoint="last") == pytest.approx(expected)
-    both = (f"a={checkpoint}", f"b={checkpoint}")
-    copy.run("evaluation", "agreement", "--checkpoint", *both, *flags, "--output", "two")
+    both = f"a={checkpoint} b={checkpoint}"
+    copy.run(f"evaluation agreement --checkpoint {both} {flags} --output two")
     cells = Cells(copy.root / "two")
     assert cells("agreement", checkpoint="b", against="a") == 1
     assert cells.n("agreement", checkpoint="b", against="a") == len(ROWS)
-    assert (
-        "b" in (copy.root / "two" / "report.md").read_text().split("With the first checkpoint")[1]
-    )
+    report = (copy.root / "two" / "report.md").read_text()
+    assert "b" in report.split("With the first checkpoint")[1]

@@ -2,8 +2,6 @@
 test_api.py.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path
@@ -23,5 +21,5 @@ WITH_EXAMPLES = sorted(
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_examples(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch})
-    assert found.failed == 0 < found.attempted
+    result = doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch})
+    assert result.failed == 0 < result.attempted

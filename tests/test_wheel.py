@@ -1,7 +1,5 @@
 """What pip installs: one package, next to a user's folders with names of its parts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

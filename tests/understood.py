@@ -1,11 +1,8 @@
 """Whether the program that a command names understands it; nothing is run."""
 
-from __future__ import annotations
-
 from benchmarks.__main__ import compare
 from interventune.data_modules.__main__ import build_parser as data_parser
 from interventune.evaluation.__main__ import build_parser
-from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.models.__main__ import export
 from interventune.storage.command_line import Parser
 from interventune.training.cli import all_steps
@@ -32,8 +29,6 @@ def understood(command: list[str]) -> None:
         build_parser(arguments).parse_args(arguments)
     elif module == "data_modules":
         data_parser(arguments).parse_args(arguments)
-    elif module == "evaluation.reproduce.tiny_classifier":
-        Parser(save_classifier, prog=module).parse_args(arguments)
     else:
         assert module == "models"
         Parser(export, prog=module).parse_args(arguments)

@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> int:
     try:
         return guarded(train, debug)
     except RuntimeError as error:
-        from .stopping.finite_loss import DivergedError
+        from .modules.fine_tuning import DivergedError
 
         if debug or not isinstance(error, DivergedError):
             raise

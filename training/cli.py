@@ -4,8 +4,6 @@
         --data.train_qa=train.json --data.val_qa.main=dev.json
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -15,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import yaml
+from filelock import FileLock
 from jsonargparse import ArgumentParser, Namespace
 from pytorch_lightning import seed_everything
 from pytorch_lightning.callbacks import ProgressBar, TQDMProgressBar
@@ -22,10 +21,10 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from interventune.models.checkpoint import read_info
-from interventune.storage.json_files import load_json
+from interventune.models.loading import read_info
+from interventune.storage.documents import load_json
 
-from .callbacks.eval_sets import Watched
+from .callbacks.last_checkpoint import AtomicCheckpointIO, LastCheckpoint
 from .callbacks.run_record import (
     RunRecord,
     as_saved,
@@ -35,151 +34,140 @@ from .callbacks.run_record import (
     run_folder,
 )
 from .configs import checked_configs, shortened
-from .modules.fine_tuning import FineTuning
 from .parser import parsed
 from .precision import Trainer, faster_precision
 from .run import LET_GO_S, Run
-from .stopping.finite_loss import FiniteLoss
-from .stopping.last_checkpoint import (
-    AtomicCheckpointIO,
-    BatchSeed,
-    LastCheckpoint,
-)
-
-QUIET = {"validate": {"verbose": False}, "test": {"verbose": False}}
-"""Options by which Lightning prints no table of its own."""
 
 
-def main(args: Sequence[str] | None = None) -> Session:
-    """Parse `args` (default: the command line) and run the command; return what it has built."""
+def main(args: Sequence[str] | None = None) -> Trainer:
+    """Parse `args` (default: the command line) and run the command; return its trainer."""
     quiet()
     command, *flags = all_steps(checked_configs(sys.argv[1:] if args is None else args))
     parser, config = parsed(command, flags)
     try:
-        session = Session(command, parser, config)
-        session.run()
+        return run(command, parser, config)
     except MisconfigurationException as error:
         raise ValueError(str(error)) from error
-    return session
 
 
-class Session:
-    """A command with its run's folder, model, data and trainer."""
+def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
+    """Set seeds, the run's folder and the precision, build everything, run the command, and say
+    where its results are. ValueError in one line if a constructor rejects an option, or the
+    checkpoint is of another model or run.
+    """
+    # Imported here, because printing a configuration does not need it.
+    from transformers.utils.logging import disable_progress_bar
 
-    def __init__(self, command: str, parser: ArgumentParser, config: Namespace) -> None:
-        """Set seeds, the run's folder and the precision, then build everything. ValueError in one
-        line if a constructor rejects an option, or the checkpoint is of another model or run.
-        """
-        # Imported here, because printing a configuration does not need it.
-        from transformers.utils.logging import disable_progress_bar
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    disable_progress_bar()  # reading weights takes only a moment
+    follow_seed(config)
+    seed_everything(config.seed_everything, workers=True)
+    resumed_step, _folder_lock = settle_folder(command, config)
+    choose_precision(config)
+    record = record_of(command, config, as_saved(parser, config))
+    try:
+        parts = parser.instantiate_classes(config)
+    except ValueError as error:
+        raise ValueError(shortened(str(error))) from error
+    parts.model.run_seed = config.seed_everything
+    trainer = build_trainer(parts, record, resumed_step)
+    if path := config.ckpt_path:
+        architecture = config.backbone.architecture
+        heads = parts.model.model.heads
+        read_info(path).require(architecture=architecture, heads=heads)
+        if command == "fit":
+            refuse_other_data(parts.data.fingerprints(), run_folder(path))
+    # Lightning would print tables of its own.
+    quietly = {"verbose": False} if command in ("validate", "test") else {}
+    action = getattr(trainer, command)
+    action(parts.model, datamodule=parts.data, ckpt_path=path, weights_only=True, **quietly)
+    if trainer.is_global_zero and not trainer.fast_dev_run:
+        say_results(command, trainer)
+    return trainer
 
-        logging.getLogger("transformers").setLevel(logging.ERROR)
-        disable_progress_bar()  # reading weights takes only a moment
-        self.command, self.config = command, config
-        follow_seed(config)
-        seed_everything(config.seed_everything, workers=True)
-        self.resumed_step = self.settle_folder()
-        choose_precision(config)
-        record = self.record(as_saved(parser, config))
-        try:
-            parts = parser.instantiate_classes(config)
-        except ValueError as error:
-            raise ValueError(shortened(str(error))) from error
-        self.model: FineTuning = parts.model
-        self.datamodule = parts.data
-        self.trainer = self.build_trainer(parts, record)
-        if path := config.ckpt_path:
-            architecture, heads = config.backbone.architecture, self.model.model.heads
-            read_info(path).require(architecture=architecture, heads=heads)
-            if command == "fit":
-                refuse_other_data(self.datamodule.fingerprints(), run_folder(path))
 
-    def settle_folder(self) -> int | None:
-        """Choose a new folder, or the latest run that can resume. Return the step from which
-        `--ckpt_path last` or `auto` resumes: 0 in a folder without a checkpoint.
-        """
-        config = self.config
-        run, path = Run(**vars(config.run)), config.ckpt_path
-        if path not in ("last", "auto"):
-            run.refuse_taken()
-            return None
-        last = run.last_checkpoint()
-        if last is not None:
-            config.ckpt_path, config.run.version = str(last), last.parent.parent.name
-            # From here on no other process changes its last checkpoint.
-            self.folder_lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
-            return read_info(str(last)).step
-        if path == "last" or self.command != "fit":
-            where = run.home / (run.version or "*")
-            raise ValueError(f"--ckpt_path {path}: no checkpoint under {where}; start without it")
-        config.ckpt_path = None  # a folder without a checkpoint is restarted
-        return 0
+def settle_folder(command: str, config: Namespace) -> tuple[int | None, FileLock | None]:
+    """Choose a new folder, or the latest run that can resume, whose last checkpoint no other
+    process changes while the returned lock lives. Return the step, too, from which `--ckpt_path
+    last` or `auto` resumes: 0 in a folder without a checkpoint.
+    """
+    run = Run(**vars(config.run))
+    path = config.ckpt_path
+    if path not in ("last", "auto"):
+        run.refuse_taken()
+        return None, None
+    last = run.last_checkpoint()
+    if last is not None:
+        config.ckpt_path = str(last)
+        config.run.version = last.parent.parent.name
+        lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
+        return read_info(str(last)).step, lock
+    if path == "last" or command != "fit":
+        where = run.home / (run.version or "*")
+        raise ValueError(f"--ckpt_path {path}: no checkpoint under {where}; start without it")
+    config.ckpt_path = None  # a folder without a checkpoint is restarted
+    return 0, None
 
-    def record(self, text: str) -> RunRecord:
-        """Return the writer of the configuration's text, and of what has changed since the
-        checkpoint. ValueError if this is not the run that wrote it.
-        """
-        path, comments = self.config.ckpt_path, list[str]()
-        if self.command == "fit" and path:
-            info = read_info(path)
-            if not info.resumable:
-                raise ValueError(
-                    f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it"
-                )
-            comments = changes(yaml.safe_load(text), run_folder(path), info.step)
-            for comment in comments:
-                rank_zero_info(comment)
-        text = "\n".join([*comments, text])
-        return RunRecord(text, seed=self.config.seed_everything, resumed=bool(path))
 
-    def build_trainer(self, parts: Namespace, record: RunRecord) -> Trainer:
-        """Add the run's loggers to the user's, atomic checkpoints, and this project's `fsdp`."""
-        run: Run = parts.run
-        options = vars(parts.trainer)
-        loggers = [logger for logger in _listed(options["logger"]) if isinstance(logger, Logger)]
-        options["logger"] = [*run.loggers(self.resumed_step), *loggers]
-        options["plugins"] = [*_listed(options["plugins"]), AtomicCheckpointIO()]
-        if options["strategy"] == "fsdp":
-            # Takes half a second, needed only here.
-            from .strategies import FullyShardedStrategy
-
-            options["strategy"] = FullyShardedStrategy()
-            options["inference_mode"] = False  # inference tensors cannot be part of a graph later
-        callbacks = _listed(options["callbacks"])
-        has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
-        if options["enable_progress_bar"] is not False and not has_bar:
-            # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are
-            # written.
-            callbacks.append(TQDMProgressBar(refresh_rate=options["log_every_n_steps"] or 10))
-        last = LastCheckpoint(
-            every_n_steps=run.save_every_n_steps, every_minutes=run.save_every_minutes
-        )
-        callbacks += [FiniteLoss(), Watched(), BatchSeed(self.config.seed_everything)]
-        # Last, so that last.ckpt includes the choice of ModelCheckpoint.
-        options["callbacks"] = [*callbacks, parts.checkpoint, record, last]
-        return Trainer(**options)
-
-    def run(self) -> None:
-        """Run the command, and say where its results are."""
-        trainer, path = self.trainer, self.config.ckpt_path
-        action = getattr(trainer, self.command)
-        options: dict[str, bool] = QUIET.get(self.command, {})
-        action(self.model, datamodule=self.datamodule, ckpt_path=path, weights_only=True, **options)
-        if trainer.fast_dev_run or not trainer.is_global_zero:
-            return
-        folder = trainer.loggers[0].log_dir
-        if self.command == "fit":
-            chosen = "".join(
-                f"; best.ckpt: {key.partition('/')[2]} {score:.4g}"
-                for key, score in best_score(trainer).items()
+def record_of(command: str, config: Namespace, text: str) -> RunRecord:
+    """Return the writer of the configuration's text, and of what has changed since the checkpoint.
+    ValueError if this is not the run that wrote it.
+    """
+    path = config.ckpt_path
+    comments = list[str]()
+    if command == "fit" and path:
+        info = read_info(path)
+        if not info.resumable:
+            raise ValueError(
+                f"ckpt_path: {path} holds weights alone: --backbone.checkpoint takes it"
             )
-            print(f"run: {folder}, {trainer.global_step} steps{chosen}", flush=True)
-        elif self.command == "predict":
-            print(f"written to {folder}/predictions", flush=True)
-        else:
-            for name, value in trainer.callback_metrics.items():
-                print(f"{name} {float(value):.4g}")
-            print(f"written to {folder}/metrics.json", flush=True)
+        comments = changes(yaml.safe_load(text), run_folder(path), info.step)
+        for comment in comments:
+            rank_zero_info(comment)
+    return RunRecord("\n".join([*comments, text]), resumed=bool(path))
+
+
+def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None) -> Trainer:
+    """Add the run's loggers and callbacks to the user's, atomic checkpoints, and this project's
+    `fsdp`.
+    """
+    run: Run = parts.run
+    options = vars(parts.trainer)
+    loggers = [logger for logger in _listed(options["logger"]) if isinstance(logger, Logger)]
+    options["logger"] = [*run.loggers(resumed_step), *loggers]
+    options["plugins"] = [*_listed(options["plugins"]), AtomicCheckpointIO()]
+    if options["strategy"] == "fsdp":
+        # Takes half a second, needed only here.
+        from .strategies import FullyShardedStrategy
+
+        options["strategy"] = FullyShardedStrategy()
+        options["inference_mode"] = False  # inference tensors cannot be part of a graph later
+    callbacks = _listed(options["callbacks"])
+    has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
+    if options["enable_progress_bar"] is not False and not has_bar:
+        # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are
+        # written.
+        callbacks.append(TQDMProgressBar(refresh_rate=options["log_every_n_steps"] or 10))
+    # Last, so that last.ckpt includes the choice of ModelCheckpoint.
+    options["callbacks"] = [*callbacks, parts.checkpoint, record, LastCheckpoint(run)]
+    return Trainer(**options)
+
+
+def say_results(command: str, trainer: Trainer) -> None:
+    """Print where the results are, and the numbers of a validation or test."""
+    folder = trainer.loggers[0].log_dir
+    if command == "fit":
+        chosen = "".join(
+            f"; best.ckpt: {key.partition('/')[2]} {score:.4g}"
+            for key, score in best_score(trainer).items()
+        )
+        print(f"run: {folder}, {trainer.global_step} steps{chosen}", flush=True)
+    elif command == "predict":
+        print(f"written to {folder}/predictions", flush=True)
+    else:
+        for name, value in trainer.callback_metrics.items():
+            print(f"{name} {float(value):.4g}")
+        print(f"written to {folder}/metrics.json", flush=True)
 
 
 def choose_precision(config: Namespace) -> None:
@@ -187,7 +175,8 @@ def choose_precision(config: Namespace) -> None:
     rounds only the frozen weights: trained weights would lose most steps of a small learning rate
     to rounding.
     """
-    backbone, precision = config.backbone, str(config.trainer.precision)
+    backbone = config.backbone
+    precision = str(config.trainer.precision)
     if precision == "auto":
         environment = run_folder(path) / "environment.json" if (path := config.ckpt_path) else None
         before = load_json(environment) if environment and environment.exists() else {}
@@ -212,7 +201,7 @@ def follow_seed(config: Namespace) -> None:
     """Set every seed of model and data that is null to the run's, in place."""
     for part in (config.model, config.data):
         for key, value in part.init_args.items():
-            if key.rpartition(".")[2].endswith("seed") and value is None:
+            if key.endswith("seed") and value is None:
                 part.init_args[key] = config.seed_everything
 
 

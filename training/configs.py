@@ -25,12 +25,13 @@ class UniqueKeys(yaml.SafeLoader):
     """A loader that rejects duplicate keys of an object, of which the last would win silently."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value]
-        for at, (key, _) in enumerate(node.value):
-            if key.value in names[:at]:
+        names = list[Any]()
+        for key, _ in node.value:
+            if key.value in names:
                 raise yaml.MarkedYAMLError(
                     problem=f"{key.value} occurs twice", problem_mark=key.start_mark
                 )
+            names.append(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -42,7 +43,8 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
     >>> [Path(word).name for word in checked_configs(["fit", "-c", "squad", "--config=bert_base"])]
     ['fit', 'squad.yaml', 'bert_base.yaml']
     """
-    checked, words = list[str](), iter(arguments)
+    checked = list[str]()
+    words = iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
         if flag in FLAGS and (value := value if equals else next(words, "")):

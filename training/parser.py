@@ -104,13 +104,6 @@ def build_parser(command: str, sections: Sections) -> ArgumentParser:
     parser.add_argument("--weights_only", type=bool, default=True, help=plain)
     parser.add_class_arguments(Trainer, "trainer", instantiate=False, **options)
     parser.add_class_arguments(ModelCheckpoint, "checkpoint", **options)
-    parser.set_defaults(
-        {
-            "checkpoint.filename": "best",
-            "checkpoint.auto_insert_metric_name": False,
-            "checkpoint.enable_version_counter": False,
-        }
-    )
     for section, values in sections.items():
         for name, value in values.items():
             with suppress(KeyError):  # not a flag

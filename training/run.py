@@ -114,7 +114,8 @@ class Run:
         curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
-        name, offline = f"{self.name}/{Path(curves.log_dir).name}", self.wandb == "offline"
+        name = f"{self.name}/{Path(curves.log_dir).name}"
+        offline = self.wandb == "offline"
         return [curves, WandbLogger(name, curves.log_dir, project="interventune", offline=offline)]
 
 
@@ -126,7 +127,8 @@ class CurveLogger(CSVLogger):
 
     def __init__(self, run: Run, resumed_step: int | None) -> None:
         super().__init__(run.root, name=run.name)
-        self.run, self.resumed_step = run, resumed_step
+        self.run = run
+        self.resumed_step = resumed_step
         self.folder: str | None = None
         self.step = resumed_step or 0
         self.folder_lock: FileLock | None = None
@@ -152,13 +154,11 @@ class CurveLogger(CSVLogger):
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Append the values of a step; without one, of the step before."""
         self.step = self.step if step is None else step
+        values = {name: float(value) for name, value in metrics.items() if name != "epoch"}
+        rows = ((self.step, metrics.get("epoch", ""), *item) for item in values.items())
         with open(Path(self.log_dir) / "metrics.csv", "a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if not file.tell():
-                writer.writerow(COLUMNS)
-            for name, value in metrics.items():
-                if name != "epoch":
-                    writer.writerow((self.step, metrics.get("epoch", ""), name, float(value)))
+            header = [] if file.tell() else [COLUMNS]
+            csv.writer(file, lineterminator="\n").writerows([*header, *rows])
 
     @rank_zero_only
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
@@ -185,9 +185,7 @@ def keep_curves(path: Path, step: int) -> None:
         lines = read_text(path)
         # Until the last end of a line: a number that is cut off is a number too.
         rows = csv.reader(io.StringIO(lines[: lines.rfind("\n") + 1]))
+        whole = (row for row in rows if len(row) == len(COLUMNS) and row[0].isdecimal())
+        earlier = [row for row in whole if int(row[0]) < step]
         with atomic_text(path) as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for row in rows:
-                if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) < step:
-                    writer.writerow(row)
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *earlier])

@@ -18,7 +18,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch.distributed as dist
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader
 
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Batches, chunks
@@ -26,7 +26,7 @@ from interventune.data_modules.sources import split_labels
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
 
-from .group_set import GroupBatch, GroupSet
+from .candidates import GroupBatch, GroupSet
 from .sets import QABatch, QASet
 
 MAIN = "main"
@@ -65,7 +65,7 @@ class EvalSet(NamedTuple):
 
 
 @dataclass
-class TrainSet(Dataset):
+class TrainSet:
     """Groups and questions to train on together."""
 
     groups: GroupSet | None = None
@@ -122,7 +122,8 @@ class TextDataModule(pl.LightningDataModule):
         # for it.
         self.allow_zero_length_dataloader_with_multiple_devices = True
         self.architecture = architecture
-        self.eval_batch_size, self.seed = eval_batch_size, seed or 0
+        self.eval_batch_size = eval_batch_size
+        self.seed = seed or 0
         self.loader_options: dict[str, Any] = {
             "batch_size": None,
             "pin_memory": True,
@@ -139,28 +140,23 @@ class TextDataModule(pl.LightningDataModule):
 
     def named(self, train: Sequence[str], *named: Sources) -> dict[str, dict[str, str]]:
         """Return named sources of `val`, `test` and `predict`, by stage; add all to `sources`."""
-        stages = ("val", "test", "predict")
-        by_stage = dict(zip(stages, (sources or {} for sources in named), strict=True))
-        self.sources += [*train, *chain(*map(dict.values, by_stage.values()))]
-        return by_stage
+        of_stage = [sources or {} for sources in named]
+        self.sources += [*train, *chain(*map(dict.values, of_stage))]
+        return dict(zip(("val", "test", "predict"), of_stage, strict=True))
 
     @abstractmethod
-    def make_train_set(self) -> tuple[Dataset | None, Draw | None]:
+    def make_train_set(self) -> tuple[Any, Draw | None]:
         """Read the training set, or find it prepared, with its batch order; None without any."""
 
     @abstractmethod
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Do the same for the sets of `val`, `test` or `predict`."""
 
-    def warn_of_many(
-        self, source: str, share: float | np.floating, what: str, limit: float
-    ) -> None:
+    def warn_of_many(self, source: str, share: Any, what: str, limit: float) -> None:
         """Warn, once of each kind, if a share of a source is above a limit."""
         if share > limit and what not in self.warned:
             self.warned.add(what)
-            logging.getLogger(__name__).warning(
-                "warning: %s: %.0f %% of %s", source, 100 * share, what
-            )
+            logging.getLogger(__name__).warning(f"warning: {source}: {100 * share:.0f} % of {what}")
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""
@@ -170,13 +166,17 @@ class TextDataModule(pl.LightningDataModule):
             if draw is None:
                 options = " or ".join(f"data.train_{kind}" for kind in self.kinds)
                 raise DataError(f"nothing to train on; set {options}")
-            rank, world_size = process_rank()
-            self.train_sampler = EpochSampler(
-                draw, seed=self.seed, rank=rank, world_size=world_size
-            )
+            self.train_sampler = EpochSampler(draw, self.seed, *process_rank())
         name = stage if stage in ("test", "predict") else "val"
         if name not in self.eval_sets:
-            self.eval_sets[name] = self.make_eval_sets(name)
+            self.eval_sets[name] = sets = self.make_eval_sets(name)
+            # They name metrics and files of predictions.
+            keys = [(x.name, name == "predict" or x.data.family) for x in sets]
+            for (repeated, family), count in Counter(keys).items():
+                if count > 1 and family != "shift":
+                    raise DataError(
+                        f"data.{name}_qa: several sets, or their variants, are called {repeated!r}"
+                    )
         if stage != "fit" and not self.eval_sets[name]:
             options = " or ".join(f"data.{name}_{kind}.main" for kind in self.kinds)
             raise DataError(f"nothing to {stage}; set {options}")
@@ -192,7 +192,8 @@ class TextDataModule(pl.LightningDataModule):
         evaluation, and the others wait for its sums.
         """
         rank, world_size = process_rank()
-        loaders, most = [], 0
+        loaders = []
+        most = 0
         for _, data in self.eval_sets[stage]:
             size = self.eval_batch_size
             while len(batches := data.batches(size)) < world_size and size > 1:
@@ -213,8 +214,8 @@ class TextDataModule(pl.LightningDataModule):
 
     def fingerprints(self) -> dict[str, str]:
         """Return the SHA-256 of every local file that the run reads; "" for other sources."""
-        parts = (part for source in self.sources for part in split_labels(source) if part)
-        return {part: source_digest(part) for part in parts}
+        parts = chain(*map(split_labels, self.sources))
+        return {part: source_digest(part) for part in parts if part}
 
 
 def length_bucketed(
@@ -224,7 +225,8 @@ def length_bucketed(
     The `world_size` batches that processes take at the same time are similar too. Samples that do
     not suffice for all processes are drawn at random, and come last.
     """
-    order_N, together = rng.permutation(len(lengths_N)), batch_size * world_size
+    order_N = rng.permutation(len(lengths_N))
+    together = batch_size * world_size
     spare_N, order_N = np.split(order_N, [-(-len(order_N) // batch_size) % world_size * batch_size])
     steps = []
     for pool in chunks(order_N.tolist(), together * POOL):
@@ -233,20 +235,28 @@ def length_bucketed(
     return [batch for step in ordered for batch in chunks(step, batch_size)]
 
 
-class EpochSampler(Sampler[Any]):
+@dataclass
+class EpochSampler:
     """The batches of one process, epoch by epoch; `start` skips the first batches of an epoch.
     `drawn` holds this epoch's batches of all processes.
 
     DataError if there are fewer batches than processes.
     """
 
-    def __init__(self, draw: Draw, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
-        self.draw, self.seed, self.rank, self.world_size = draw, seed, rank, world_size
-        self.epoch = self.start = 0
-        total = len(draw(np.random.default_rng([seed, 0])))
-        self.batches = total // world_size
+    draw: Draw
+    seed: int
+    rank: int
+    world_size: int
+    epoch: int = 0
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        total = len(self.draw(np.random.default_rng([self.seed, 0])))
+        self.batches = total // self.world_size
         if not self.batches:
-            raise DataError(f"an epoch has {total} batches, too few for {world_size} processes")
+            raise DataError(
+                f"an epoch has {total} batches, too few for {self.world_size} processes"
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch; Lightning calls this at the start of each."""
@@ -258,7 +268,8 @@ class EpochSampler(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         self.drawn = self.draw(np.random.default_rng([self.seed, self.epoch]))
-        first, end = self.rank + self.start * self.world_size, self.batches * self.world_size
+        first = self.rank + self.start * self.world_size
+        end = self.batches * self.world_size
         yield from self.drawn[first : end : self.world_size]
 
 
@@ -284,7 +295,8 @@ class ResumableLoader(DataLoader):
         self._start = self.consumed = state["consumed"]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # only next() is asked of it
-        start, self._start = self._start, 0
+        start = self._start
+        self._start = 0
         self.consumed = self.sampler.start = start if start < self.sampler.batches else 0
         for batch in super().__iter__():
             self.consumed += 1
@@ -303,6 +315,4 @@ def outlive_signal(worker: int) -> None:
 
 def process_rank() -> tuple[int, int]:
     """Return the rank of this process and the number of processes; (0, 1) for a single one."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)

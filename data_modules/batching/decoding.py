@@ -8,13 +8,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import NamedTuple
 from unicodedata import category
 
 from torch import Tensor
 
 from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
+from interventune.data_modules.schema.questions import Answer
 
 from .sets import QABatch, QASet
 
@@ -24,41 +24,21 @@ the span. The share of unknown depends strongly on the authors' low value.
 """
 
 
-class Answer(NamedTuple):
-    """The decoded answer of one question."""
-
-    example: int
-    """Index of the question in its set."""
-    text: str
-    score: float
-    """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an
-    answer type (yes, no, ...): its score.
-    """
-    start: int = -1
-    """Start of the text in the context; -1 for an answer that is not from there."""
-    unknown_score: float = math.nan
-    """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of
-    unknown; NaN for a decoder's text.
-    """
-    guess: str = ""
-    """The text of the best answer other than unknown, if there is an `unknown_score`."""
-    failure: str = ""
-    """Reason why there is no answer: such a question is never scored."""
-
-
 def best_spans(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[tuple[Answer, list[int]]]:
     """Yield the best span of every question (the first on ties), and its windows' rows."""
-    start, end, score = (column.tolist() for column in spans)
-    windows, shift = batch.feature_B.tolist(), batch.shift_B.tolist()
+    columns_B = *spans, batch.feature_B, batch.shift_B
+    start, end, score, windows, shift = (column_B.tolist() for column_B in columns_B)
     rows_of = defaultdict(list)
     for row, question in enumerate(data.question_N[windows].tolist()):
         rows_of[question].append(row)
     best = [max(rows, key=score.__getitem__) for rows in rows_of.values()]
     columns = data.questions(list(rows_of)), data.tokens([windows[row] for row in best])
     for (example, rows), row, question, tokens in zip(rows_of.items(), best, *columns, strict=True):
-        text, at = "", -1
+        text = ""
+        at = -1
         if score[row] > -math.inf:
-            at, last = tokens[start[row] - shift[row]][0], tokens[end[row] - shift[row]][1]
+            at = tokens[start[row] - shift[row]][0]
+            last = tokens[end[row] - shift[row]][1]
             # A mark that the tokenizer drops belongs to the letter before it.
             while category(question.context[last : last + 1] or " ") == "Mn":
                 last += 1
@@ -89,7 +69,7 @@ def written_answers(
     """Yield the answers in what a decoder wrote, from its texts with their failures."""
     for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
         answer, failure = answer_in(text, reason)
-        yield Answer(int(data.question_N[feature]), answer, 0.0, failure=failure)
+        yield Answer(int(data.question_N[feature]), answer, failure=failure)
 
 
 def decode_typed_answers(
@@ -115,20 +95,21 @@ def decode_typed_answers(
         if not of_xlnet:
             spans = [span] if span.text else []
             guess = max(spans + others, key=by_score)  # the first on ties
-            score, best = unknown.score - guess.score, max(guess, unknown, key=by_score)
-            yield best._replace(unknown_score=score, guess=guess.text)
-            continue
-        numbers, number_scores, options, option_scores = of_xlnet
-        number_score, number = max((number_scores[row], numbers[row]) for row in rows)
-        option_score, option = max((option_scores[row], options[row]) for row in rows)
-        words = option_words(data.questions([at])[0].question)
-        others += [
-            Answer(at, NUMBER_WORDS[number - 1], number_score),
-            Answer(at, words[option - 1] if words else span.text, option_score),
-        ]
-        best, guess = (
-            answer if answer.score >= TYPE_THRESHOLD and answer.text else span
-            for answer in (max([unknown, *others], key=by_score), max(others, key=by_score))
-        )
-        answer = best if best.text else unknown
-        yield answer._replace(unknown_score=unknown.score, guess=guess.text)
+            best = max(guess, unknown, key=by_score)
+            score = unknown.score - guess.score
+        else:
+            numbers, number_scores, options, option_scores = of_xlnet
+            number_score, number = max((number_scores[row], numbers[row]) for row in rows)
+            option_score, option = max((option_scores[row], options[row]) for row in rows)
+            words = option_words(data.questions([at])[0].question)
+            others += [
+                Answer(at, NUMBER_WORDS[number - 1], number_score),
+                Answer(at, words[option - 1] if words else span.text, option_score),
+            ]
+            best, guess = (
+                answer if answer.score >= TYPE_THRESHOLD and answer.text else span
+                for answer in (max([unknown, *others], key=by_score), max(others, key=by_score))
+            )
+            best = best if best.text else unknown
+            score = unknown.score
+        yield best._replace(unknown_score=score, guess=guess.text)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from interventune.data_modules.encoding.windows import Batches, sorted_batches
 from interventune.storage.errors import DataError
@@ -30,7 +29,7 @@ class PairBatch(NamedTuple):
     """The row of every common token."""
 
 
-class PairSet(Dataset):
+class PairSet:
     """Originals paired with one variant of some of them, in the first window that differs.
 
     The deletion may be far from a story's beginning. A pair without such a window is left out,
@@ -40,7 +39,9 @@ class PairSet(Dataset):
     family = "shift"  # in the keys of metrics
 
     def __init__(self, originals: QASet, variants: QASet, variant: str = "") -> None:
-        self.originals, self.variants, self.variant = originals, variants, variant
+        self.originals = originals
+        self.variants = variants
+        self.variant = variant
         ids = originals.column("id")
         windows_of = dict(zip(ids, originals.windows(), strict=True))
         if len(windows_of) < len(ids):
@@ -48,7 +49,8 @@ class PairSet(Dataset):
             raise DataError(
                 f"{count} questions have the id {name!r}: stories and variants are paired by id"
             )
-        tokens, variant_tokens = originals.token_ids(), variants.token_ids()
+        tokens = originals.token_ids()
+        variant_tokens = variants.token_ids()
         variant_windows = variants.windows()
         pairs = []
         for question, name in enumerate(variants.column("id")):
@@ -68,12 +70,11 @@ class PairSet(Dataset):
         """The index of each pair's question among the variants, and its window in either set."""
         self._kept = variants.column("kept")
 
-    def __len__(self) -> int:
-        return len(self.question_N)
-
     def __getitem__(self, index: Sequence[int]) -> PairBatch:
-        originals, variants = self.original_N[index], self.variant_N[index]
-        original, variant = self.originals[originals], self.variants[variants]
+        originals = self.original_N[index]
+        variants = self.variant_N[index]
+        original = self.originals[originals]
+        variant = self.variants[variants]
         pairs = zip(
             self.originals.tokens(originals),
             self.variants.tokens(variants),

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from numpy import ndarray
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from interventune.data_modules.encoding.tokenizers import warn_of_unknown
 from interventune.data_modules.encoding.windows import (
@@ -51,7 +51,8 @@ HIDDEN = "no window shows the answer"
 
 TARGETS = ("start", "end", "answer_type", "number", "option")
 
-INTS, MASK = pa.list_(pa.int32()), pa.list_(pa.bool_())
+INTS = pa.list_(pa.int32())
+MASK = pa.list_(pa.bool_())
 ROWS = pa.schema(
     {"input_ids": INTS, "token_type_ids": pa.list_(pa.uint8())}
     # offsets: two per token; story: number of context tokens
@@ -195,21 +196,25 @@ def question_rows(example: QAExample, windows: Sequence[EncodedRow]) -> list[dic
 
 def target(example: QAExample, row: EncodedRow) -> dict[str, int]:
     """Return a window's target: the answer's tokens, and classes of type, number and option."""
-    kind, number, option = example.answer_type, 0, 0
+    kind = example.answer_type
+    number = 0
+    option = 0
     if kind in ("number", "option"):
         name, place = answer_type(example.gold[0], example.question)
         number, option = (place, 0) if name == "number" else (0, place)
     if row.spans:
         span = row.spans[0]
     elif shown := [*filter(None, (token_span(row, answer) for answer in example.answers))]:
-        span, kind = shown[0], "span"
+        span = shown[0]
+        kind = "span"
     else:
-        span, kind = (row.cls, row.cls), kind if kind in ("yes", "no") else "unknown"
+        span = (row.cls, row.cls)
+        kind = kind if kind in ("yes", "no") else "unknown"
     type_class = WINDOW_TYPES.index(kind if kind in WINDOW_TYPES else "span")
     return dict(zip(TARGETS, (*span, type_class, number, option), strict=True))
 
 
-def rationale_mask(example: QAExample, row: EncodedRow) -> np.ndarray:
+def rationale_mask(example: QAExample, row: EncodedRow) -> ndarray:
     """Boolean (T,): the rationale's tokens, if the window contains all of its pieces."""
     mask_T = np.zeros(len(row.offsets_TE), dtype=bool)
     spans = [token_span(row, piece) for piece in example.rationale]
@@ -219,7 +224,7 @@ def rationale_mask(example: QAExample, row: EncodedRow) -> np.ndarray:
     return mask_T
 
 
-def column(table: pa.Table, name: str) -> np.ndarray:
+def column(table: pa.Table, name: str) -> ndarray:
     """Return all values of a column of numbers, or of a column of lists, concatenated."""
     values = table[name].combine_chunks()
     values = values.flatten() if pa.types.is_list(values.type) else values
@@ -238,7 +243,7 @@ class Question(NamedTuple):
     dataset: str
 
 
-class QASet(Dataset):
+class QASet:
     """Extractive questions, tokenised into windows: from records, or from their table.
 
     A span model may leave a question unanswered if `may_abstain`, by default if the set has a
@@ -258,7 +263,8 @@ class QASet(Dataset):
     ) -> None:
         if not isinstance(data, datasets.Dataset):
             data = encode_questions(data, tokenizer, encoding, answers=answers)
-        self.table, self.tokenizer = data, tokenizer
+        self.table = data
+        self.tokenizer = tokenizer
         rows = data.data
         warn_of_unknown(tokenizer, [column(rows.slice(0, 999), "input_ids")])
         self.lengths = pc.list_value_length(rows["input_ids"]).to_numpy().astype(np.int64)
@@ -276,16 +282,12 @@ class QASet(Dataset):
         """Index of every question's first window."""
         self.may_abstain = "unknown" in self.column("kind") if may_abstain is None else may_abstain
 
-    def windows(self) -> list[np.ndarray]:
+    def windows(self) -> list[ndarray]:
         """Return the windows of every question."""
-        return np.split(np.arange(len(self)), self.first_Q)[1:]
+        return np.split(np.arange(len(self.lengths)), self.first_Q)[1:]
 
-    def __len__(self) -> int:
-        """Return the number of windows."""
-        return len(self.lengths)
-
-    def __getitem__(self, index: Sequence[int] | np.ndarray) -> QABatch:
-        chosen = np.asarray(index, dtype=np.int64)
+    def __getitem__(self, index: Sequence[int] | ndarray) -> QABatch:
+        chosen = np.asarray(index)
         table = self.table[chosen]
         inputs, shift_B, masks = padded(
             self.tokenizer,
@@ -299,8 +301,8 @@ class QASet(Dataset):
         targets = {f"{name}_B": torch.tensor(column(table, name)) for name in ("cls", *TARGETS)}
         for name in ("start_B", "end_B", "cls_B"):
             targets[name] += shift_B
-        feature_B = torch.from_numpy(chosen)
-        return QABatch(inputs=inputs, shift_B=shift_B, feature_B=feature_B, **masks, **targets)
+        targets["feature_B"] = torch.from_numpy(chosen)
+        return QABatch(inputs=inputs, shift_B=shift_B, **masks, **targets)
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every question."""
@@ -311,11 +313,11 @@ class QASet(Dataset):
         table = self.table[self.first_Q[index]]
         return [Question(**row) for row in table.select(Question._fields).to_pylist()]
 
-    def token_ids(self) -> list[np.ndarray]:
+    def token_ids(self) -> list[ndarray]:
         """Return the token ids of every window."""
         return np.split(column(self.table.data, "input_ids"), np.cumsum(self.lengths)[:-1])
 
-    def tokens(self, index: Sequence[int] | np.ndarray) -> list[Tokens]:
+    def tokens(self, index: Sequence[int] | ndarray) -> list[Tokens]:
         """Return the tokens of some windows."""
         table = self.table[index]
         rows = zip(table["offsets"].to_pylist(), table["input_ids"].to_pylist(), strict=True)

@@ -16,14 +16,7 @@ from interventune.data_modules.schema.questions import QAExample
 from interventune.storage.errors import DataError
 
 from .tokenizers import tokenizer_id, warn_of_unknown
-from .windows import (
-    HISTORY_TURNS,
-    UNKNOWN,
-    EncodedRow,
-    Encoding,
-    Messages,
-    Prompts,
-)
+from .windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts
 
 CHOOSE = "{prompt}\nThe choice that fits best:"
 """Prefix of each choice of a question; choices do not attend to each other."""
@@ -34,6 +27,11 @@ templates write one).
 """
 
 
+Texts = Sequence[str]
+Ids = list[list[int]]
+"""The token ids of several texts."""
+
+
 class Prompt(NamedTuple):
     """A language model's prompt for a record, and the texts after it."""
 
@@ -41,7 +39,7 @@ class Prompt(NamedTuple):
     shown: str
     """The message that contains the context, up to the context's end."""
     context_length: int
-    continuations: Sequence[str]
+    continuations: Texts
     name: str
     """Name of the record, for errors."""
 
@@ -49,12 +47,13 @@ class Prompt(NamedTuple):
 def fill(
     messages: Messages,
     name: str,
-    continuations: Sequence[str],
+    continuations: Texts,
     record: QAExample | UnderspecifiedQuestion,
     **slots: str,
 ) -> Prompt:
     """Make the prompt of a record: messages with their slots filled in (see `Prompts`)."""
-    filled, shown = [], ""
+    filled = []
+    shown = ""
     slots |= {"advice": record.advice, "question": record.question}
     for message in messages:
         template = re.sub(r"^(?=.*\{question\})", "{turns}", message["content"], flags=re.M)
@@ -116,10 +115,12 @@ class PromptTokens:
     def __init__(
         self, tokenizer: Any, chat: Literal["auto", "never"] = "auto", *, seq2seq: bool = False
     ) -> None:
-        self.tokenizer, self.seq2seq = tokenizer, seq2seq
+        self.tokenizer = tokenizer
+        self.seq2seq = seq2seq
         self.chat = chat == "auto" and bool(tokenizer.chat_template)
         row = tokenizer("a", return_special_tokens_mask=True)
-        ids, special = row["input_ids"], row["special_tokens_mask"]
+        ids = row["input_ids"]
+        special = row["special_tokens_mask"]
         self.lead = [] if self.chat else ids[: special.index(0)]
         """The tokens with which the tokenizer begins every text (Llama, Gemma), or none (GPT-2, and
         a chat template, which writes them itself).
@@ -128,8 +129,6 @@ class PromptTokens:
         """Those with which it ends every text: a sequence-to-sequence model reads and writes them.
         A causal model's prompt ends without: after an end token it would begin another text.
         """
-        pads = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
-        self.pad = next(i for i in pads if i is not None)
         self.space = "" if seq2seq else " "
         """The white space before an answer."""
         self.ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
@@ -145,8 +144,8 @@ class PromptTokens:
             lead, _, rest = answered.removeprefix(self.example).rpartition("Answer")
             self.space = lead if lead.isspace() else ""
             self.ends = [i for i in (*self.ids([rest])[0], *self.ends) if i in {*named, *self.ends}]
-        special_ids = {i for i, token in named.items() if token.special}
-        special_ids.update(tokenizer.all_special_ids)
+        added = (i for i, token in named.items() if token.special)
+        special_ids = {*tokenizer.all_special_ids, *added}
         self.hidden = {i for i in special_ids if "think" not in str(named.get(i)).lower()}
         """Special tokens that are no part of an answer; those around a chain of thought
         are needed.
@@ -161,14 +160,14 @@ class PromptTokens:
             "prompt": self.example,
         }
 
-    def encoded(self, texts: Sequence[str]) -> list[Any]:
+    def encoded(self, texts: Texts) -> list[Any]:
         """Return encodings of the tokenizers library, with offsets and without special tokens."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()  # settings of the tokenizer's last call
         backend.no_padding()
         return backend.encode_batch(list(texts), add_special_tokens=False)
 
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def ids(self, texts: Texts) -> Ids:
         """Return the token ids of texts, without special tokens."""
         return [row.ids for row in self.encoded(texts)]
 
@@ -188,14 +187,14 @@ class PromptTokens:
                 f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
             ) from error
 
-    def prompts(self, texts: Sequence[str]) -> list[list[int]]:
+    def prompts(self, texts: Texts) -> Ids:
         """Return the token ids of prompts, from `text`; a chat template writes special tokens."""
         tail = self.tail if self.seq2seq and not self.chat else []
         every = self.ids(texts)
         warn_of_unknown(self.tokenizer, every[:999])
         return [[*self.lead, *ids, *tail] for ids in every]
 
-    def after(self, prompts: Sequence[str], texts: Sequence[str]) -> list[list[int]]:
+    def after(self, prompts: Texts, texts: Texts) -> Ids:
         """Return the token ids of each text after its prompt; leading white space counts."""
         apart = self.ids(texts)
         if self.seq2seq:
@@ -233,7 +232,8 @@ def encode_prompts(
             )
         context_at = at + len(prompt.shown.lstrip()) - prompt.context_length
         (encoded,) = tokens.encoded([text])
-        row, spans = [*tokens.lead, *encoded.ids], []
+        row = [*tokens.lead, *encoded.ids]
+        spans = []
         last = len(row) - 1
         texts = [tokens.space + more for more in prompt.continuations]
         for more, ids in zip(

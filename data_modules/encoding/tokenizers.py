@@ -85,9 +85,8 @@ def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) 
     if share > 0.1 and not getattr(tokenizer, "warned", False):
         tokenizer.warned = True
         logging.getLogger(__name__).warning(
-            "warning: %.0f %% of the text's tokens are unknown to the tokenizer; choose another "
-            "model",
-            100 * share,
+            f"warning: {100 * share:.0f} % of the text's tokens are unknown to the tokenizer; "
+            "choose another model"
         )
 
 

@@ -4,8 +4,6 @@ Shape letters: R rows, T tokens, N tokens of several rows, W windows of a questi
 the two boundaries (start, end).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -14,9 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import Span
 from interventune.storage.errors import DataError
 
 Messages = list[dict[str, str]]
@@ -122,7 +121,7 @@ class Encoding:
         if self.doc_stride < 1:  # not a PositiveInt: checkpoints store plain values
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
-    def within(self, limit: int | None) -> Encoding:
+    def within(self, limit: int | None) -> "Encoding":
         """Return the options for a model with so many positions; windows and stride shrink."""
         if limit is None or self.max_length <= limit:
             return self
@@ -130,14 +129,15 @@ class Encoding:
             self, max_length=limit, doc_stride=max(1, self.doc_stride * limit // self.max_length)
         )
 
-    def resolved(self, architecture: str) -> Encoding:
+    def resolved(self, architecture: str) -> "Encoding":
         """Replace every `auto` by its value for an architecture.
 
         DataError for an encoder with prompts.
         """
         if architecture not in DECODERS and self.prompts != Prompts():
             raise DataError(f"encoding.prompts: are for decoders, and {architecture} is an encoder")
-        xlnet, resolved = architecture == "xlnet", replace(self, architecture=architecture)
+        xlnet = architecture == "xlnet"
+        resolved = replace(self, architecture=architecture)
         if self.order == "auto":
             resolved.order = "context_first" if xlnet else "question_first"
         if self.max_query == "auto":
@@ -148,9 +148,9 @@ class Encoding:
 class EncodedRow(NamedTuple):
     """One window of one question, unpadded."""
 
-    input_ids_T: np.ndarray
-    token_type_ids_T: np.ndarray
-    offsets_TE: np.ndarray
+    input_ids_T: ndarray
+    token_type_ids_T: ndarray
+    offsets_TE: ndarray
     """Character offsets into the context, end-exclusive; (-1, -1) outside the context."""
     cls: int
     """Index of the classification token, the target if the window has no answer; for a decoder, of
@@ -182,7 +182,8 @@ def encode_texts(
         pairs = (queries, contexts) if context else (contexts, queries)
         encoded = tokenizer(*pairs, return_token_type_ids=True, verbose=False).encodings
         for i, (text, name, pair) in enumerate(zip(contexts, names, encoded, strict=True), first):
-            ids_T, types_T = np.array(pair.ids, np.int32), np.array(pair.type_ids, np.uint8)
+            ids_T = np.array(pair.ids, np.int32)
+            types_T = np.array(pair.type_ids, np.uint8)
             side_T = np.array(pair.sequence_ids, float)  # NaN for special tokens
             offsets_TE = np.array(pair.offsets, np.int32)
             offsets_TE[side_T != context] = -1
@@ -231,7 +232,7 @@ def token_span(row: EncodedRow, span: Span) -> tuple[int, int] | None:
     return first, last
 
 
-def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
+def max_context(windows: Sequence[EncodedRow]) -> list[ndarray]:
     """Per window, boolean (T,): the context tokens that it shows best by SQuAD's rule.
 
     The smaller margin to its two ends is largest, plus a hundredth of its length; the first on
@@ -248,7 +249,7 @@ def max_context(windows: Sequence[EncodedRow]) -> list[np.ndarray]:
     return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
 
 
-def sorted_batches(lengths: Sequence[int] | np.ndarray, batch_size: int) -> Batches:
+def sorted_batches(lengths: Sequence[int] | ndarray, batch_size: int) -> Batches:
     """Batch every index once, longest first, so that memory runs out at once."""
     return chunks(np.argsort(-np.asarray(lengths), kind="stable").tolist(), batch_size)
 
@@ -260,12 +261,12 @@ def chunks(order: Sequence[int], batch_size: int) -> Batches:
 
 def padded(
     tokenizer: Any,
-    ids_N: np.ndarray,
-    types_N: np.ndarray,
-    length_R: np.ndarray,
+    ids_N: ndarray,
+    types_N: ndarray,
+    length_R: ndarray,
     *,
     multiple: int = PAD_TO,
-    **masks_N: np.ndarray,
+    **masks_N: ndarray,
 ) -> tuple[Inputs, Tensor, dict[str, Tensor]]:
     """Pad rows, given as concatenated tokens, on the tokenizer's side, to a multiple in length.
 

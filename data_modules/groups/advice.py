@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interventune.data_modules.schema.groups import LEAD_IN, AdviceClass, Group
-from interventune.storage.json_files import load_json
+from interventune.storage.documents import load_json
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,19 @@ from dataclasses import dataclass, replace
 from itertools import combinations, count, islice, product, zip_longest
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NotRequired, cast
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 from zlib import crc32
 
 import numpy as np
-from pydantic import PositiveInt, with_config
-from typing_extensions import TypedDict
+from pydantic import BaseModel, PositiveInt, with_config
 
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, NO_CLUSTER, AdviceClass, Group
-from interventune.storage.documents import load_yaml
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
+from interventune.storage.documents import check, load_yaml
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 
-from .advice import Advice, with_advice
-from .expansion import Cell, Expansion, Subject, repair_articles
+from .advice import Advice
+from .unqover import Cell, Subject, repair_articles
 
 Split = Literal["train", "dev", "test"]
 
@@ -37,16 +35,14 @@ _TRIES = 200  # consecutive draws without a new item after which a pool counts a
 _Wordings = list[list[tuple[int, str]]]  # by form: (number, text with slots for noun and topic)
 
 
-@with_config(extra="forbid")
-class _Domain(TypedDict):
+class _Domain(BaseModel, extra="forbid"):
     nouns: list[str]  # its names in advice
     people: list[str]  # phrases that contain the subjects
     subjects: list[str]
-    bare: NotRequired[list[str]]
+    bare: list[str] = []
 
 
-@with_config(extra="forbid")
-class _Library(TypedDict):
+class _Library(BaseModel, extra="forbid"):
     domains: dict[str, _Domain]
     contexts: list[str]
     attributes: dict[str, dict[str, str]]  # by topic; shared by domains
@@ -86,7 +82,7 @@ def draw(options: DomainSet) -> list[Group]:
     requested.
     """
     library = read_library(options.domains)
-    names = list(library["domains"])
+    names = list(library.domains)
     if options.split:
         split_of = _splits(names)
         names = [name for name in names if split_of[name] == options.split]
@@ -123,7 +119,8 @@ def _splits(domains: Sequence[str]) -> dict[str, Split]:
     """Half of the domains in train, a quarter each in dev and test (largest remainder, random
     ties).
     """
-    random, size = Random(f"domain/{'/'.join(domains)}"), len(domains)
+    random = Random(f"domain/{'/'.join(domains)}")
+    size = len(domains)
     shares: dict[Split, float] = {"train": size / 2, "dev": size / 4, "test": size / 4}
     counts = Counter({split: int(share) for split, share in shares.items()})
     order = sorted(counts, key=lambda split: (counts[split] - shares[split], random.random()))
@@ -144,34 +141,33 @@ def _groups(
     """
     questions = Random(f"{seed}/questions/{name}/{advice_class}")
     rng = Random(f"{seed}/advice/{name}/{advice_class}")
-    domain, kind = library["domains"][name], advice_class.removeprefix("mismatched_")
-    subjects = [Subject(NO_CLUSTER, {"": text}) for text in domain["subjects"]]
-    pairs, cells = list(combinations(subjects, 2)), _cells(library, domain)
+    domain = library.domains[name]
+    kind = advice_class.removeprefix("mismatched_")
+    subjects = [Subject({"": text}) for text in domain.subjects]
+    pairs = list(combinations(subjects, 2))
+    cells = _cells(library, domain)
     others = [other for other in pool if other != name]
     if kind != advice_class and not others:
         raise DataError(f"domains: classes: {advice_class} needs a second domain")
     while True:
-        group = Expansion([questions.choice(pairs)], [questions.choice(cells)])[0]
-        group = replace(group, domain=name)
+        pair = questions.choice(pairs)
+        cell = questions.choice(cells)
+        about = ""
         if advice_class != "none":
-            about = name
-            if kind == "irrelevant":
-                about = ""
-            elif kind != advice_class:
-                about = rng.choice(others)
+            if kind != "irrelevant":
+                about = name if kind == advice_class else rng.choice(others)
             number, text = rng.choice(rng.choice(wordings))
-            sentence = _sentence(library, text, number, about, group.category)
-            advice = Advice(advice_class, about or "facts", number, sentence)
-            group = with_advice(group, advice.text, advice_class, advice.id, about)
-        yield group
+            sentence = _sentence(library, text, number, about, cell.category.lower())
+            cell = replace(cell, advice=Advice(advice_class, about or "facts", number, sentence))
+        yield replace(cell.group(*pair), domain=name, advice_domain=about)
 
 
 def _cells(library: _Library, domain: _Domain) -> list[Cell]:
     cells = []
-    for number, (context, phrase) in enumerate(product(library["contexts"], domain["people"])):
+    for number, (context, phrase) in enumerate(product(library.contexts, domain.people)):
         for side in "12":
             context = context.replace(f"{{{side}}}", phrase.replace("{}", f"[subj{side}]"))
-        for topic, attributes in library["attributes"].items():
+        for topic, attributes in library.attributes.items():
             for text, negation in attributes.items():
                 cells.append(Cell(number, topic, text, f"{context}\tWho {text}?\tWho {negation}?"))
     return cells
@@ -179,9 +175,10 @@ def _cells(library: _Library, domain: _Domain) -> list[Cell]:
 
 def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
     """The wordings to draw from; without advice there are none."""
-    numbers, forms = count(), []
-    for form in cast(list[str], library.get(kind, ())):
-        forms.append([(next(numbers), text) for text in _alternatives(form, library["words"])])
+    numbers = count()
+    forms = []
+    for form in getattr(library, kind, ()):
+        forms.append([(next(numbers), text) for text in _alternatives(form, library.words)])
     rng = Random(f"{options.seed}/wordings/{kind}")
     forms = [rng.sample(wordings, len(wordings)) for wordings in rng.sample(forms, len(forms))]
     # First one of every form, then the second of each, so that few wordings differ as much as
@@ -193,12 +190,10 @@ def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
 
 
 def _sentence(library: _Library, text: str, number: int, name: str, topic: str) -> str:
-    """A wording about a domain ("": a plain fact) and a topic, from a capital letter to the full
-    stop.
-    """
-    phrases = dict(library["topics"].get(topic, {}))
-    if domain := library["domains"].get(name):
-        phrases |= {"noun": domain["nouns"], "bare": domain.get("bare", domain["nouns"])}
+    """A wording about a domain ("": a plain fact) and a topic, with its full stop."""
+    phrases = dict(library.topics.get(topic, {}))
+    if domain := library.domains.get(name):
+        phrases |= {"noun": domain.nouns, "bare": domain.bare or domain.nouns}
 
     def fill(slot: re.Match[str]) -> str:
         if slot[1] not in phrases:
@@ -206,13 +201,13 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
         options = phrases[slot[1]]
         return options[crc32(f"{number}|{slot[1]}|{name}|{topic}".encode()) % len(options)]
 
-    filled = repair_articles(re.sub(r"\{(\w+)\}", fill, text))
-    return f"{filled[0].upper()}{filled[1:]}."
+    return repair_articles(re.sub(r"\{(\w+)\}", fill, text)) + "."
 
 
 def read_library(path: str = "") -> _Library:
     """Read the built-in domains and advice, replaced where a file defines its own."""
-    here, library = Path(__file__), dict[str, Any]()
+    here = Path(__file__)
+    library = dict[str, Any]()
     for file in (here.with_name("domains.yaml"), here.with_name("advice.yaml"), path):
         if file:
             library |= load_yaml(file, dict[str, Any])

@@ -16,13 +16,12 @@ import logging
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, product
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired, cast
+from typing import Annotated, Any, NamedTuple, cast
 
-from pydantic import BeforeValidator
-from typing_extensions import TypedDict
+from pydantic import BaseModel, BeforeValidator, Field
 
 from interventune.data_modules.schema.groups import (
     ADVICE_CLASSES,
@@ -33,9 +32,9 @@ from interventune.data_modules.schema.groups import (
     ScoredGroup,
     UnderspecifiedQuestion,
 )
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import Span
+from interventune.storage.documents import check, stream_object
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check, stream_object
 
 logger = logging.getLogger(__name__)
 
@@ -57,24 +56,28 @@ class Half(NamedTuple):
     swapped: bool
     questions: list[tuple[UnderspecifiedQuestion, Any, int | None]]
     """Each with its scores and its target, if it has them."""
-    clusters: tuple[str, str] | None
-    answer: str
+    clusters: tuple[str, str] | None = None
+    answer: str = ""
     """Answer to the question."""
 
 
-_Score = tuple[float, float]
-_Answer = TypedDict(
-    "_Answer", {"text": str, "answer_start": int, "start-end-score": NotRequired[_Score]}
-)
+class _Answer(BaseModel):
+    text: str
+    answer_start: int
+    scores: tuple[float, float] | None = Field(None, alias="start-end-score")
+
+    @property
+    def span(self) -> Span:
+        return Span(self.answer_start, self.answer_start + len(self.text), self.text)
 
 
-class _Qa(TypedDict):
+class _Qa(BaseModel):
     question: str
     answers: tuple[_Answer, _Answer]
-    tomax: NotRequired[int]  # the answer that an adversarial loss raises; -1: none
+    tomax: int = -1  # the answer that an adversarial loss raises; -1: none
 
 
-class _Paragraph(TypedDict):
+class _Paragraph(BaseModel):
     key: str
     context: str
     qas: tuple[_Qa, _Qa]
@@ -146,70 +149,62 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
     return (subjects, parts[2], category, attribute, advice_class, advice_id), one > two
 
 
-def split_advice(text: str, key: GroupKey) -> tuple[str, str]:
-    """`Note that, ... . Who ...?` -> (question, advice with its full stop), cut at the first full
-    stop; no advice if the key names none. Some published files have two spaces before the question.
+def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any]) -> Half:
+    """The half of (text, (span, scores) of its subjects in context order, target or -1).
+
+    `Note that, ... . Who ...?` is cut at the first full stop, unless the key names no advice. Some
+    published files have two spaces before the question.
     """
-    advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
-    if key[-1] and not (advice.strip() and question.strip()):
-        raise DataError(f"no advice with a full stop before the question {text!r}")
-    return question.strip(), advice.lstrip() + stop
-
-
-def _half(
-    key: GroupKey,
-    swapped: bool,
-    context: str,
-    questions: Iterable[Any],
-    clusters: tuple[str, str] | None = None,
-    answer: str = "",
-) -> Half:
-    """The half with two questions of LEI's layout."""
     variants = []
-    for qa in questions:
-        answers = qa["answers"][:: -1 if swapped else 1]
-        places = [(answer["answer_start"], answer["text"]) for answer in answers]
-        first, second = (Span(start, start + len(text), text) for start, text in places)
-        text, advice = split_advice(qa["question"], key)
-        variant = UnderspecifiedQuestion(context, text, (first, second), advice)
-        scores: Any = tuple(answer.get("start-end-score", (None, None)) for answer in answers)
-        if None in chain(*scores):
-            scores = None
-        target = qa.get("tomax", -1)
+    for text, subjects, target in questions:
+        advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
+        if key[-1] and not (advice.strip() and question.strip()):
+            raise DataError(f"no advice with a full stop before the question {text!r}")
+        spans, scores = zip(*subjects[:: -1 if swapped else 1], strict=True)
+        advice = advice.lstrip() + stop
+        variant = UnderspecifiedQuestion(context, question.strip(), spans, advice)
         if target < 0:
             target = None
         elif swapped:
             target = 1 - target
-        variants.append((variant, scores, target))
-    return Half(key, swapped, variants, clusters, answer)
+        variants.append((variant, None if None in scores else scores, target))
+    return Half(key, swapped, variants)
 
 
 def _lei_half(paragraph: _Paragraph) -> Half:
-    key, _ = parse_key(paragraph["key"])
-    order = tuple(answer["text"].lower() for answer in paragraph["qas"][0]["answers"])
+    key, _ = parse_key(paragraph.key)
+    order = tuple(answer.text.lower() for answer in paragraph.qas[0].answers)
     if order not in (key[0], key[0][::-1]):
-        raise DataError(f"the answers {order} are not the subjects of the key {paragraph['key']}")
-    return _half(key, order != key[0], paragraph["context"], paragraph["qas"])
+        raise DataError(f"the answers {order} are not the subjects of the key {paragraph.key}")
+    questions = (
+        (qa.question, [(answer.span, answer.scores) for answer in qa.answers], qa.tomax)
+        for qa in paragraph.qas
+    )
+    return _half(key, order != key[0], paragraph.context, questions)
 
 
 _Probability = Annotated[float | None, BeforeValidator(lambda x: None if isinstance(x, str) else x)]
 """None for the placeholders "" and "[TODO]" of a source file."""
 
 
-class _Prediction(TypedDict):
+class _Prediction(BaseModel):
     text: str
-    start: NotRequired[_Probability]
-    end: NotRequired[_Probability]
+    start: _Probability = None
+    end: _Probability = None
+
+    @property
+    def scores(self) -> tuple[float, float] | None:
+        return None if self.start is None or self.end is None else (self.start, self.end)
 
 
-class _Question(TypedDict):
+class _Question(BaseModel):
     question: str
-    pred: NotRequired[str]
+    pred: str = ""
     ans0: _Prediction
     ans1: _Prediction
 
 
-class _Record(TypedDict):
+class _Record(BaseModel):
     context: str
     q0: _Question
     q1: _Question
@@ -226,8 +221,7 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
         for order in ((value[:2], value[2:]) if isinstance(value, list) else (value,))
     )
     for record in pair_halves(records, _unqover_half):
-        if record.group.advice_id == UNNAMED:
-            unnamed += 1
+        unnamed += record.group.advice_id == UNNAMED
         yield record
     if unnamed:
         logger.warning(
@@ -239,8 +233,8 @@ def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
         )
 
 
-def _unqover_half(record: tuple[str, Any]) -> Half:
-    name, content = record
+def _unqover_half(entry: tuple[str, Any]) -> Half:
+    name, content = entry
     one, two, *parts = (*name.split("|"), "")[:9]
     key, swapped = parse_key("|".join(parts))
     clusters = None
@@ -249,29 +243,20 @@ def _unqover_half(record: tuple[str, Any]) -> Half:
     of_both_orders = isinstance(content, list)  # whose question and negation are separate
     if of_both_orders:
         content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
-    value = check(content, _Record, "its record")
-    pair = value["q0"], value["q1"]
-    spans = locate_pair(value["context"], pair[0]["ans0"]["text"], pair[0]["ans1"]["text"])
+    record = check(content, _Record, "its record")
+    first = record.q0
+    second = record.q1
+    spans = locate_pair(record.context, first.ans0.text, first.ans1.text)
     if of_both_orders:
         swapped = tuple(span.text.lower() for span in spans) != key[0]
-    if not key[-1] and all(question["question"].startswith(LEAD_IN) for question in pair):
+    if not key[-1] and all(asked.question.startswith(LEAD_IN) for asked in (first, second)):
         key = (*key[:4], "ethical", UNNAMED)
     questions = [
-        {
-            "question": question["question"],
-            "answers": [
-                {
-                    "text": span.text,
-                    "answer_start": span.start,
-                    "start-end-score": (answer.get("start"), answer.get("end")),
-                }
-                for span, answer in zip(spans, (question["ans0"], question["ans1"]), strict=True)
-            ],
-        }
-        for question in pair
+        (asked.question, [*zip(spans, (asked.ans0.scores, asked.ans1.scores), strict=True)], -1)
+        for asked in (first, second)
     ]
-    answer = pair[0].get("pred", "")
-    return _half(key, swapped, value["context"], questions, clusters, answer)
+    half = _half(key, swapped, record.context, questions)
+    return half._replace(clusters=clusters, answer=first.pred)
 
 
 def locate_pair(context: str, *names: str) -> list[Span]:

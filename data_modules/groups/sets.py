@@ -1,30 +1,27 @@
 """LEI sets from UnQover's expansion and advice (Zhao et al. 2021, section 2.2), and the commands
 `unqover` and `lei`.
 
-A pool combines groups with the advice of their category, addressed by index: drawing 400 of each
-class does not build the 672,000 groups of LEI's gender domain.
+Groups are drawn by index, before they are made: drawing 400 of each class does not build the
+672,000 groups of LEI's gender domain.
 """
 
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated
 
 from interventune.data_modules.interventions.variants import sentence_spans
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count
 from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
 
 from .advice import Advice, read_advice
-from .expansion import Expansion, repair_articles
-from .unqover import listed, read_expansion, write_source
+from .unqover import Cell, Expansion, Subject, read_expansion, write_source
 
 
 def restrict(
@@ -37,7 +34,8 @@ def restrict(
     """Keep only the subjects, attributes and advice of some groups or, with `without`, none of
     them, nor their sentences under another id. Groups without advice do not restrict the advice.
     """
-    names, advised = set[str](), set[str]()
+    names = set[str]()
+    advised = set[str]()
     for group in groups:
         names.update((*group.subjects, group.attribute))
         advised.update((group.advice_id, *(variant.advice for variant in group.variants)))
@@ -58,59 +56,46 @@ def restrict(
     return Expansion(pairs, cells), advice
 
 
-def advised_pools(expansion: Expansion, advice: Sequence[Advice]) -> dict[AdviceClass, Expansion]:
-    """Class -> its pool, for the classes in `advice`, in the papers' order; `none`
-    without advice.
+def advised_cells(
+    cells: Sequence[Cell], advice: Sequence[Advice]
+) -> dict[AdviceClass, Sequence[Cell]]:
+    """Class -> the cells with each advice of their category, for the classes in `advice`, in the
+    papers' order; `none` without advice.
     """
-    pools = {}
+    pools: dict[AdviceClass, Sequence[Cell]] = {}
     for name in ADVICE_CLASSES:
         if of_class := [item for item in advice if item.advice_class == name]:
-            pools[name] = Expansion(expansion.pairs, expansion.cells, of_class)
-    return pools or {"none": expansion}
+            pools[name] = [
+                replace(cell, advice=item)
+                for cell in cells
+                for item in of_class
+                if item.category == cell.category.lower()
+            ]
+    return pools or {"none": cells}
 
 
 def sample(
-    pools: Mapping[AdviceClass, Sequence[Group]], per_class: int | None, *, seed: int
+    pairs: Sequence[Sequence[Subject]],
+    pools: Mapping[AdviceClass, Sequence[Cell]],
+    per_class: int | None,
+    *,
+    seed: int,
 ) -> Iterator[Group]:
-    """Draw `per_class` groups of each pool without replacement; the draw depends only on the seed
-    and this pool. None takes everything in order. DataError if a pool is too small.
+    """Draw `per_class` groups of each pool of cells without replacement; the draw depends only on
+    the seed and this pool. None takes everything in order. DataError if a pool is too small.
     """
-    for name, pool in pools.items():
-        if per_class is None:
-            yield from pool
-        elif per_class > len(pool):
-            raise DataError(
-                f"--per-class: {per_class} groups are asked for, class {name} has {len(pool)}"
-            )
-        else:
-            yield from Random(f"{seed}/{name}").sample(pool, per_class)
-
-
-def read_sentences(path: str | Path) -> dict[str, str]:
-    """Attribute (lower-case) -> the sentence that decides it, from lines `attribute TAB sentence`;
-    `[subj]` is the person who did it: `was a baker<TAB>[subj] got up at four to light the oven.`
-    """
-    sentences = {}
-    for where, line in listed(path):
-        attribute, _, sentence = (part.strip() for part in line.partition("\t"))
-        if "[subj]" not in sentence:
-            raise DataError(f"{where}: expected ATTRIBUTE, a tab, a sentence with [subj]")
-        sentences[attribute.lower()] = sentence
-    return sentences
-
-
-def specify(group: Group, sentence: str, gold: int | None = None) -> Group:
-    """Add `sentence` at the end of each context, with its slot [subj] filled by a subject as that
-    context names it; `gold` is its index, by default drawn by a hash of the group without its
-    advice.
-    """
-    if gold is None:
-        gold = zlib.crc32(group.unadvised_key.encode()) % 2
-    variants: Any = []
-    for variant in group.variants:
-        decisive = repair_articles(sentence.replace("[subj]", variant.candidates[gold].text))
-        variants.append(replace(variant, context=f"{variant.context} {decisive}"))
-    return replace(group, variants=tuple(variants))
+    for name, cells in pools.items():
+        count = len(pairs) * len(cells)
+        indices: Sequence[int] = range(count)
+        if per_class is not None:
+            if per_class > count:
+                raise DataError(
+                    f"--per-class: {per_class} groups are asked for, class {name} has {count}"
+                )
+            indices = Random(f"{seed}/{name}").sample(indices, per_class)
+        for index in indices:
+            pair, cell = divmod(index, len(cells))
+            yield cells[cell].group(*pairs[pair])
 
 
 def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
@@ -122,7 +107,8 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
     and the answer is there; without such a sentence, it is the whole context.
     """
     for group in groups:
-        gold, orders = group.gold, group.variants[::2]
+        gold = group.gold
+        orders = group.variants[::2]
         if gold is None:
             continue
         for order, (variant, other) in enumerate(zip(orders, orders[::-1], strict=True)):
@@ -143,11 +129,6 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
                 variant.advice,
                 rationale=(Span(start, len(context), context[start:]),),
             )
-
-
-def read_decided(path: str | Path) -> Iterator[QAExample]:
-    """Read the questions of a file of groups whose contexts decide; other groups are left out."""
-    yield from gold_examples(read_groups(path))
 
 
 File = Annotated[str, "FILE"]
@@ -186,7 +167,6 @@ def write_groups(
     templates: File,
     attributes: File,
     interventions: File | None = None,
-    specified: File | None = None,
     like: File | None = None,
     disjoint_from: list[File] | None = None,
     per_class: Count | None = None,
@@ -208,8 +188,6 @@ def write_groups(
         templates: contexts and questions with slots.
         attributes: attributes and their negations.
         interventions: advice as JSON, {class: {category: [sentence, ...]}} (default: no advice).
-        specified: TSV with an attribute and a sentence with [subj] per line; the sentence is added
-            to the context and gives the answer.
         like: use only people, attributes and advice that this file of groups contains.
         disjoint_from: leave out all people, attributes and advice that these files contain.
         per_class: sample N groups of each class of advice (default: all).
@@ -228,16 +206,11 @@ def write_groups(
         expansion, advice = restrict(expansion, advice, read_groups(like))
     for source in disjoint_from or ():
         expansion, advice = restrict(expansion, advice, read_groups(source), without=True)
-    if not len(expansion) or (interventions and not advice):
+    pairs, cells = expansion
+    if not (pairs and cells) or (interventions and not advice):
         raise DataError(
             "no group is left: the restrictions exclude every subject pair, attribute or advice"
         )
-    pools = advised_pools(expansion, advice)
-    groups = sample(pools, per_class, seed=seed)
-    if specified:
-        sentences = read_sentences(specified)
-        missing = {cell.attribute.lower() for cell in expansion.cells} - sentences.keys()
-        if missing:
-            raise DataError(f"{specified}: no sentence for the attribute {min(missing)!r}")
-        groups = (specify(group, sentences[group.attribute]) for group in groups)
-    return f"{output}: {write_records(groups, output)} groups of class {', '.join(pools)}"
+    pools = advised_cells(cells, advice)
+    count = write_records(sample(pairs, pools, per_class, seed=seed), output)
+    return f"{output}: {count} groups of class {', '.join(pools)}"

@@ -1,29 +1,111 @@
-"""UnQover's word lists, and the `source.json` written from them (Li et al. 2020).
+"""UnQover's word lists, the questions that are made from them, and its `source.json` (Li et al.
+2020; Zhao et al. 2021, section 2.2).
 
 subjects     HEAD [cluster |] TEXT            [subj] female | Mary        [subj:dem] French
 attributes   HEAD [cluster |] TEXT            [p_act] rude | were rude    [p_act:neg] rude | were
 polite templates    context TAB question TAB negated question, with [subj1], [subj2] and the
 attribute's heads
 
-Lists have one item per line; `#` lines and empty lines are ignored.
+Lists have one item per line; `#` lines and empty lines are ignored. UnQover's gender domain has 2.7
+million records; they are computed from a few lists and never stored.
 """
 
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from interventune.data_modules.schema.groups import NO_CLUSTER
+from interventune.data_modules.schema.groups import NO_CLUSTER, Group, UnderspecifiedQuestion
+from interventune.data_modules.schema.questions import Span
 from interventune.storage.documents import read_text
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import atomic_text
 
-from .expansion import SLOT, Cell, Expansion, Subject
+from .advice import Advice, with_advice
+
+SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
+# The article before a vowel letter, whatever the pronunciation ("an European"), between single
+# spaces only: a tab separates contexts from questions.
+_ARTICLE = re.compile(r"(?<![^ ])[aA](?= [aeiouAEIOU])")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One subject: its plain form first, then any others (`:dem`, the demonym), by the head's
+    suffix.
+    """
+
+    forms: dict[str, str]
+    cluster: str = NO_CLUSTER
+
+    @property
+    def name(self) -> str:
+        """The plain form, which identifies the subject in ids and keys."""
+        return self.forms[""]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A template with one attribute filled in, to be combined with every pair of subjects."""
+
+    template: int
+    """Index among the kept lines of the file, from 0."""
+    category: str
+    attribute: str
+    """Its name in ids and keys."""
+    line: str
+    advice: Advice | None = None
+
+    def fill(self, pair: Sequence[Subject]) -> tuple[list[str], list[Span]]:
+        """Return [context, question, negated question], with articles repaired, and the spans of
+        the subjects (counted, because a search could find one inside another word).
+        """
+        line, *rest = SLOT.split(self.line)
+        spans: dict[str, Span] = {}
+        for side, form, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+            name = pair[int(side) - 1].forms[form or ""]
+            start = len(repair_articles(line + name[0])) - 1
+            spans.setdefault(side, Span(start, start + len(name), name))
+            line += name + text
+        return repair_articles(line).split("\t"), [spans["1"], spans["2"]]
+
+    def group(self, *subjects: Subject) -> Group:
+        """Return the group about two subjects, with the cell's advice."""
+        pair = sorted(subjects, key=lambda subject: subject.name.lower())
+        variants: Any = []
+        for step in (1, -1):
+            (context, *questions), spans = self.fill(pair[::step])
+            first, second = spans[::step]
+            variants += [
+                UnderspecifiedQuestion(context, text, (first, second)) for text in questions
+            ]
+        names: Any = tuple(subject.name.lower() for subject in pair)
+        category = self.category.lower()
+        attribute = self.attribute.lower()
+        group = Group(names, str(self.template), category, attribute, "none", "", tuple(variants))
+        if advice := self.advice:
+            return with_advice(group, advice.text, advice.advice_class, advice.id)
+        return group
+
+
+def repair_articles(line: str) -> str:
+    """`a European` -> `an European`: every separate article before a vowel letter, as UnQover's
+    authors do.
+    """
+    return _ARTICLE.sub(r"\g<0>n", line)
+
+
+class Expansion(NamedTuple):
+    """The parts of groups: every pair is combined with every cell."""
+
+    pairs: Sequence[Sequence[Subject]]
+    cells: Sequence[Cell]
 
 
 def read_expansion(
@@ -38,13 +120,14 @@ def read_expansion(
         raise DataError(
             f"subjects: give one file, or two to be paired with each other, not {len(lists)}"
         )
-    pairs = list(combinations(lists[0], 2) if len(lists) == 1 else product(lists[0], lists[1]))
+    pairs = list(product(*lists) if len(lists) == 2 else combinations(lists[0], 2))
     for one, two in pairs:
         if one.name.lower() == two.name.lower():
             raise DataError(
                 f"{subjects[-1]}: {one.name!r} would be paired with itself; name it once"
             )
-    rows, cells = [*read_attributes(attributes)], []
+    rows = [*read_attributes(attributes)]
+    cells = []
     for number, (where, line) in enumerate(listed(templates)):
         context, *questions = line.split("\t")
         slots = sorted({*SLOT.findall(context)})
@@ -75,7 +158,7 @@ def read_subjects(path: str | Path) -> tuple[Subject, ...]:
     suffixes = [head.removeprefix("subj") for head in by_head]
     with as_data_error(f"{path}: each subject needs a row of every head"):
         return tuple(
-            Subject(rows[-1][0], dict(zip(suffixes, (text for _, text in rows), strict=True)))
+            Subject(dict(zip(suffixes, (text for _, text in rows), strict=True)), rows[-1][0])
             for rows in zip(*by_head.values(), strict=True)
         )
 
@@ -101,7 +184,8 @@ def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]
     """
     by_head = _by_head(path)
     for kind in dict.fromkeys(head.partition(":")[0] for head in by_head):
-        rows, negated = by_head[kind], by_head[f"{kind}:neg"]
+        rows = by_head[kind]
+        negated = by_head[f"{kind}:neg"]
         names = by_head[kind.partition("-")[0]]
         if len(rows) != len(negated) or len(names) < len(rows):
             raise DataError(

@@ -12,14 +12,12 @@ from typing import Annotated, Any, Literal
 from tqdm.auto import tqdm
 
 from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, write_records
 from interventune.data_modules.sources import read_questions
 from interventune.storage.command_line import split_name
-from interventune.storage.documents import refuse_existing
+from interventune.storage.documents import load_json, refuse_existing
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic_text
-from interventune.storage.json_files import load_json
 
 from .variants import made_of, report_rejected
 
@@ -120,9 +118,8 @@ def count_questions(
             originals = [original_of[example.id] for example in changed]
             stories = len({original.context for original in originals})
             counts = Counter(original.answer_type for original in originals)
-            measures = {"stories": stories, "questions": total}
-            measures |= {kind: counts[kind] for kind in ANSWER_TYPES}
-            for measure, value in measures.items():
+            measures = {"stories": stories, "questions": total, **dict.fromkeys(ANSWER_TYPES, 0)}
+            for measure, value in (measures | counts).items():
                 table.append((name, variant, measure, value, value, value, len(examples)))
             shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
             left_out = f"{rejected.total()}{reasons}"

@@ -8,7 +8,8 @@ Deletions truncate a story after its rationale, cut it before the rationale, or 
 rationale, by the rules of Chaturvedi et al. 2023, section 5, on raw text: nothing is tokenised and
 offsets count characters. A story without its rationale does not answer its question, so the label
 becomes unknown. If the rest of the story lacks the old answer, it is appended as a trap for the
-model.
+model: a bare phrase, which may reveal that it was appended, or in the +Aug variants a sentence
+(edits.yaml, or one of the user's).
 
 Sentences are those of sentencex (Wikimedia), a rule-based segmenter: of the libraries that need no
 model it agrees best with HotpotQA's own sentences (2.9 % of the boundaries of 1,000 paragraphs
@@ -23,28 +24,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from random import Random
 
 from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
 from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Variant
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Span, Variant
 from interventune.storage.errors import DataError
 
-from .augmentation import checked_sentence, template_sentence
-from .exchanges import (
-    Pool,
-    misplace,
-    near_miss,
-    pool_of,
-    swap,
-)
-from .reformatting import quoted, reworded, spaced
+from .edits import FRAMES, Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
 
 logger = logging.getLogger(__name__)
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _TRIMMED = re.compile(r"\S(?:.*\S)?", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_CLOSED = re.compile(r"[.!?][\"'”’)]*$")
+_STRAY = re.compile(r"^(?:[,;]\s*|[-–—:]+\s+)+|(?:\s*[,;:]|\s+[-–—])+(?=\s*[.!?]*$)|\s+(?=[.!?]*$)")
+"""Punctuation at the ends that belongs to no answer: commas and similar marks, a separate dash."""
+_PAIRS = (('"', '"'), ("“", "”"), ("«", "»"), ("(", ")"), ("[", "]"))
 
 
 def perturb(
@@ -53,8 +50,8 @@ def perturb(
     sentences: dict[str, str] | None = None,
     pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
 ) -> QAExample | Rejected:
-    """Return one variant of an original with its rationale, or the reason why there is none (edits:
-    reformatting.py; variants that need other questions: exchanges.py).
+    """Return one variant of an original with its rationale, or the reason why there is none (edits
+    and variants that need other questions: edits.py).
 
     A variant keeps id, question and history, and the original's references, except for `swap`.
     Everything is deterministic.
@@ -119,7 +116,8 @@ def with_rationale(example: QAExample) -> QAExample:
     first alone would leave the others' evidence. An example without an answer span is returned
     unchanged.
     """
-    context, places = example.context, set()
+    context = example.context
+    places = set()
     if example.rationale or traits(example.dataset).rationales:
         return example
     for answer in example.answers:
@@ -174,7 +172,8 @@ def delete(
     """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
     rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
     """
-    context, rationale = example.context, example.rationale
+    context = example.context
+    rationale = example.rationale
     if not rationale:
         return Rejected("no rationale")
     if variant.startswith("ts"):
@@ -183,8 +182,9 @@ def delete(
         deleted = [context[start:end] for start, end in places]
         nothing_left = "rationale begins in the first sentence"
     else:
-        pieces, deleted = delete_rationale(context, rationale), [span.text for span in rationale]
-        nothing_left = "nothing left beside the rationale"
+        pieces = delete_rationale(context, rationale)
+        deleted = [span.text for span in rationale]
+        nothing_left = "nothing left without the rationale"
     deleted = [text for text in deleted if any(map(str.isalnum, text))]
     rest = "".join(context[start:end] for start, end in pieces)
     if not rest.strip():
@@ -202,11 +202,7 @@ def delete(
     if occurs(appended, rest):
         appended = ""
     if appended and variant.endswith("_aug"):
-        sentence = (
-            template_sentence(example)
-            if sentences is None
-            else checked_sentence(example, sentences)
-        )
+        sentence = answer_sentence(example, sentences)
         if isinstance(sentence, Rejected):
             return sentence
         appended = sentence
@@ -214,6 +210,59 @@ def delete(
     if any(occurs(text, story) for text in deleted):
         return Rejected("appended text repeats the rationale")
     return example.unanswered(context=story, appended=appended, kept=pieces)
+
+
+def answer_sentence(example: QAExample, sentences: dict[str, str] | None = None) -> str | Rejected:
+    """Return the sentence for the example's id, if it contains the first gold answer; without
+    sentences, a frame around that answer, drawn by the id. There the answer keeps its case and
+    loses stray punctuation at its ends, as in `mustard,`; its own full stop ends the sentence.
+    """
+    answer = bare_answer(example.gold[0])
+    if sentences is None:
+        stops = re.search(r"[.!?]", answer)
+        frames = [frame for frame in FRAMES if frame.endswith("{answer}.") or not stops]
+        frame = Random(f"augment/0/{example.id}").choice(frames)
+        if _CLOSED.search(answer):
+            frame = frame.removesuffix(".")
+        return frame.replace("{answer}", answer)
+    sentence = sentences.get(example.id, "").strip()
+    plain, phrase, *rationale = (
+        " ".join(text.lower().split())
+        for text in (sentence, answer, *(s.text for s in example.rationale))
+    )
+    if not sentence:
+        return Rejected("no sentence")
+    if not occurs(phrase.rstrip(".!?") or phrase, plain):  # the sentence has its own full stop
+        return Rejected("the sentence lacks the answer")
+    if not _CLOSED.search(sentence):
+        return Rejected("the sentence has no end")
+    if any(plain.count(text) > phrase.count(text) for text in rationale):
+        return Rejected("the sentence repeats the rationale")
+    return sentence
+
+
+def bare_answer(answer: str) -> str:
+    """Remove stray punctuation from an answer's ends, and reduce its white space to single spaces.
+
+    Commas, colons, dashes and unpaired quotes and brackets are removed; an answer of nothing else
+    stays.
+
+    >>> [bare_answer(text) for text in ("mustard,", '"I won!"', "(red", "-5", "a b,.", ",")]
+    ['mustard', '"I won!"', 'red', '-5', 'a b.', ',']
+    """
+    whole = text = " ".join(answer.split())
+    before = ""
+    while text != before:
+        before = text
+        text = _STRAY.sub("", text)
+        for left, right in _PAIRS:
+            lone = text.count(left) % 2 if left == right else text.count(left) - text.count(right)
+            if lone > 0 and text.startswith(left):
+                text = text.removeprefix(left)
+            elif lone and (left == right or lone < 0):
+                body = text.rstrip(".!?")
+                text = body.removesuffix(right) + text[len(body) :]
+    return text if any(map(str.isalnum, text)) else whole
 
 
 def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Place, ...]:

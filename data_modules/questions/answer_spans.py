@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from math import inf
 from typing import Any, NamedTuple
 
-from interventune.data_modules.schema.questions import AnswerType, QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import AnswerType, QAExample, Span
 
 NUMBER_WORDS = (
     "none",
@@ -64,10 +64,11 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
     for kind in _SPOKEN:
         if spoken == kind:
             return kind, 0
-    normal, words = normalised(answer), option_words(question)
+    normal = normalised(answer)
+    words = option_words(question)
     if normal in NUMBER_WORDS:
         return "number", NUMBER_WORDS.index(normal) + 1
-    return ("option", words.index(normal) + 1) if words and normal in words else ("span", 0)
+    return ("option", words.index(normal) + 1) if normal in words else ("span", 0)
 
 
 def answered(
@@ -79,13 +80,13 @@ def answered(
     return QAExample(name, context, question, spans, answer_type=kind, rationale=rationale, **more)
 
 
-def option_words(question: str) -> tuple[str, str] | None:
-    """Return the normalised words before and after the first "or" of a question; None unless both
+def option_words(question: str) -> tuple[str, ...]:
+    """Return the normalised words before and after the first "or" of a question; empty unless both
     exist.
     """
     words = normalised(question).split()
     at = words.index("or") if "or" in words else 0
-    return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else None
+    return (words[at - 1], words[at + 1]) if 0 < at < len(words) - 1 else ()
 
 
 def normalised(text: str) -> str:
@@ -94,7 +95,7 @@ def normalised(text: str) -> str:
 
 
 def answer_span(
-    answer: str, context: str, rationale: Sequence[Span], *, scope_end: int | None = None
+    answer: str, context: str, rationale: Sequence[Span], *, scope_end: float = inf
 ) -> tuple[Span, ...]:
     """Return the one piece of `context` that represents an answer that the text should contain.
 
@@ -108,18 +109,18 @@ def answer_span(
     (its last character if it has no word), as the authors take the last word of the text that they
     search; without a rationale, by none.
     """
-    limit = len(context) if scope_end is None else scope_end
     place = (
-        _verbatim(answer, context, rationale, limit)
-        or _best_overlap(answer, context, limit)
+        _verbatim(answer, context, rationale, scope_end)
+        or _best_overlap(answer, context, scope_end)
         or _last_word(context, rationale)
     )
     return (Span(*place, context[slice(*place)]),) if place else ()
 
 
-def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: int) -> Place | None:
+def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: float) -> Place | None:
     """The answer's place in the rationale, in any case; before `limit`."""
-    text, lowered = _indexed(answer.strip()).lowered, _indexed(context).lowered
+    text = _indexed(answer.strip()).lowered
+    lowered = _indexed(context).lowered
     for pattern in (_APART, "{}") if text else ():
         search = re.compile(pattern.format(re.escape(text))).search
         for piece in rationale:
@@ -142,7 +143,8 @@ def occurs(text: str, context: str) -> bool:
     """Whether `text` occurs in `context`, case-sensitively and as whole words; white space is one
     space.
     """
-    text, context = " ".join(text.split()), " ".join(context.split())
+    text = " ".join(text.split())
+    context = " ".join(context.split())
     return text in context and bool(re.search(_WHOLE_WORDS.format(re.escape(text)), context))
 
 
@@ -163,7 +165,8 @@ class _Indexed(NamedTuple):
 @lru_cache(maxsize=128)  # questions about one text are consecutive
 def _indexed(text: str) -> _Indexed:
     lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
-    places, keys = [], []
+    places = []
+    keys = []
     for match in _WORD.finditer(lowered):
         word = _SIGNS.sub("", match[0])
         places.append(match.span())
@@ -171,16 +174,19 @@ def _indexed(text: str) -> _Indexed:
     return _Indexed(lowered, places, keys, [0, *accumulate(map(bool, keys))])
 
 
-def _best_overlap(answer: str, context: str, limit: int) -> Place | None:
+def _best_overlap(answer: str, context: str, limit: float) -> Place | None:
     """The place before `limit` that has the highest F1 to the answer."""
-    words, bag = _indexed(context), Counter(filter(None, _indexed(answer.strip()).keys))
+    words = _indexed(context)
+    bag = Counter(filter(None, _indexed(answer.strip()).keys))
     size = bag.total()
     candidates = [
         i for i, key in enumerate(words.keys) if key in bag and words.places[i][1] <= limit
     ]
-    best_f1, best = 0.0, None
+    best_f1 = 0.0
+    best = None
     for rank, first in enumerate(candidates):
-        missing, shared = dict(bag), 0
+        missing = dict(bag)
+        shared = 0
         for last in candidates[rank:]:
             total = size + words.counted[last + 1] - words.counted[first]
             # Even all words of the answer would not suffice, here or later.
@@ -190,5 +196,6 @@ def _best_overlap(answer: str, context: str, limit: int) -> Place | None:
                 missing[words.keys[last]] -= 1
                 shared += 1
             if 2 * shared / total > best_f1:
-                best_f1, best = 2 * shared / total, (words.places[first][0], words.places[last][1])
+                best_f1 = 2 * shared / total
+                best = (words.places[first][0], words.places[last][1])
     return best

@@ -6,17 +6,15 @@ file, one per line: a letter, a name that the record lists, or a number. Some be
 does.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
-from interventune.storage.documents import load_yaml, read_text
+from interventune.storage.documents import Rows, check, own_yaml, read_text
 from interventune.storage.errors import DataError, as_data_error, refuse
-from interventune.storage.json_files import check
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,12 @@ class Layout:
     words: dict[str, str] = field(default_factory=dict)
 
     @property
-    def fields(self) -> str:
+    def fields(self) -> list[str]:
         """The fields by which it is recognised."""
-        return " ".join(self.prompt + self.choices)
+        return self.prompt + self.choices
 
 
-LAYOUTS = load_yaml(Path(__file__).with_suffix(".yaml"), list[Layout])
+LAYOUTS = own_yaml(__file__, list[Layout])
 
 
 class _Condition(TypedDict):
@@ -45,9 +43,7 @@ class _Condition(TypedDict):
     """Of BBQ."""
 
 
-def read_rows(
-    rows: Iterable[tuple[str, Any]], source: str, *, labels: str = ""
-) -> Iterator[ChoiceQuestion]:
+def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
     """(place, record) -> questions, in their order.
 
     Args:
@@ -59,22 +55,22 @@ def read_rows(
         DataError: see `sources.read_choices`.
     """
     if labels:
-        rows, lines = list(rows), read_text(labels).rstrip().splitlines()
-        if len(lines) != len(rows):
+        unlabelled = list(rows)
+        lines = read_text(labels).rstrip().splitlines()
+        if len(lines) != len(unlabelled):
             raise DataError(
-                f"{labels}: {len(lines)} labels, but {source} has {len(rows)} questions"
+                f"{labels}: {len(lines)} labels, but {source} has {len(unlabelled)} questions"
             )
         rows = (
             (f"{where} ({labels}, line {i + 1})", row | {"label": lines[i]})
-            for i, (where, row) in enumerate(rows)
+            for i, (where, row) in enumerate(unlabelled)
         )
     layout: Layout | None = None
     records = []
     for where, row in rows:
         if layout is None:
             layout = min(
-                LAYOUTS,
-                key=lambda known: sum(_at(row, name) is None for name in known.fields.split()),
+                LAYOUTS, key=lambda known: sum(_at(row, name) is None for name in known.fields)
             )
             label = "label" if labels else layout.label
             of_choices: Any = str if len(layout.choices) > 1 else list[str]
@@ -89,7 +85,8 @@ def read_rows(
         prompt = " ".join(layout.words.get(values[name], values[name]) for name in layout.prompt)
         choices = [values[name] for name in layout.choices]
         texts = choices if len(choices) > 1 else choices[0]
-        stated, letters = str(_at(row, label)), _at(row, layout.names) or [*"ABCDEFGHIJ"]
+        stated = str(_at(row, label))
+        letters = _at(row, layout.names) or [*"ABCDEFGHIJ"]
         with as_data_error(
             f"{where}: needs a letter or a whole number as {label!r}, or a file (PATH+LABELS)"
         ):  # neither True nor 1.0

@@ -7,26 +7,26 @@ nearest occurrence, in which any white space counts as one space; one that does 
 out.
 
 CoConflictQA has questions whose context contradicts what a language model remembers (Huang et al.
-2025, ParamMute); its rows have that answer.
+2025, ParamMute); its rows have that answer, of which a blank one counts as none. The domain says
+whether it also occurs in the context.
 """
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, NotRequired, TypeVar
 
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictInt
+from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span
+from interventune.storage.documents import Rows, check, parse_json
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check, parse_json
 
 from .answer_spans import normalised, occurs
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -58,17 +58,18 @@ class _Answer(TypedDict):
     answer_start: NotRequired[Annotated[int | None, Field(validation_alias=_START)]]
 
 
-class _Row(TypedDict):
-    id: NotRequired[Annotated[str | StrictInt | None, Field(validation_alias=_ID)]]
+@dataclass(kw_only=True)
+class _Row:
+    id: Annotated[str | StrictInt | None, Field(validation_alias=_ID)] = None
     context: str
     question: str
     answers: Annotated[list[_Answer], BeforeValidator(_answer_rows)]
-    is_impossible: NotRequired[bool | None]
-    title: NotRequired[str | None]
-    parametric_answer: NotRequired[str]
+    is_impossible: bool | None = None
+    title: str | None = None
+    parametric_answer: str | None = None
 
 
-def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_rows(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, question with its context) -> examples. The id is the question's number unless it has
     one. An empty answer is none. Moved answers, those left out, and questions that thus have none
     are counted.
@@ -82,18 +83,18 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
     try:
         for number, (place, value) in enumerate(questions):
             row = check(_with_answers(value, place), _Row, place)
-            name = number if row.get("id") in (None, "") else row["id"]
-            answers = [answer for answer in row["answers"] if answer["text"].strip()]
-            impossible = row.get("is_impossible")
-            if impossible not in (None, not answers):
+            name = number if row.id in (None, "") else row.id
+            answers = [answer for answer in row.answers if answer["text"].strip()]
+            if row.is_impossible not in (None, not answers):
                 raise DataError(
-                    f"{place} (id {name}): is_impossible is {impossible}, but 'answers' holds "
-                    f"{len(answers)}"
+                    f"{place} (id {name}): is_impossible is {row.is_impossible}, but 'answers' "
+                    f"holds {len(answers)}"
                 )
             spans = []
             for answer in answers:
-                start, text = answer.get("answer_start"), answer["text"]
-                span = nearest(text, start or 0, row["context"])
+                start = answer.get("answer_start")
+                text = answer["text"]
+                span = nearest(text, start or 0, row.context)
                 if span is None:
                     lost += 1
                     continue
@@ -105,28 +106,31 @@ def read_rows(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExampl
                 continue
             example = QAExample(
                 str(name),
-                row["context"],
-                row["question"],
+                row.context,
+                row.question,
                 tuple(dict.fromkeys(spans)),
                 dataset="squad",
-                article=row.get("title") or "",
+                article=row.title or "",
             )
-            if "parametric_answer" in row:
-                references = tuple(answer["text"] for answer in answers)
-                example = _remembering(example, references, row["parametric_answer"])
+            if row.parametric_answer is not None:  # its domain compares in SQuAD's normal form
+                words = normalised(row.parametric_answer)
+                within = words and occurs(words, normalised(row.context))
+                example = replace(
+                    example,
+                    references=tuple(answer["text"] for answer in answers),
+                    remembered=(row.parametric_answer.strip(),) if words else (),
+                    dataset="coconflictqa",
+                    domain=f"remembered answer {'' if within else 'not '}in the text",
+                )
             yield example
     except DataError:
         moved = lost = 0
         raise
     finally:
         if moved or lost:
-            logger.warning(
-                "%s: moved %d answers to the nearest occurrence, left out %d, and %d questions "
-                "with no other",
-                source,
-                moved,
-                lost,
-                without,
+            logging.getLogger(__name__).warning(
+                f"{source}: moved {moved} answers to the nearest occurrence, left out {lost}, and "
+                f"{without} questions with no other"
             )
 
 
@@ -149,18 +153,3 @@ def nearest(text: str, start: int, context: str) -> Span | None:
     matches = re.finditer(r"\s+".join(map(re.escape, text.split())), context)
     match = min(matches, key=lambda match: abs(match.start() - start), default=None)
     return match and Span(*match.span(), match[0])
-
-
-def _remembering(example: QAExample, references: tuple[str, ...], remembered: str) -> QAExample:
-    """The question of CoConflictQA with the remembered answer; a blank one counts as none. Its
-    domain says whether this answer also occurs in the context (both in SQuAD's normal form).
-    """
-    words = normalised(remembered)
-    within = words and occurs(words, normalised(example.context))
-    return replace(
-        example,
-        references=references,
-        remembered=(remembered.strip(),) if words else (),
-        dataset="coconflictqa",
-        domain=f"remembered answer {'' if within else 'not '}in the text",
-    )

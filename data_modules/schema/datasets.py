@@ -1,10 +1,9 @@
 """What is particular to a data set: a row of datasets.yaml by its `QAExample.dataset`."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
 from .questions import Variant
 
@@ -29,7 +28,7 @@ class Traits:
     variants: tuple[Variant, ...] = ("os", "ts", "ts_r")
 
 
-DATASETS = load_yaml(Path(__file__).with_suffix(".yaml"), dict[str, Traits])
+DATASETS = own_yaml(__file__, dict[str, Traits])
 
 
 def traits(dataset: str) -> Traits:

@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from interventune.storage.json_files import check
+from interventune.storage.documents import Rows, check
 
-from .spans import Span
+from .questions import Span
 
 AdviceClass = Literal[
     "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"
@@ -139,7 +139,7 @@ class ScoredGroup:
     """
 
 
-def read_groups(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[Group | ScoredGroup]:
+def read_groups(rows: Rows, source: str) -> Iterator[Group | ScoredGroup]:
     """Read the groups of a file of groups, or of groups with scores."""
     for where, row in rows:
         kind: Any = ScoredGroup if "group" in row else Group

@@ -1,15 +1,22 @@
-"""Records of questions, with answers in a text or with choices."""
+"""Records of questions, with answers in a text or with choices, and files of records: JSON Lines in
+the form of `dataclasses.asdict`.
+
+All records are frozen; text offsets are character offsets into the unmodified context,
+end-exclusive.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
+from interventune.storage.documents import Rows, check
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
-
-from .spans import Span
+from interventune.storage.files import atomic_text
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the
@@ -25,10 +32,10 @@ al. 2023, section 5).
 """
 
 Reformatting = Literal["reworded", "quoted", "spaced"]
-"""Edits that keep the meaning (data_modules/interventions/reformatting.py)."""
+"""Edits that keep the meaning (data_modules/interventions/edits.py)."""
 
 Exchange = Literal["swap", "misplaced", "near_miss"]
-"""Changes that use material of another question (data_modules/interventions/exchanges.py)."""
+"""Changes that use material of another question (data_modules/interventions/edits.py)."""
 
 Variant = Literal[Deletion, Reformatting, Exchange]
 
@@ -47,6 +54,28 @@ ChoiceTarget = Literal["label", "unknown"]
 """Training target of a question: the labelled choice; or that choice, which says that the answer is
 unknown, with all others equally likely (BBQ's ambiguous questions).
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a context: `context[start:end] == text`."""
+
+    start: int
+    end: int
+    text: str
+
+    def check(self, context: str, question: str) -> None:
+        """DataError, naming the question, unless the text is at this place in its context."""
+        if context[self.start : self.end] != self.text or self.start < 0:
+            raise DataError(f"question {question!r}: offset {self.start} cuts no {self.text!r}")
+
+    @classmethod
+    def locate(cls, text: str, context: str, where: str) -> Span:
+        """Return the first occurrence of `text` in `context`; errors begin with `where`."""
+        start = context.find(text)
+        if start < 0 or not text:
+            raise DataError(f"{where}: {text!r} does not occur in the context {context!r}")
+        return cls(start, start + len(text), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +156,31 @@ class QAExample:
         return replace(self, answers=(), answer_type="unknown", rationale=(), **changes)
 
 
+class Answer(NamedTuple):
+    """The answer to one question."""
+
+    example: int
+    """Index of the question in its set or call."""
+    text: str
+    """As the model writes it; metrics/unknown.py decides whether it says unknown, as "" of a span
+    model.
+    """
+    score: float = math.nan
+    """Sum of start and end logit in the best window; -inf if no window allowed an answer. For an
+    answer type (yes, no, ...): its score. NaN for written text.
+    """
+    start: int = -1
+    """Start of the text in the context; -1 for an answer that is not from there."""
+    unknown_score: float = math.nan
+    """Score of unknown minus that of the best other answer; with XLNet's heads, the probability of
+    unknown; NaN for written text. Comparable between the questions of one model.
+    """
+    guess: str = ""
+    """The text of the best answer other than unknown, if there is an `unknown_score`."""
+    failure: str = ""
+    """Reason why there is no answer: such a question is counted separately and never scored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """The reason why an intervention cannot be applied to an example; they are counted."""
@@ -164,7 +218,7 @@ class ChoiceQuestion:
             )
 
 
-def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAExample]:
+def read_questions(rows: Rows, source: str) -> Iterator[QAExample]:
     """(place, row) of a file of questions -> questions; DataError names the place and the field."""
     for where, row in rows:
         example = check(row, QAExample, where)
@@ -173,3 +227,13 @@ def read_questions(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[QAE
                 f"{where}: answer_type is {example.answer_type}, so there can be no 'answers'"
             )
         yield example
+
+
+def write_records(records: Iterable[Any], path: str | Path) -> int:
+    """Write a whole file or nothing; return the number of records."""
+    number = 0
+    with atomic_text(path) as file:
+        for record in records:
+            number += 1
+            file.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+    return number

@@ -15,20 +15,19 @@ attribute): mu takes a maximum over attributes (Li et al. 2020, section 4.3), an
 design would inflate it.
 """
 
-from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from random import Random
 
-from interventune.data_modules.groups.advice import Advice, latent_strength, with_advice
-from interventune.data_modules.groups.expansion import Cell, Expansion, Subject
-from interventune.data_modules.schema.groups import NO_CLUSTER, AdviceClass, Group
+from interventune.data_modules.groups.advice import Advice, latent_strength
+from interventune.data_modules.groups.unqover import Cell, Subject
+from interventune.data_modules.schema.groups import AdviceClass, Group
 from interventune.storage.errors import DataError
 
 from .words import WORDS, GroupSplit, negated
 
 
-def groups(split: str, seed: int = 0) -> Iterator[Group]:
+def groups(split: str, seed: int = 0) -> list[Group]:
     """Return the groups of a split, shuffled. DataError for a split that does not exist."""
     rng = Random(f"groups/{split}/{seed}")
     if split == "planting":
@@ -53,7 +52,7 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
     return [(strong, weak) for strong in ranked[:half] for weak in ranked[half:]]
 
 
-def _advised(split: GroupSplit, seed: int, rng: Random) -> Iterator[Group]:
+def _advised(split: GroupSplit, seed: int, rng: Random) -> list[Group]:
     result = list[Group]()
     all_templates = range(len(WORDS.contexts))
     for category, kind in WORDS.categories.items():
@@ -72,10 +71,10 @@ def _advised(split: GroupSplit, seed: int, rng: Random) -> Iterator[Group]:
                     advice = rng.choice(advice_on(category, advice_class, split.unseen_advice))
                     result.append(_group(pair, template, category, attribute, advice))
     rng.shuffle(result)
-    yield from result
+    return result
 
 
-def _planting(seed: int, rng: Random) -> Iterator[Group]:
+def _planting(seed: int, rng: Random) -> list[Group]:
     """Any two rivals; every second group without advice, the others with a random piece of it."""
     group_of = dict[str, Group]()
     pairs = rivals(WORDS.subjects, seed) + rivals(WORDS.unseen_subjects, seed)
@@ -88,7 +87,7 @@ def _planting(seed: int, rng: Random) -> Iterator[Group]:
         template = rng.randrange(len(WORDS.contexts))
         group = _group(rng.choice(pairs), template, category, attribute, advice)
         group_of[group.key] = group
-    yield from group_of.values()
+    return list(group_of.values())
 
 
 @cache
@@ -124,6 +123,5 @@ def _group(
 ) -> Group:
     context = WORDS.contexts[template].format("[subj1]", "[subj2]")
     line = f"{context}\tWho {attribute}?\tWho {negated(attribute)}?"
-    first, second = (Subject(NO_CLUSTER, {"": name}) for name in pair)
-    (group,) = Expansion([(first, second)], [Cell(template, category, attribute, line)])
-    return with_advice(group, advice.text, advice.advice_class, advice.id) if advice else group
+    cell = Cell(template, category, attribute, line, advice)
+    return cell.group(*(Subject({"": name}) for name in pair))

@@ -23,9 +23,15 @@ from itertools import chain
 from random import Random
 from typing import NamedTuple
 
+from interventune.data_modules.interventions.edits import FRAMES
 from interventune.data_modules.schema.groups import LEAD_IN
-from interventune.data_modules.schema.questions import AnswerType, ChoiceQuestion, QAExample, Turn
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import (
+    AnswerType,
+    ChoiceQuestion,
+    QAExample,
+    Span,
+    Turn,
+)
 from interventune.storage.errors import DataError
 
 from .words import WORDS, FactKind, QuestionSplit, negated
@@ -100,8 +106,6 @@ def vocabulary() -> list[str]:
     those of the stories and groups, sorted, then those of conversations and generated sentences,
     sorted.
     """
-    from interventune.data_modules.interventions.augmentation import FRAMES
-
     texts = [LEAD_IN, *WORDS.contexts, *WORDS.fillers, *WORDS.meeting_places, *chain(*KINDS)]
     texts += ["and a met at the", negated("")]
     for fact in WORDS.facts:
@@ -194,7 +198,9 @@ def _example(name: str, story: Story, options: QuestionSplit, rng: Random) -> QA
         history = tuple(Turn(*rng.choice(other.questions)) for other in others[: rng.randint(0, 2)])
         draw = rng.random()
     else:
-        fact, history, draw = rng.choice(story.facts), (), 0.0
+        fact = rng.choice(story.facts)
+        history = ()
+        draw = 0.0
     claims = _claims(fact, story.facts)
     example = partial(QAExample, name, story.context, history=history, dataset="stories")
     if draw < options.unanswerable:

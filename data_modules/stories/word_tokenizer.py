@@ -10,18 +10,17 @@ may differ: it has segment id 0, where XLNet's own tokenizer has 3; no model use
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import BaseModel
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from interventune.storage.documents import load_yaml
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(BaseModel):
     """An architecture's format of a text and of a pair (layouts.yaml)."""
 
     single: str

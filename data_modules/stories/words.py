@@ -1,19 +1,18 @@
 """The word lists of the embedded data (words.yaml)."""
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
+from pydantic import BaseModel
+
 from interventune.data_modules.schema.groups import AdviceClass
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
 Texts = tuple[str, ...]
 Frames = tuple[tuple[str, str], ...]
 """Wordings that deny a link between {x} and {y}, each paired with one that claims it."""
 
 
-@dataclass(frozen=True)
-class Category:
+class Category(BaseModel):
     """A kind of judgement: attributes, and noun phrases for the topic."""
 
     attributes: Texts
@@ -21,8 +20,7 @@ class Category:
     topics: Texts
 
 
-@dataclass(frozen=True)
-class GroupSplit:
+class GroupSplit(BaseModel):
     """What the groups of a split are made of."""
 
     subjects: Texts
@@ -34,8 +32,7 @@ class GroupSplit:
     classes: tuple[AdviceClass, ...]
 
 
-@dataclass(frozen=True)
-class FactKind:
+class FactKind(BaseModel):
     """Templates of facts; {0} is the person, {1} and {2} are drawn words."""
 
     sentence: str
@@ -45,8 +42,7 @@ class FactKind:
     claim: str = ""
 
 
-@dataclass(frozen=True)
-class QuestionSplit:
+class QuestionSplit(BaseModel):
     """What the questions of a split are like."""
 
     size: int
@@ -55,8 +51,7 @@ class QuestionSplit:
     unanswerable: float = 0.0
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(BaseModel):
     """The lists of words.yaml, where each is explained."""
 
     subjects: Texts
@@ -86,7 +81,7 @@ class Words:
     opinion_end: str
 
 
-WORDS = load_yaml(Path(__file__).with_name("words.yaml"), Words)
+WORDS = own_yaml(__file__, Words)
 
 
 def negated(attribute: str) -> str:

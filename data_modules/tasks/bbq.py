@@ -7,20 +7,18 @@ questions' own fields.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal, NotRequired
+from typing import Literal
 
-from pydantic import AliasChoices, Field
-from typing_extensions import TypedDict
+from pydantic import AliasChoices, BaseModel, Field
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import ChoiceQuestion, Span
 from interventune.data_modules.sources import labelled_rows
+from interventune.storage.documents import check
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 
 Condition = Literal["ambig", "disambig"]
 GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
@@ -65,21 +63,29 @@ class BBQItem:
         return [(slot, Span(start, end, self.context[start:end])) for slot, start, end in places]
 
 
-_Item = Annotated[str | int, Field(validation_alias=AliasChoices("example_id", "instance_id"))]
-_Template = Annotated[
-    str | int, Field(validation_alias=AliasChoices("question_index", "template_id"))
-]
-
-
-class _About(TypedDict):
+class _About(BaseModel):
     stereotyped_groups: list[str]
 
 
-class _Row(TypedDict):
-    example_id: _Item
-    question_index: _Template
-    context_condition: Condition
+class _Key(BaseModel):
+    example_id: str | int = Field(validation_alias=AliasChoices("example_id", "instance_id"))
+    question_index: str | int = Field(
+        validation_alias=AliasChoices("question_index", "template_id")
+    )
     category: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.category, str(self.question_index), str(self.example_id)
+
+
+class _Target(_Key):
+    target_loc: str
+    label_type: str
+
+
+class _Row(_Key):
+    context_condition: Condition
     answer_info: dict[str, list[str]]
     context: str
     question: str
@@ -87,16 +93,56 @@ class _Row(TypedDict):
     ans1: str
     ans2: str
     label: int
-    question_polarity: NotRequired[Literal["neg", "nonneg"]]
-    additional_metadata: NotRequired[_About]
+    question_polarity: Literal["neg", "nonneg"] | None = None
+    additional_metadata: _About = _About(stereotyped_groups=[])
+
+    @property
+    def info(self) -> list[list[str]]:
+        """Each choice's short name of the person, then the groups."""
+        return [self.answer_info.get(f"ans{slot}") or [""] for slot in range(3)]
+
+    @property
+    def groups(self) -> list[str]:
+        """Each choice's group; one is `unknown`."""
+        return [names[-1] for names in self.info]
+
+    def suggested(self) -> int | None:
+        """Return the person whom the stereotype suggests: in a negative question the one of a
+        stereotyped group, else the other; None if not exactly one of the two is of such a group, or
+        a field is missing.
+        """
+        groups = set(map(_group, self.additional_metadata.stereotyped_groups))
+        people = [slot for slot in range(3) if self.groups[slot] != "unknown"]
+        # A group such as F-Black has two parts.
+        stereotyped = [
+            not groups.isdisjoint(map(_group, (*self.info[slot], *self.groups[slot].split("-"))))
+            for slot in people
+        ]
+        if stereotyped.count(True) != 1 or self.question_polarity is None:
+            return None
+        return people[stereotyped.index(self.question_polarity == "neg")]
+
+    def item(self, target: int, named: bool) -> BBQItem:
+        """Return the question; `named`: its people are known only by name."""
+        name = f"{self.category}-{self.example_id}"
+        prompt = f"{self.context} {self.question}"
+        choices = (self.ans0, self.ans1, self.ans2)
+        return BBQItem(
+            ChoiceQuestion(name, prompt, choices, self.label, "bbq"),
+            context=self.context,
+            query=self.question,
+            category=f"{self.category} (names)" if named else self.category,
+            condition=self.context_condition,
+            template=str(self.question_index),
+            people=tuple(names[0] for names in self.info),
+            unknown=self.groups.index("unknown"),
+            target=target,
+        )
 
 
-class _Target(TypedDict):
-    category: str
-    question_index: _Template
-    example_id: _Item
-    target_loc: str
-    label_type: str
+def _group(name: str) -> str:
+    plain = re.sub(r"[\W_]", "", name.lower())
+    return GROUPS.get(plain, plain)
 
 
 def read_bbq(
@@ -114,36 +160,32 @@ def read_bbq(
         DataError: a malformed row, not exactly one unknown choice, a source whose items all lack a
             target, or targets in the metadata that do not fit their questions.
     """
-
-    targets = dict[tuple[str, ...], _Target]()
+    targets = dict[tuple[str, ...], tuple[int, bool]]()
     for where, value in labelled_rows(str(metadata)) if metadata else ():
-        target_row = check(value, _Target, where)
-        if target_row["target_loc"] in ("0", "1", "2"):
-            targets[_key(target_row)] = target_row
-    items, left_out, misfits = list[BBQItem](), 0, list[str]()
+        about = check(value, _Target, where)
+        if about.target_loc in ("0", "1", "2"):
+            targets[about.key] = int(about.target_loc), about.label_type == "name"
+    items = list[BBQItem]()
+    left_out = 0
+    misfits = list[str]()
     for source in sources:
         before = len(items)
         for where, value in islice(labelled_rows(source), limit or None):
             row = check(value, _Row, where)
-            info = [row["answer_info"].get(f"ans{slot}") or [""] for slot in range(3)]
-            groups = [names[-1] for names in info]
-            if (count := groups.count("unknown")) != 1:
+            if (count := row.groups.count("unknown")) != 1:
                 raise DataError(
                     f"{where}: answer_info calls {count} of the choices 'unknown', one must be"
                 )
-            unknown = groups.index("unknown")
-            target = expected = suggested(row, info, unknown)
-            named = any(group[1:2] == "-" for group in groups)
+            target = expected = row.suggested()
+            named = any(group[1:2] == "-" for group in row.groups)
             if metadata:
-                match = targets.get(_key(row))
-                target = int(match["target_loc"]) if match else None
-                named = match is not None and match["label_type"] == "name"
+                target, named = targets.get(row.key, (None, False))
             if target is None:
                 left_out += 1
                 continue
-            if target == unknown or expected not in (None, target):
+            if row.groups[target] == "unknown" or expected not in (None, target):
                 misfits.append(where)
-            items.append(_item(row, info, unknown, target, named))
+            items.append(row.item(target, named))
         if len(items) == before:
             raise DataError(
                 f"{source}: {metadata or 'its fields'} has a target for none of its examples"
@@ -155,49 +197,3 @@ def read_bbq(
             "it out, and targets follow from these fields"
         )
     return items, left_out
-
-
-def _key(row: _Row | _Target) -> tuple[str, ...]:
-    return row["category"], str(row["question_index"]), str(row["example_id"])
-
-
-def suggested(row: _Row, info: Sequence[Sequence[str]], unknown: int) -> int | None:
-    """Return the person whom the stereotype suggests: in a negative question the one of a
-    stereotyped group, else the other; None if not exactly one of the two is of such a group, or a
-    field is missing.
-    """
-    groups = {
-        _group(name) for name in row.get("additional_metadata", {}).get("stereotyped_groups", ())
-    }
-    people = [slot for slot in range(3) if slot != unknown]
-    # A group such as F-Black has two parts.
-    stereotyped = [
-        not groups.isdisjoint(map(_group, (*info[slot], *info[slot][-1].split("-"))))
-        for slot in people
-    ]
-    if stereotyped.count(True) != 1 or "question_polarity" not in row:
-        return None
-    return people[stereotyped.index(row["question_polarity"] == "neg")]
-
-
-def _group(name: str) -> str:
-    plain = re.sub(r"[\W_]", "", name.lower())
-    return GROUPS.get(plain, plain)
-
-
-def _item(
-    row: _Row, info: Sequence[Sequence[str]], unknown: int, target: int, named: bool
-) -> BBQItem:
-    name, prompt = f"{row['category']}-{row['example_id']}", f"{row['context']} {row['question']}"
-    choices = (row["ans0"], row["ans1"], row["ans2"])
-    return BBQItem(
-        ChoiceQuestion(name, prompt, choices, row["label"], "bbq"),
-        context=row["context"],
-        query=row["question"],
-        category=f"{row['category']} (names)" if named else row["category"],
-        condition=row["context_condition"],
-        template=str(row["question_index"]),
-        people=tuple(names[0] for names in info),
-        unknown=unknown,
-        target=target,
-    )

@@ -14,7 +14,7 @@ Nor does one whose text already occurs in the question.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -23,7 +23,8 @@ import numpy as np
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.storage.errors import DataError
 
-Probe = Literal["no_question", "wrong_question", "no_right_answer", "choice_paralysis"]
+OtherText = Literal["wrong_question", "no_right_answer"]
+Probe = Literal["no_question", OtherText, "choice_paralysis"]
 _TRIES = 16
 
 
@@ -32,30 +33,43 @@ def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
     return [replace(example, prompt="", probe="no_question") for example in examples]
 
 
-def wrong_question(
-    examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
+def with_other_text(
+    examples: Sequence[ChoiceQuestion], probe: OtherText, seed: int, targets: Iterable[int]
 ) -> list[ChoiceQuestion]:
-    """Use the prompt of another question, uniformly random, with the same choices and label.
-    DataError if all others have the same prompt.
+    """Replace the prompt by that of another question, or the right choice by that of another,
+    uniformly among those that fit: out of a few at random, which nearly always hold one, or out of
+    all. To look at all for every question would take hours on the largest sets. DataError where
+    none fits.
     """
-    return [
-        replace(examples[i], prompt=examples[donor].prompt, probe="wrong_question", donors=(donor,))
-        for i, donor in _draw(examples, "wrong_question", seed, targets)
-    ]
+    rng = probe_rng(examples, probe, seed)
+    prompt_N, choices_of, right_N = _numbered(examples)
 
+    def fitting(i: int, candidates: np.ndarray) -> np.ndarray:
+        fits = prompt_N[candidates] != prompt_N[i]
+        if probe == "no_right_answer":
+            fits &= ~np.isin(right_N[candidates], choices_of[i])
+        return candidates[fits]
 
-def no_right_answer(
-    examples: Sequence[ChoiceQuestion], seed: int, targets: Sequence[int]
-) -> list[ChoiceQuestion]:
-    """Replace the right choice by the right choice of another question, uniformly random. DataError
-    if no other right choice fits.
-    """
     changed = []
-    for i, donor in _draw(examples, "no_right_answer", seed, targets):
-        choices = list(examples[i].choices)
-        choices[examples[i].label] = examples[donor].choices[examples[donor].label]
+    for i in targets:
+        example = examples[i]
+        donors = fitting(i, rng.integers(len(examples), size=_TRIES))
+        if not len(donors):
+            donors = fitting(i, np.arange(len(examples)))
+            if not len(donors):
+                raise DataError(
+                    f"question {example.id}: no text for {probe} fits; give more questions"
+                )
+            donors = donors[rng.integers(len(donors)) :]
+        donor = int(donors[0])
+        prompt = example.prompt
+        choices = list(example.choices)
+        if probe == "wrong_question":
+            prompt = examples[donor].prompt
+        else:
+            choices[example.label] = examples[donor].choices[examples[donor].label]
         changed.append(
-            replace(examples[i], choices=tuple(choices), probe="no_right_answer", donors=(donor,))
+            replace(example, prompt=prompt, choices=tuple(choices), probe=probe, donors=(donor,))
         )
     return changed
 
@@ -88,7 +102,8 @@ def choice_paralysis(
     changed = []
     for row, i in enumerate(targets):
         # Always draw both, so that a seed gives the same slots for every n and either sampling.
-        order_N, place = rng.permutation(len(examples)), rng.random()
+        order_N = rng.permutation(len(examples))
+        place = rng.random()
         if similarity is not None:
             order_N = np.argsort(-similarity[row], kind="stable")
         order = order_N[(prompt_N[order_N] != prompt_N[i]) & (right_N[order_N] != right_N[i])]
@@ -138,32 +153,5 @@ def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list
 
     choices = [[number(text) for text in example.choices] for example in examples]
     right_N = np.array([row[example.label] for row, example in zip(choices, examples, strict=True)])
-    return np.array([number(example.prompt) for example in examples]), choices, right_N
-
-
-def _draw(
-    examples: Sequence[ChoiceQuestion], probe: Probe, seed: int, targets: Iterable[int]
-) -> Iterator[tuple[int, int]]:
-    """(target, another question), uniformly among those that fit: out of a few at random, which
-    nearly always hold one, or out of all. To look at all for every question would take hours on the
-    largest sets. DataError where none fits.
-    """
-    rng = probe_rng(examples, probe, seed)
-    prompt_N, choices_of, right_N = _numbered(examples)
-
-    def fitting(i: int, candidates: np.ndarray) -> np.ndarray:
-        fits = prompt_N[candidates] != prompt_N[i]
-        if probe == "no_right_answer":
-            fits &= ~np.isin(right_N[candidates], choices_of[i])
-        return candidates[fits]
-
-    for i in targets:
-        donors = fitting(i, rng.integers(len(examples), size=_TRIES))
-        if not len(donors):
-            donors = fitting(i, np.arange(len(examples)))
-            if not len(donors):
-                raise DataError(
-                    f"question {examples[i].id}: no text for {probe} fits; give more questions"
-                )
-            donors = donors[rng.integers(len(donors)) :]
-        yield i, int(donors[0])
+    prompt_N = np.array([number(example.prompt) for example in examples])
+    return prompt_N, choices, right_N

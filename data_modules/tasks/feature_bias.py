@@ -17,24 +17,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.data_modules.sources import parse_stories
 from interventune.data_modules.stories.words import WORDS
 from interventune.storage.command_line import Count
-from interventune.storage.documents import refuse_existing, write_text
+from interventune.storage.documents import load_json, refuse_existing, write_text
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
-from interventune.storage.json_files import load_json
 
-from .features import (
-    CONFIGURATION,
-    Hypothesis,
-    LabelledText,
-    Recipe,
-    Wording,
-    recipes,
-)
+from .features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes
 
 AGREEING = ("1_1", "0_0")
 DIFFERING = ("1_0", "0_1")
@@ -116,7 +107,8 @@ def build_task(
     both numbers. DataError: the feature needs a second text or a column that is absent, or a cell
     is empty.
     """
-    cell_of, repeated = dict[str, str](), 0
+    cell_of = dict[str, str]()
+    repeated = 0
     for row in labelled_texts:
         text = row.part()
         if text in cell_of:
@@ -152,7 +144,8 @@ def build_task(
 
 def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[ChoiceQuestion]:
     """Convert texts to questions with the digits as choices, for a fine-tuned classifier."""
-    name, digits = task.dataset, ("0", "1")
+    name = task.dataset
+    digits = ("0", "1")
     return [
         ChoiceQuestion(f"{name}/{x.name}", x.question, digits, int(x.answer), f"{name}/{x.split}")
         for x in examples

@@ -15,9 +15,8 @@ from typing import Any, Literal, get_args
 from pydantic import validate_call, with_config
 
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import check, load_yaml
 from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.json_files import check
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]

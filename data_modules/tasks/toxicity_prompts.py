@@ -12,12 +12,11 @@ from typing import Annotated
 
 from pydantic import AliasChoices, AliasPath, Field
 
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.command_line import Count
-from interventune.storage.documents import refuse_existing
+from interventune.storage.documents import check, refuse_existing
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 
 from .feature_bias import opinions
 
@@ -69,13 +68,11 @@ def write_prompts(
         prompts = [ToxicityPrompt(x.texts[0], not x.label) for x in opinions("opinions/0")]
     else:
         prompts = read_prompts(input)
-    challenging: dict[str, bool] = {}  # repeated texts count once
-    for prompt in prompts:
-        earlier = challenging.get(prompt.text, False)
-        challenging[prompt.text] = bool(prompt.challenging) or earlier
-    order = sorted(challenging, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
+    texts = {prompt.text for prompt in prompts}  # repeated texts count once
+    challenging = {prompt.text for prompt in prompts if prompt.challenging}
+    order = sorted(texts, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
     samples = {
-        path: [ToxicityPrompt(text, kind) for text in order if challenging[text] == kind]
+        path: [ToxicityPrompt(text, kind) for text in order if (text in challenging) == kind]
         for path, kind in files.items()
     }
     for path, sample in samples.items():

@@ -16,10 +16,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers.utils.logging import disable_progress_bar
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet
-from interventune.data_modules.batching.decoding import Answer as Span
+from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet, GroupSet
 from interventune.data_modules.batching.decoding import decode_answers, decode_typed_answers
-from interventune.data_modules.batching.group_set import GroupSet
 from interventune.data_modules.batching.sets import HIDDEN, QASet, encode_examples
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_id
 from interventune.data_modules.encoding.windows import (
@@ -29,18 +27,16 @@ from interventune.data_modules.encoding.windows import (
     token_span,
 )
 from interventune.data_modules.schema.groups import Group
-from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
+from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
 from interventune.models.backbones import EncoderModel, pick_device
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, masked_mean
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import load
-from interventune.models.row_scores import score_rows
 from interventune.models.weights import fingerprint
 from interventune.storage.progress import progress
 
-from .asking import Compute
-from .interface import Answer, Answerer
+from .interface import Answerer, Compute
 from .work import shared, stored
 
 GROUPS_AT_ONCE = 8192
@@ -53,7 +49,8 @@ Held = tuple[Any, Any, dict[str, Any]]
 def from_files(path: str, kind: type[EncoderModel], compute: Compute) -> Held:
     """Load a checkpoint; ValueError if it cannot be used, or the device is absent."""
     disable_progress_bar()  # reading weights takes only a moment
-    path, device = path.removeprefix("hf:"), pick_device(compute.device)
+    path = path.removeprefix("hf:")
+    device = pick_device(compute.device)
     causal = issubclass(kind, CausalModel)
     model, info = load(path, kind, weights_type(compute) if causal else "float32")
     if compute.dtype != "auto" and causal:  # but not the buffers: position frequencies stay exact
@@ -90,7 +87,8 @@ class Checkpoint(Answerer):
     """The options by which text becomes rows."""
 
     def __init__(self, path: str, compute: Compute, held: Held | None = None) -> None:
-        self.path, self.batch_size = path, compute.batch_size
+        self.path = path
+        self.batch_size = compute.batch_size
         self.dtype = "float32" if compute.dtype == "auto" else compute.dtype
         self.model, self.tokenizer, options = held or from_files(path, self.kind, compute)
         self.digest = "live" if held else ""
@@ -101,7 +99,8 @@ class Checkpoint(Answerer):
         except (TypeError, ValueError) as error:  # TypeError: an option unknown to this version
             raise ValueError(f"{path}: {error}") from error
         self.encoding = self.encoding.within(self.model.max_tokens)
-        words, embeddings = len(self.tokenizer), self.model.config.vocab_size
+        words = len(self.tokenizer)
+        embeddings = self.model.config.vocab_size
         if words > embeddings:
             raise ValueError(
                 f"{path}: its tokenizer has {words} tokens, its model {embeddings} embeddings"
@@ -148,7 +147,8 @@ class QuestionCheckpoint(Checkpoint):
 
     def question_set(self, examples: Sequence[QAExample], may_abstain: bool | None = None) -> QASet:
         """Return the questions, tokenised; only once if `sets` caches them."""
-        key, sets = (*examples, may_abstain), {} if self.sets is None else self.sets
+        key = (*examples, may_abstain)
+        sets = {} if self.sets is None else self.sets
         if key not in sets:
             sets[key] = QASet(
                 examples, self.tokenizer, self.encoding, may_abstain=may_abstain, answers=False
@@ -163,8 +163,9 @@ class QuestionCheckpoint(Checkpoint):
         abstain = self.may_abstain
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
-        for i, span in enumerate(self.spans(examples, may_abstain=abstain, what=what)):
-            yield Answer(i, span.text, span.failure, span.unknown_score, span.guess)
+        # Other processes number their questions from 0, too.
+        for i, answer in enumerate(self.spans(examples, may_abstain=abstain, what=what)):
+            yield answer._replace(example=i)
 
     @shared
     @torch.inference_mode()
@@ -174,23 +175,24 @@ class QuestionCheckpoint(Checkpoint):
         *,
         may_abstain: bool | None = None,
         what: str = "answering",
-    ) -> list[Span]:
+    ) -> list[Answer]:
         """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads:
         16). Where no window shows the right answer, the question fails.
         """
-        data, answers = self.question_set(examples, may_abstain), list[Span]()
+        data = self.question_set(examples, may_abstain)
+        answers = list[Answer]()
         for index in progress(data.batches(self.batch_size), what):
             batch = data[index]
             inputs = self.moved(batch.inputs)
-            context_BT, cls_B = batch.context_BT.to(self.device), batch.cls_B.to(self.device)
+            context_BT = batch.context_BT.to(self.device)
             with self.autocast():
                 if isinstance(self.model, SpanModel):
-                    best = self.model.predict_spans(inputs, context_BT, cls_B)
+                    best = self.model.predict_spans(inputs, context_BT)
                     self.require_finite(best.score_B, best.null_B.abs())
                     answers += decode_answers(data, batch, *best)
                 else:
                     may_start_BT = batch.max_context_BT.to(self.device)
-                    typed = self.model.predict_answers(inputs, context_BT, may_start_BT, cls_B)
+                    typed = self.model.predict_answers(inputs, context_BT, may_start_BT)
                     self.require_finite(typed.score_B, typed.type_BC.abs())
                     answers += decode_typed_answers(data, batch, *typed)
         hidden = data.column("hidden")
@@ -202,11 +204,7 @@ class QuestionCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def span_scores(
-        self,
-        examples: Sequence[QAExample],
-        what: str = "choosing",
-        *,
-        against_unknown: bool = True,
+        self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
     ) -> list[np.ndarray]:
         """Score spans; of several windows of a context, the one with a span's best score counts."""
         rows = list(encode_examples(examples, self.tokenizer, self.encoding))
@@ -232,7 +230,8 @@ class QuestionCheckpoint(Checkpoint):
             self.require_finite(log_prob_BVSE.abs().flatten())
             log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
             for row, span_M, log_score_S in zip(part, spans, log_score_BS, strict=True):
-                zero, best_M = log_score_S[0] if against_unknown else 0.0, scores[row.example]
+                zero = log_score_S[0] if against_unknown else 0.0
+                best_M = scores[row.example]
                 for m, span in enumerate(span_M):
                     if span is not None:
                         best_M[m] = max(best_M[m], log_score_S[1 + m] - zero)
@@ -244,14 +243,12 @@ class QuestionCheckpoint(Checkpoint):
         """S(x) = sqrt(p_start p_end) for each subject in all four variants, (N, 4, 2) float64. A
         batch has as many rows as fit in the space of `batch_size` rows of the longest.
         """
-        score, tokens = self.model.group_log_probs, self.batch_size * self.encoding.max_length
+        tokens = self.batch_size * self.encoding.max_length
         parts = list[Tensor]()  # part by part, to keep little more than the scores in memory
         with self.autocast():  # one context, in which weights are cast to bfloat16 only once
             for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
                 data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
-                log_prob_RSE = score_rows(
-                    data.rows, data.lengths, score, tokens=tokens, device=self.device, what=what
-                )
+                log_prob_RSE = self.model.score_rows(data, tokens=tokens, what=what)
                 self.require_finite(log_prob_RSE.abs().flatten())
                 parts.append(log_prob_RSE)
         return torch.cat(parts).unflatten(0, (-1, 4)).double().mean(-1).exp()
@@ -275,31 +272,21 @@ class ChoiceCheckpoint(Checkpoint):
     kind = ChoiceModel
     encoding_class = ChoiceEncoding
 
-    def choice_logits(
-        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
-    ) -> list[np.ndarray]:
-        logits = self.logits(questions, what=what)
-        return [np.array(logit_C, dtype=np.float32) for logit_C in logits]
-
     @stored
     @torch.inference_mode()
-    def logits(self, questions: Sequence[ChoiceQuestion], *, what: str) -> Iterable[list[float]]:
-        """Return the logits of every question's choices as plain numbers."""
+    def choice_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         data = ChoiceSet(questions, self.tokenizer, self.encoding, self.model.architecture)
         logits: dict[int, list[float]] = {}
-        for index in progress(data.batches(self.batch_size), what):
+        for index in data.batches(self.batch_size):
             with self.autocast():
                 logits_BC = self.model(self.moved(data[index].inputs))
             self.require_finite(logits_BC.abs().flatten())
             logits.update(zip(index, logits_BC.float().tolist(), strict=True))
         return [logits[i] for i in range(len(questions))]
 
-    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
-        return self.vectors(texts, what).numpy()
-
     @shared
     @torch.inference_mode()
-    def vectors(self, texts: Sequence[str], what: str) -> Tensor:
+    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> Tensor:
         """Return the mean of the encoder's last hidden states over the tokens of each text, (Q, D)
         float32, scaled to length 1.
         """

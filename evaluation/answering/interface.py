@@ -1,4 +1,9 @@
-"""Answerers in protocols: one interface for fine-tuned checkpoints and language models.
+"""Answerers in protocols: one interface for fine-tuned checkpoints, language models and files.
+
+    answerer = open_answerer("runs/.../best.ckpt", Asking(), need="types")
+
+Flags name them as --checkpoint ot=runs/.../best.ckpt base=hf:google/flan-t5-base
+gpt=openai:gpt-4o-mini. Only the code of an opened kind is imported.
 
 Shape letters: N groups or texts, V the four variants, S the two subjects, C choices, M given spans,
 D hidden.
@@ -6,19 +11,27 @@ D hidden.
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal
 
-from .asking import Asking
+from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
+from interventune.storage.command_line import Count, split_name
+from interventune.storage.documents import load_yaml
+from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
     from interventune.data_modules.schema.groups import Group
-    from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
+
+log = logging.getLogger(__name__)
 
 Ability = Literal["spans", "types", "subjects", "mentions", "choices", "embeddings", "states"]
 """Abilities: answers to questions about a text; also yes, no and unknown; scores of a group's
@@ -26,8 +39,57 @@ subjects; scores of given spans; scores of choices; embeddings of texts; hidden 
 token.
 """
 
+ABILITIES: dict[Ability, str] = {
+    "spans": "answer questions",
+    "types": "answer yes and no",
+    "subjects": "score two people",
+    "mentions": "score spans",
+    "choices": "choose",
+    "embeddings": "embed texts",
+    "states": "show hidden states",
+}
+"""Abilities, as messages name them."""
+
+PromptStyle = Literal["auto", "paper", "offers-unknown", "unifiedqa"]
+"""Prompt styles for language models (prompts.yaml)."""
+
 ChoicePrompt = Literal["auto", "plain", "question", "unifiedqa", "letters"]
-"""Prompt styles in which language models choose (`interventune.evaluation.answering.prompts`)."""
+"""Prompt styles in which language models choose (language_model.py)."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How models run.
+
+    Args:
+        device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
+        dtype: precision of a language model's weights, and of an encoder's computation. auto is
+            float32, except for a language model on a GPU, which keeps the precision of its files.
+        batch_size: rows per batch (`bias` adds more when they are short), or simultaneous requests
+            to an endpoint.
+    """
+
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    batch_size: Count = 64
+
+
+@dataclass(frozen=True)
+class Asking(Compute):
+    """How models are queried.
+
+    Args:
+        max_new_tokens: maximum length of an answer that a language model writes.
+        prompt: prompt for language models. auto: as the model was trained here, else as it would
+            be; paper: the story, earlier turns and the question after Q: and A:; offers-unknown: an
+            instruction that allows the answer unknown; unifiedqa: UnifiedQA's format.
+        chat: chat template of local language models. auto: as the model was trained here, else if
+            the tokenizer has one; never: leave it out.
+    """
+
+    max_new_tokens: Count = 32
+    prompt: PromptStyle = "auto"
+    chat: Literal["auto", "never"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -45,23 +107,6 @@ class Choosing(Asking):
 
     choice_prompt: ChoicePrompt = "auto"
     likelihood: Literal["mean", "sum"] = "mean"
-
-
-class Answer(NamedTuple):
-    """The answer to one question."""
-
-    example: int
-    """Index of the question in the call."""
-    text: str
-    """As the model writes it; metrics/unknown.py decides whether it says unknown, as "" of a span
-    model.
-    """
-    failure: str = ""
-    """Reason why there is no answer: such a question is counted separately and never scored."""
-    unknown_score: float = math.nan
-    """Score of unknown, comparable between questions of one model; NaN if the model gives none."""
-    guess: str = ""
-    """Best answer other than unknown, for a model with such a score."""
 
 
 class Answerer:
@@ -95,15 +140,15 @@ class Answerer:
         raise NotImplementedError
 
     def span_scores(
-        self,
-        examples: Sequence[QAExample],
-        what: str = "choosing",
-        *,
-        against_unknown: bool = True,
+        self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
     ) -> list[np.ndarray]:
         """For each question, log S of each of its `answers`, by default minus that of unknown, (M,)
         float32; -inf if no window contains the whole span.
         """
+        raise NotImplementedError
+
+    def choice_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
+        """Yield the logits of each question's choices, in order, as plain numbers."""
         raise NotImplementedError
 
     def choice_logits(
@@ -112,9 +157,12 @@ class Answerer:
         """For each question, in order, its choices' logits (C,), float32; confidences are their
         softmax.
         """
-        raise NotImplementedError
+        import numpy as np
 
-    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> np.ndarray:
+        bar = progress(self.choice_scores(questions), what, "question", len(questions))
+        return [np.array(logit_C, dtype=np.float32) for logit_C in bar]
+
+    def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> Tensor:
         """Return vectors of length 1, (N, D) float32, so that their products are cosine
         similarities.
         """
@@ -132,6 +180,18 @@ class Answerer:
                 )
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of answerer: its name in messages, its class, and its abilities."""
+
+    name: str
+    answerer: str
+    abilities: tuple[Ability, ...]
+
+
+KINDS = load_yaml(Path(__file__).with_name("kinds.yaml"), dict[str, Kind])
+
+
 def kind_of(path: str) -> str:
     """Return the kind of answerer, a key of `KINDS`, that a command-line name refers to: for a
     checkpoint the name of its heads, which its content decides, not its suffix. A decoder is
@@ -142,8 +202,9 @@ def kind_of(path: str) -> str:
         return "endpoint"
     if path.endswith((".jsonl", ".json")):
         return "file"
+    from interventune.models.adapters import read_config
     from interventune.models.backbones import ARCHITECTURES
-    from interventune.models.checkpoint import is_file, read_config, read_info
+    from interventune.models.loading import is_file, read_info
 
     local = path.removeprefix("hf:")  # which only says that it is a language model
     if not is_file(local) and read_config(local).is_encoder_decoder:
@@ -154,3 +215,67 @@ def kind_of(path: str) -> str:
     if path.startswith("hf:"):
         raise ValueError(f"{path}: is an encoder, no language model; leave out hf:")
     return info.heads or "encoder"
+
+
+def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Answerer:
+    """Open an answerer by its kind. A decoder is asked in the same way whether it is a `.ckpt`, a
+    folder or a Hub name, with or without `hf:`.
+
+    Args:
+        path: `hf:PATH` or `openai:MODEL[@URL]` for a language model, `FILE.jsonl` for external
+            answers, anything else a checkpoint (a `.ckpt`, a folder or a Hub name).
+        asking: how it is queried; fields missing from a plain `Compute` or `Asking` have their
+            defaults.
+        need: the required ability.
+
+    Raises:
+        ValueError: nothing usable is found, or it lacks the ability.
+    """
+    kind = kind_of(path)
+    how = Choosing(**vars(asking))
+    if need not in KINDS[kind].abilities:
+        able = ", ".join(other.name for other in KINDS.values() if need in other.abilities)
+        raise ValueError(f"{path}: {KINDS[kind].name} cannot {ABILITIES[need]}; what can: {able}")
+    if kind == "endpoint" and need == "choices" and how.choice_prompt != "letters":
+        raise ValueError(
+            f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters"
+        )
+    if kind == "encoder" and need in ("choices", "embeddings"):
+        kind = "choice"
+        if need == "choices":
+            log.warning(
+                "%s: was not fine-tuned for multiple choice; its head has random weights", path
+            )
+    if how.choice_prompt == "question":  # as in lm-evaluation-harness
+        how = replace(how, chat="never")
+    if kind == "causal" and need == "states" and how.dtype == "auto":
+        how = replace(how, dtype="float32")  # bfloat16 keeps three digits of a state
+    answerer: Answerer = resolve_name(f"{__package__}.{KINDS[kind].answerer}")(path, how)
+    return answerer
+
+
+def named_sources(arguments: Sequence[str], flag: str) -> dict[str, str]:
+    """Map `NAME=SOURCE` or `SOURCE` (named after its path) to sources by name. ValueError: repeated
+    name.
+    """
+    named: dict[str, str] = {}
+    for argument in arguments:
+        name, path = split_name(argument)
+        name = name or source_name(path)
+        if name in named:
+            raise ValueError(f"{flag}: two are called {name!r}; write NAME=PATH to tell them apart")
+        named[name] = path
+    return named
+
+
+def source_name(path: str) -> str:
+    """Return the default name of a source: a file's stem, the last part of a Hub name.
+
+    >>> [source_name(path) for path in ("runs/a.ckpt", "org/bert-v1.5", "openai:m1.5@http://h/v1")]
+    ['a', 'bert-v1.5', 'm1.5']
+    """
+    if path.startswith(("hf:", "openai:")):
+        path = path.partition(":")[2].partition("@http")[0]
+    last = Path(path.rstrip("/").rpartition("/")[2])
+    known = last.suffix in (".ckpt", ".json", ".jsonl", ".parquet", ".csv", ".gz")
+    return last.stem if known or os.path.isfile(path) else last.name

@@ -14,47 +14,51 @@ prompt, M (prompt, continuation) pairs.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from string import ascii_uppercase
-from typing import Any, Literal
+from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
-from interventune.data_modules.encoding.prompts import PromptTokens, group_prompts, question_prompts
+from interventune.data_modules.encoding.prompts import (
+    CHOOSE,
+    PromptTokens,
+    group_prompts,
+    question_prompts,
+)
 from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Messages, Prompts
 from interventune.data_modules.schema.groups import Group
-from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
-from interventune.models.adapters import merge_folder
+from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
 from interventune.models.backbones import pick_device
-from interventune.models.checkpoint import peft_base
-from interventune.models.cpu_kernels import use_linear_kernels
 from interventune.models.heads.causal import CausalModel
+from interventune.models.kernels import use_linear_kernels
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.text_models import PairError, Prompt, TextFailure, TextModel
 from interventune.models.loading import read_folder
+from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError
 from interventune.storage.progress import progress
 
-from . import prompts as styles
-from .asking import Compute
-from .checkpoint import (
-    Held,
-    QuestionCheckpoint,
-    weights_type,
-)
-from .interface import (
-    Answer,
-    Answerer,
-    ChoicePrompt,
-    Choosing,
-    kind_of,
-)
+from .checkpoint import Held, QuestionCheckpoint, weights_type
+from .interface import Answerer, Asking, ChoicePrompt, Choosing, kind_of
 from .work import shared, stored
 
+STYLES = load_yaml(Path(__file__).with_name("prompts.yaml"), dict[str, Prompts])
+"""Prompts by the name of their style."""
+CHOICES: dict[ChoicePrompt, str] = {
+    # Each choice is scored separately after the same prompt: other choices and their order do not
+    # matter.
+    "plain": CHOOSE,
+    # lm-evaluation-harness's prompt for PIQA, and its score with --likelihood sum.
+    "question": "Question: {prompt}\nAnswer:",
+    "letters": "{prompt}\n{choices}\nAnswer:",
+    "unifiedqa": "{prompt} \\n {choices}",
+}
+"""Templates of a multiple-choice question; {choices} are lettered."""
 UNREPORTED = -100.0
 """The log-probability of a letter outside the most probable tokens."""
 REQUESTS_AT_ONCE = 8
@@ -63,48 +67,79 @@ GROUPS_AT_ONCE = 512
 """Number of groups whose pairs are sorted by length and scored in batches of similar lengths."""
 
 
-def open_text_model(
-    path: str, compute: Compute, *, max_new_tokens: int, chat: Literal["auto", "never"] = "auto"
-) -> TextModel:
-    """Open a language model: at an endpoint (`openai:`), or a `.ckpt`, folder or Hub name.
+def in_style(text: str, style: str) -> str:
+    """Return the text in a style's form: UnifiedQA uses lower case."""
+    return text.lower() if style == "unifiedqa" else text
 
-    Args:
-        chat: whether prompts use the tokenizer's chat template: `auto`, if it has one and a
-            checkpoint was not trained without it, or `never`.
+
+def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
+    """Return a language model's prompt for a choice.
 
     Raises:
-        ValueError: there is no such model.
+        DataError: there are more choices than letters.
+
+    >>> example = ChoiceQuestion("1", "Why?", ("This", "That"), 0)
+    >>> choice_prompt(example, "unifiedqa")
+    'why? \\\\n (a) this (b) that'
+    """
+    template = CHOICES[style]
+    choices = ""
+    if "{choices}" in template:
+        if len(example.choices) > len(ascii_lowercase):
+            raise DataError(
+                f"question {example.id}: {len(example.choices)} choices are more than letters"
+            )
+        letters = ascii_lowercase
+        line = "({}) {}"
+        join = " "
+        if style == "letters":
+            letters = ascii_uppercase
+            line = "{}. {}"
+            join = "\n"
+        choices = join.join(map(line.format, letters, map(str.strip, example.choices)))
+    return in_style(template.format(prompt=example.prompt.strip(), choices=choices).strip(), style)
+
+
+def open_text_model(path: str, asking: Asking) -> TextModel:
+    """Open a language model: at an endpoint (`openai:`), or a `.ckpt`, folder or Hub name.
+    ValueError: there is no such model.
     """
     if path.startswith("openai:"):
         from interventune.models.language.endpoint import EndpointTextModel
 
-        parallel = min(compute.batch_size, REQUESTS_AT_ONCE)
         return EndpointTextModel(
-            path.removeprefix("openai:"), max_new_tokens=max_new_tokens, parallel=parallel
+            path.removeprefix("openai:"),
+            max_new_tokens=asking.max_new_tokens,
+            parallel=min(asking.batch_size, REQUESTS_AT_ONCE),
         )
-    kind, local = kind_of(path), path.removeprefix("hf:")
-    limits = {"max_new_tokens": max_new_tokens, "batch_size": compute.batch_size}
+    kind = kind_of(path)
+    local = path.removeprefix("hf:")
     if kind == "causal":
-        return Decoder(path, Choosing(**{**vars(compute), **limits, "chat": chat})).writer
+        return Decoder(path, Choosing(**vars(asking))).writer
     if kind != "seq2seq":
         raise ValueError(
             f"{path}: is no language model; name a decoder, hf:PATH or openai:MODEL[@URL]"
         )
-    model, _ = read_folder(AutoModelForSeq2SeqLM, peft_base(local), dtype=weights_type(compute))
-    if peft_base(local) != local:
-        model, _ = merge_folder(model, local)
-    model = model.to(pick_device(compute.device))
-    return local_model(path, model, load_tokenizer(local), chat, **limits)
+    model, _ = read_folder(AutoModelForSeq2SeqLM, local, dtype=weights_type(asking))
+    return local_model(path, model.to(pick_device(asking.device)), load_tokenizer(local), asking)
 
 
 def local_model(
-    path: str, model: Any, tokenizer: Any, chat: Literal["auto", "never"], **options: Any
+    path: str, model: Any, tokenizer: Any, asking: Asking, weights: str = ""
 ) -> LocalTextModel:
-    """Make a text model of a model of transformers; `options` are those of `LocalTextModel`."""
-    if model.device.type == "cpu" and not options.get("weights"):
+    """Make a text model of a model of transformers; `weights` is a digest of the model in
+    training.
+    """
+    if model.device.type == "cpu" and not weights:
         use_linear_kernels(model)
-    tokens = PromptTokens(tokenizer, chat, seq2seq=model.config.is_encoder_decoder)
-    return LocalTextModel(model, tokens, path, **options)
+    return LocalTextModel(
+        model,
+        PromptTokens(tokenizer, asking.chat, seq2seq=model.config.is_encoder_decoder),
+        path,
+        max_new_tokens=asking.max_new_tokens,
+        batch_size=asking.batch_size,
+        weights=weights,
+    )
 
 
 class LanguageModel(Answerer):
@@ -124,16 +159,14 @@ class LanguageModel(Answerer):
         writer: TextModel | None = None,
         prompts: Prompts | None = None,
     ) -> None:
-        if writer is None:
-            longest, chat = asking.max_new_tokens, chat_of(asking)
-            writer = open_text_model(path, asking, max_new_tokens=longest, chat=chat)
-        self.path, self.writer = path, writer
+        self.path = path
+        self.writer = writer or open_text_model(path, asking)
         if asking.choice_prompt == "auto":
-            style: ChoicePrompt = "unifiedqa" if writer.is_seq2seq else "plain"
+            style: ChoicePrompt = "unifiedqa" if self.writer.is_seq2seq else "plain"
             asking = replace(asking, choice_prompt=style)
-        self.asking, self.by_letter = asking, asking.choice_prompt == "letters"
-        self.prompts: Prompts = styles.STYLES.get(asking.prompt) or prompts or Prompts()
-        self.candidates = 2 if writer.is_seq2seq else self.prompts.candidates
+        self.asking = asking
+        self.prompts: Prompts = STYLES.get(asking.prompt) or prompts or Prompts()
+        self.candidates = 2 if self.writer.is_seq2seq else self.prompts.candidates
         """Number of texts that are scored for a question between two subjects."""
         self.offers_unknown = self.candidates == 3
 
@@ -143,7 +176,7 @@ class LanguageModel(Answerer):
             **self.writer.identity,
             "prompts": asdict(self.prompts),
             "lower": self.asking.prompt == "unifiedqa",
-            "choosing": [styles.CHOICES[self.asking.choice_prompt], self.asking.likelihood],
+            "choosing": [CHOICES[self.asking.choice_prompt], self.asking.likelihood],
         }
 
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
@@ -152,17 +185,15 @@ class LanguageModel(Answerer):
         # Similar lengths together.
         order = sorted(range(len(messages)), key=lambda i: -len(str(messages[i])))
         texts = self.complete([messages[i] for i in order])
-        bar = progress(texts, what, "question", len(order))
-        for i, text in zip(order, bar, strict=True):
-            if isinstance(text, TextFailure):
-                yield Answer(i, "", text.reason)
-            else:
-                yield Answer(i, *answer_in(text))
+        for i, text in zip(order, progress(texts, what, "question", len(order)), strict=True):
+            reason = text.reason if isinstance(text, TextFailure) else ""
+            answer, failure = answer_in(str(text), reason)
+            yield Answer(i, answer, failure=failure)
 
     def in_style(self, messages: Messages) -> Messages:
         """Return messages in the form of the style."""
         return [
-            {**message, "content": styles.in_style(message["content"], self.asking.prompt)}
+            {**message, "content": in_style(message["content"], self.asking.prompt)}
             for message in messages
         ]
 
@@ -179,7 +210,8 @@ class LanguageModel(Answerer):
         the encoding but no score.) Options are in the order of the context, so a preference for a
         position cancels over the two orders.
         """
-        parts, K = [torch.empty(0, 4, 2, dtype=torch.float64)], self.candidates
+        parts = [torch.empty(0, 4, 2, dtype=torch.float64)]
+        K = self.candidates
         for start in progress(range(0, len(groups), GROUPS_AT_ONCE), what):
             chunk = groups[start : start + GROUPS_AT_ONCE]
             pairs = [
@@ -198,22 +230,20 @@ class LanguageModel(Answerer):
             parts.append(log_score_NVK[..., :2].exp())
         return torch.cat(parts)
 
-    def choice_logits(
-        self, questions: Sequence[ChoiceQuestion], what: str = "choosing"
-    ) -> list[np.ndarray]:
-        """Return the log-likelihood of each choice after the prompt, or the log-probability of its
+    def choice_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
+        """Yield the log-likelihood of each choice after the prompt, or the log-probability of its
         letter. DataError names a question whose text has no tokens or does not fit the model's
         context, or that is not answered.
         """
-        scores = self.letter_scores(questions) if self.by_letter else self.text_scores(questions)
-        bar = progress(scores, what, "question", len(questions))
-        return [np.array(logit_C, dtype=np.float32) for logit_C in bar]
+        by_letter = self.asking.choice_prompt == "letters"
+        return self.letter_scores(questions) if by_letter else self.text_scores(questions)
 
     @stored
     def text_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
-        style, counts = self.asking.choice_prompt, [len(q.choices) for q in questions]
+        style = self.asking.choice_prompt
+        counts = [len(q.choices) for q in questions]
         choices = [(question, choice) for question in questions for choice in question.choices]
-        pairs = [(styles.choice_prompt(q, style), choice.strip()) for q, choice in choices]
+        pairs = [(choice_prompt(q, style), choice.strip()) for q, choice in choices]
         try:
             score_M, count_M = self.likelihoods(pairs, style)
         except PairError as error:
@@ -226,7 +256,7 @@ class LanguageModel(Answerer):
     def letter_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         most = max(len(question.choices) for question in questions)
         labels = [f"{self.writer.space}{letter}" for letter in ascii_uppercase[:most]]
-        prompts = [styles.choice_prompt(q, self.asking.choice_prompt) for q in questions]
+        prompts = [choice_prompt(q, self.asking.choice_prompt) for q in questions]
         answers = self.writer.next_token_logprobs(prompts, labels, after="Answer:")
         for question, answer in zip(questions, answers, strict=True):
             if isinstance(answer, TextFailure):
@@ -239,15 +269,10 @@ class LanguageModel(Answerer):
         """
         space = self.writer.space
         total_M, count_M = self.writer.log_likelihoods(
-            [(prompt, space + styles.in_style(text, style)) for prompt, text in pairs]
+            [(prompt, space + in_style(text, style)) for prompt, text in pairs]
         )
         self.require_finite(total_M.abs())
         return total_M, count_M
-
-
-def chat_of(asking: Choosing) -> Literal["auto", "never"]:
-    """Return whether prompts may use a chat template; lm-evaluation-harness's do not."""
-    return "never" if asking.choice_prompt == "question" else asking.chat
 
 
 class Decoder(LanguageModel, QuestionCheckpoint):
@@ -260,17 +285,10 @@ class Decoder(LanguageModel, QuestionCheckpoint):
     def __init__(self, path: str, asking: Choosing, held: Held | None = None) -> None:
         QuestionCheckpoint.__init__(self, path, asking, held)
         prompts: Prompts = self.encoding.prompts
-        if chat_of(asking) == "never":
+        if asking.chat == "never":
             prompts = replace(prompts, chat="never")
-        writer = local_model(
-            path,
-            self.model.encoder,
-            self.tokenizer,
-            prompts.chat,
-            weights=self.digest,
-            max_new_tokens=asking.max_new_tokens,
-            batch_size=asking.batch_size,
-        )
+        asking = replace(asking, chat=prompts.chat)
+        writer = local_model(path, self.model.encoder, self.tokenizer, asking, self.digest)
         LanguageModel.__init__(self, path, asking, writer, prompts)
         self.tokens = writer.tokens
         # Rows of hidden states are limited by the model alone.

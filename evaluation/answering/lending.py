@@ -9,9 +9,8 @@ import torch
 from interventune.data_modules.encoding.tokenizers import usable
 from interventune.models.loading import from_pretrained
 
-from .asking import Asking
 from .checkpoint import QuestionCheckpoint
-from .interface import Choosing
+from .interface import Asking, Choosing
 from .language_model import Decoder
 
 
@@ -22,8 +21,10 @@ def lent(model: Any, tokenizer: Any, asking: Asking) -> Iterator[QuestionCheckpo
     weights; afterwards, it and the random state are restored. ValueError for another kind of model
     or tokenizer, or if they do not fit.
     """
-    name, head = model.name_or_path or type(model).__name__, model.get_output_embeddings()
-    layer, devices = type(head), [model.device] if model.device.type == "cuda" else []
+    name = model.name_or_path or type(model).__name__
+    head = model.get_output_embeddings()
+    layer = type(head)
+    devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), unchanged(model):
         try:
             if hasattr(model, "_original_forward"):  # accelerate's wrapper for mixed precision

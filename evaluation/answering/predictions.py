@@ -19,18 +19,14 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AliasChoices, AliasPath, Field
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.questions import VARIANTS, QAExample
+from interventune.data_modules.schema.questions import VARIANTS, Answer, QAExample
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.command_line import NamedFile
+from interventune.storage.documents import check
 from interventune.storage.errors import DataError
 from interventune.storage.files import file_digest
-from interventune.storage.json_files import check
 
-from .asking import named_sources
-from .interface import Answer, Answerer
+from .interface import Answerer, named_sources
 
-AnswerFile = NamedFile
-"""A file of answers on the command line."""
 MISSING = "not among the predictions"
 _ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")
 _CONTENT = AliasPath("output", "choices", 0, "message", "content")
@@ -49,10 +45,10 @@ class AnswerRow(TypedDict):
 
 class Predictions(Answerer):
     """Answers by id and variant; a question without one counts as a failure. DataError for a
-    malformed row, two answers to one question, or no row.
+    malformed row, two answers to one question, or no row. A file needs no options.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, _: Any = None) -> None:
         self.path = path
         self.text_of: dict[tuple[str, str], str] = {}
         for where, row in self.rows():
@@ -71,7 +67,8 @@ class Predictions(Answerer):
         `answer`.
         """
         for where, row in labelled_rows(self.path):
-            texts, answers = row.get("answer", row), [row]
+            texts = row.get("answer", row)
+            answers = [row]
             if isinstance(texts, dict) and row.keys().isdisjoint({"id", "doc_id"}):
                 answers = [{"id": name, "answer": text} for name, text in texts.items()]
             yield from ((where, check(answer, AnswerRow, where)) for answer in answers)
@@ -83,7 +80,8 @@ class Predictions(Answerer):
     def answers(self, examples: Sequence[QAExample], what: str = "answering") -> Iterator[Answer]:
         for i, example in enumerate(examples):
             key = (example.id, example.variant)
-            yield Answer(i, self.text_of.get(key, ""), "" if key in self.text_of else MISSING)
+            failure = "" if key in self.text_of else MISSING
+            yield Answer(i, self.text_of.get(key, ""), failure=failure)
 
 
 def named_answerers(

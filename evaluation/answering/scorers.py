@@ -2,6 +2,7 @@
 
     --scorer hf:FOLDER_OR_HUB_NAME
     --scorer hf:HUB_NAME@REVISION
+    --scorer stories:                 # of random weights, for recipes with --tiny
 
 Labels are matched to attributes by name, or by a few other names (NAMES). Scorers are not
 comparable.
@@ -11,6 +12,21 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    pipeline,
+)
+
+from interventune.data_modules.encoding.tokenizers import tokenizer_id
+from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
+from interventune.models.backbones import pick_device
+from interventune.models.loading import read_folder
+from interventune.models.weights import fingerprint
 from interventune.storage.errors import DataError, as_data_error
 
 from .work import stored
@@ -43,7 +59,7 @@ class Scorer:
     on the other texts in the batch. Texts longer than its tokenizer's limit are cut.
 
     Args:
-        name: `hf:PATH[@REVISION]`.
+        name: `hf:PATH[@REVISION]`, or `stories:`.
         device: `auto`, or a device of torch.
         batch_size: texts per batch.
 
@@ -55,30 +71,22 @@ class Scorer:
     """
 
     def __init__(self, name: str, *, device: str = "auto", batch_size: int = 32) -> None:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
-
-        from interventune.data_modules.encoding.tokenizers import tokenizer_id
-        from interventune.models.backbones import pick_device
-        from interventune.models.loading import read_folder
-        from interventune.models.weights import fingerprint
-
-        path, _, revision = name.removeprefix("hf:").partition("@")
-        version: dict[str, Any] = {"revision": revision or None}
-        options = {"dtype": "float64", "use_safetensors": True, **version}
         with as_data_error(f"--scorer {name}"):
-            try:
-                model, _ = read_folder(AutoModelForSequenceClassification, path, **options)
-            except DataError as error:
-                raise RuntimeError(str(error)) from error
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **version)
-            how: dict[str, Any] = {"tokenizer": tokenizer, "device": pick_device(device)}
-            self.pipeline = pipeline("text-classification", model, batch_size=batch_size, **how)
+            model, tokenizer = tiny_classifier() if name == "stories:" else classifier(name)
+            self.pipeline = pipeline(
+                "text-classification",
+                model,
+                tokenizer=tokenizer,
+                device=pick_device(device),
+                batch_size=batch_size,
+            )
         config = model.config
         if config.problem_type == "regression":
             raise ValueError(f"--scorer {name} is no text classifier")
         stated = config.problem_type or getattr(config, "function_to_apply", None)
         sigmoid = stated in ("multi_label_classification", "sigmoid") or config.num_labels == 1
-        self.name, self.label_of = name, matched_labels(list(config.id2label.values()), name)
+        self.name = name
+        self.label_of = matched_labels(list(config.id2label.values()), name)
         self.identity: dict[str, Any] = {
             "name": name,
             "weights": fingerprint(model),
@@ -97,6 +105,37 @@ class Scorer:
         for text, labels in zip(texts, self.pipeline(stream, **how), strict=True):
             scores = {label["label"]: label["score"] if text.strip() else 0.0 for label in labels}
             yield {attribute: scores[label] for attribute, label in self.label_of.items()}
+
+
+def classifier(name: str) -> tuple[Any, Any]:
+    """Load a classifier of `hf:PATH[@REVISION]` in float64, and its tokenizer."""
+    path, _, revision = name.removeprefix("hf:").partition("@")
+    version: Any = {"revision": revision or None}
+    kind = AutoModelForSequenceClassification
+    try:
+        model, _ = read_folder(kind, path, dtype="float64", use_safetensors=True, **version)
+    except DataError as error:
+        raise RuntimeError(str(error)) from error
+    return model, AutoTokenizer.from_pretrained(path, trust_remote_code=False, **version)
+
+
+def tiny_classifier() -> tuple[Any, Any]:
+    """Make a BERT of two layers with random weights and six labels, in float64, and a tokenizer
+    with the vocabulary of the embedded stories.
+    """
+    tokenizer = build_tokenizer("bert", vocabulary())
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        initializer_range=0.5,  # so that scores differ
+        id2label=dict(enumerate(ATTRIBUTES)),
+        problem_type="multi_label_classification",
+    )
+    torch.manual_seed(0)
+    return BertForSequenceClassification(config).double().eval(), tokenizer
 
 
 def matched_labels(labels: Sequence[str], name: str) -> dict[str, str]:

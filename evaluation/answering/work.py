@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from interventune.models.language.text_models import TextFailure
+from interventune.storage.documents import plain_json
 from interventune.storage.finished_work import FinishedWork, work_key
-from interventune.storage.json_files import plain_json
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -79,14 +79,16 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
     an existing folder (None: in memory). Yields this process's device for the user's `--device`.
     ValueError without a GPU, or if another process is gone.
     """
-    processes, joins = Processes(*launched(), work), False
+    processes = Processes(*launched(), work)
+    joins = False
     if processes.size > 1:
         import torch
         import torch.distributed as dist
 
         from interventune.models.backbones import pick_device
 
-        device, joins = local_device(device), not dist.is_initialized()
+        device = local_device(device)
+        joins = not dist.is_initialized()
         if device.startswith("cuda"):
             torch.cuda.set_device(pick_device(device))
         if joins:
@@ -119,26 +121,24 @@ def shared(method: Method) -> Method:
     @wraps(method)
     def divided(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Any:
         processes = current.get(Processes())
-        if processes.size == 1:
+        requests = list(requests)
+        size = processes.size
+        if size == 1 or not requests:
             return method(model, requests, *more, **named)
         import torch
 
-        requests, answers = list(requests), None
-        share = requests[processes.rank :: processes.size]
+        share = requests[processes.rank :: size]
+        answers = None
         token = current.set(Processes())  # no further division inside
         try:
-            if share or not requests:
+            if share:
                 answers = method(model, share, *more, **named)
                 answers = answers if isinstance(answers, torch.Tensor) else list(answers)
         finally:
             current.reset(token)
         shares = processes.gathered(answers)
-        whole: Any = [None] * len(requests)
-        if isinstance(shares[0], torch.Tensor):
-            whole = shares[0].new_empty(len(requests), *shares[0].shape[1:])
-        for rank, part in enumerate(shares[: len(requests)]):
-            whole[rank :: processes.size] = part
-        return whole
+        whole = [shares[i % size][i // size] for i in range(len(requests))]
+        return torch.stack(whole) if isinstance(shares[0], torch.Tensor) else whole
 
     return cast(Method, divided)
 
@@ -146,8 +146,7 @@ def shared(method: Method) -> Method:
 def stored(method: Method) -> Method:
     """`shared` for answers that take long and are plain JSON: none is computed twice. Each is
     stored in the finished work, under the model's `identity`, the method, the request, and other
-    arguments except `what`, the name of a progress bar. Requests are plain JSON, or dataclasses of
-    it; a `TextFailure` is not stored.
+    arguments. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not stored.
 
     The answers come as an iterator. One process stores each at once, several store `CHUNK` at a
     time.
@@ -156,14 +155,15 @@ def stored(method: Method) -> Method:
 
     @wraps(method)
     def answered(model: Any, requests: Iterable[Any], *more: Any, **named: Any) -> Iterator[Any]:
-        work, requests = current.get(Processes()).work, list(requests)
-        arguments = [more, {name: value for name, value in named.items() if name != "what"}]
+        work = current.get(Processes()).work
+        requests = list(requests)
         name = f"{method.__module__}.{method.__qualname__}"
-        parts = {"model": model.identity, "method": name, "arguments": arguments}
+        parts = {"model": model.identity, "method": name, "arguments": [more, named]}
         keys = [work_key(**plain_json({**parts, "request": request})) for request in requests]
         pairs = zip(keys, requests, strict=True)
         waiting = {key: request for key, request in pairs if key not in work}
-        missing, failures = [*waiting.values()], dict[str, TextFailure]()
+        missing = [*waiting.values()]
+        failures = dict[str, TextFailure]()
         chunks = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
         answers = chain.from_iterable(divided(model, chunk, *more, **named) for chunk in chunks)
         for key in keys:
@@ -174,6 +174,6 @@ def stored(method: Method) -> Method:
                     failures[key] = answer
                 else:
                     work.keep(key, answer)
-            yield failures[key] if key in failures else work[key]
+            yield failures.get(key) or work[key]
 
     return cast(Method, answered)

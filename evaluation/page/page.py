@@ -13,7 +13,6 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,20 +21,25 @@ from typing_extensions import TypedDict
 from interventune.evaluation.results import ALWAYS, NUMBERS
 from interventune.evaluation.shown.views import number, shown
 from interventune.storage.command_line import split_name
-from interventune.storage.documents import read_text, refuse_existing, write_text
+from interventune.storage.documents import (
+    json_lines,
+    load_json,
+    read_text,
+    refuse_existing,
+    write_text,
+)
 from interventune.storage.errors import DataError
 from interventune.storage.files import read_bytes
-from interventune.storage.json_files import json_lines, load_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-HOME = Path(__file__).parent
 GENERATOR = b'<meta name="generator" content="interventune report">'
 """Marks pages of this command, the only files that it replaces."""
 MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "image"]
 """Markdown features allowed in report.md; everything else is shown verbatim."""
-EXAMPLES, LONGEST = 100, 300
+EXAMPLES = 100
+LONGEST = 300
 """Limits on displayed rows of examples.jsonl, and on characters of a cell."""
 
 
@@ -122,11 +126,10 @@ def report_section(label: str, folder: Path) -> Section:
         raise DataError(f"{links[0]}: a link; copy the file itself into the folder of the report")
     content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
-    of_question = dict[str, list[Any]]()  # so that variants and checkpoints are next to each other
-    for _, row in json_lines(folder / "examples.jsonl"):
-        if (key := str(row.get("id"))) in of_question or len(of_question) < EXAMPLES:
-            of_question[key] = [*of_question.get(key, ()), row][:EXAMPLES]
-    rows = list(chain.from_iterable(of_question.values()))
+    rows = [row for _, row in json_lines(folder / "examples.jsonl")]
+    number_of = dict[str, int]()
+    # Variants and checkpoints of a question are next to each other.
+    rows.sort(key=lambda row: number_of.setdefault(str(row.get("id")), len(number_of)))
     examples = pd.DataFrame(rows[:EXAMPLES], dtype=object)
     about = json.dumps(content["about"], indent=1, ensure_ascii=False)
     return Section(
@@ -146,10 +149,10 @@ def long_table(content: _Report) -> DataFrame:
 
     frame = pd.DataFrame(content["results"], columns=[*content["by"], "measure", *NUMBERS])
     frame = frame[frame["against"] == ""].astype(dict.fromkeys(NUMBERS, float))
-    rows, dimensions = frame.to_dict("records"), set(content["by"]) - set(ALWAYS)
+    rows = frame.to_dict("records")
+    dimensions = content["by"][len(ALWAYS) :]
     places = [
-        ", ".join(f"{name}={row[name]}" for name in row if name in dimensions and row[name] != "")
-        for row in rows
+        ", ".join(f"{name}={row[name]}" for name in dimensions if row[name] != "") for row in rows
     ]
     return frame[["measure", "checkpoint"]].assign(where=places, value=[*map(shown, rows)])
 
@@ -176,7 +179,8 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
     from markupsafe import escape
 
     def image(_: Any, tokens: Sequence[Any], at: int, *__: Any) -> str:
-        name, words = str(tokens[at].attrs["src"]), escape(tokens[at].content)
+        name = str(tokens[at].attrs["src"])
+        words = escape(tokens[at].content)
         if name not in figures:
             return words
         data = b64encode(figures[name]).decode()
@@ -212,13 +216,15 @@ def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
 
 def page(sections: Sequence[Section]) -> str:
     """Return the page as text; the same folders give the same page."""
-    from jinja2 import Template
+    from jinja2 import Environment, FileSystemLoader
 
-    template, style = (
-        (HOME / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css")
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return Template(template, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(
-        style=style,
+    return environment.get_template("page.html.j2").render(
         sections=sections,
         compared={
             kind: table_html(table, index=True) for kind, table in comparison(sections).items()

@@ -17,17 +17,27 @@ import numpy as np
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.tasks.bbq import BBQItem, read_bbq
-from interventune.evaluation.answering.interface import Ability, Answerer, Choosing, kind_of
-from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Results
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View, cells_of
-from interventune.evaluation.statistics import Statistic, share
+from interventune.evaluation.answering.interface import (
+    Ability,
+    Answerer,
+    Choosing,
+    kind_of,
+    open_answerer,
+)
+from interventune.evaluation.answering.predictions import named_answerers
+from interventune.evaluation.protocol import (
+    Bars,
+    Evaluation,
+    Protocol,
+    Results,
+    Said,
+    Statistic,
+    View,
+    share,
+)
+from interventune.evaluation.shown.views import cells_of
 from interventune.metrics.bbq import bias, scaled_bias
-from interventune.storage.command_line import AtLeast, Input, Named, Source, split_name
+from interventune.storage.command_line import AtLeast, Input, Named, NamedFile, Source, split_name
 
 NOTE = (
     "In ambiguous contexts (ambig) the text does not give the answer and unknown is right; in "
@@ -94,7 +104,7 @@ BBQ = Protocol(
 def evaluate(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     data: list[Source],
     metadata: Annotated[Path, Input("CSV")] | None = None,
     advice: list[Annotated[str, "[NAME=]SENTENCE"]] | None = None,
@@ -121,8 +131,6 @@ def evaluate(
         limit: use only the first N examples of each file; 0: all.
         asking: model options.
     """
-    from interventune.evaluation.answering.open import open_answerer
-
     sentences = {"none": ""}
     for argument in advice or []:
         name, sentence = split_name(argument)
@@ -198,8 +206,7 @@ def picks(
     if need == "choices":
         questions = [
             replace(
-                item.question,
-                prompt=" ".join(filter(None, (item.context, sentence, item.query))),
+                item.question, prompt=" ".join(filter(None, (item.context, sentence, item.query)))
             )
             for item in items
         ]
@@ -224,7 +231,7 @@ def picks(
     span_scores = answerer.span_scores(examples, what)
     for item, people, score_M in zip(items, mentions, span_scores, strict=True):
         if not np.isfinite(score_M).any():
-            yield "the text that the model sees names nobody who can be chosen"
+            yield "the text that the model sees names none of the people to choose from"
         elif score_M.max() > 0:
             person, _ = people[score_M.argmax()]
             yield person

@@ -14,24 +14,15 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span
-from interventune.data_modules.tasks.predicate_argument import COLOUR_PAIRS, COLOURS, SCHEMAS
-from interventune.evaluation.answering.asking import Compute
+from interventune.data_modules.schema.questions import QAExample, Span
+from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, COLOURS, SCHEMAS
+from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.figures import Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Floats, mean
+from interventune.evaluation.protocol import Evaluation, Floats, Lines, Protocol, Said, View, mean
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from interventune.data_modules.encoding.windows import EncodedRow
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 
 MEASURES = {
@@ -65,10 +56,9 @@ SENSITIVITY = Protocol(
 
 
 class Story(NamedTuple):
-    """A story of two nouns, and the story with the colour of either replaced."""
+    """A story of two nouns, in three texts: as it is, then with the colour of either replaced."""
 
-    text: str
-    exchanged: Sequence[str]
+    texts: Sequence[str]
     nouns: Sequence[str]
 
 
@@ -89,9 +79,10 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
         layers = [*range(model.model.config.num_hidden_layers + 1), "last"]
         for story, distance_XNL in zip(stories, distances(model, stories), strict=True):
             for n, noun in enumerate(story.nouns):
-                own_L, other_L = distance_XNL[n, n], distance_XNL[1 - n, n]
+                own_L = distance_XNL[n, n]
+                other_L = distance_XNL[1 - n, n]
                 numbers = {"own": own_L, "other": other_L, "difference": own_L - other_L}
-                row = {"sentence": story.text, "noun": noun, "layer": layers}
+                row = {"sentence": story.texts[0], "noun": noun, "layer": layers}
                 yield row | {name: [*value_L, value_L[-1]] for name, value_L in numbers.items()}
 
     return SENSITIVITY.run(rows, checkpoint, compute, need="states")
@@ -107,51 +98,38 @@ def colour_stories() -> list[Story]:
     stories = []
     for (form, *nouns), (first, second) in product(SCHEMAS, COLOUR_PAIRS):
         pairs = (first, second), (third(first, second), second), (first, third(second, first))
-        text, *exchanged = (form.format(col1=one, col2=two) for one, two in pairs)
-        stories.append(Story(text, exchanged, nouns))
+        stories.append(Story([form.format(col1=one, col2=two) for one, two in pairs], nouns))
     return stories
 
 
 @shared
 def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[Floats]:
-    """Yield for each story 1 - cosine of the states of either noun before and after either colour
-    is replaced, (X, N, L): in the embeddings and every layer.
+    """Yield for each story 1 - cosine of the states of either noun (the mean over its tokens)
+    before and after either colour is replaced, (X, N, L): in the embeddings and every layer.
     """
     import torch
     from torch.nn.functional import cosine_similarity
 
     from interventune.data_modules.batching.sets import encode_examples
-    from interventune.data_modules.encoding.windows import pad_rows
+    from interventune.data_modules.encoding.windows import pad_rows, token_span
 
     for start in progress(range(0, len(stories), model.batch_size), model.path):
         part = stories[start : start + model.batch_size]
-        texts = [text for story in part for text in (story.text, *story.exchanged)]
-        examples = [QAExample("a sentence", text, "") for text in texts]
+        texts = [(text, story.nouns) for story in part for text in story.texts]
+        examples = [QAExample("a sentence", text, "") for text, _ in texts]
         windows = list(encode_examples(examples, model.tokenizer, model.encoding))
-        assert len(windows) == len(texts)
         inputs, _, shift_R = pad_rows(windows, model.tokenizer)
         hidden_RLTD = torch.stack(model.hidden_states(inputs), dim=1)
-        for s, story in enumerate(part):
-            # Of the story as it is, then with either colour replaced.
-            before_NLD, *after = (
-                noun_states(hidden_RLTD[r, :, int(shift_R[r]) :], windows[r], texts[r], story.nouns)
-                for r in range(3 * s, 3 * s + 3)
-            )
+        states = []
+        for window, hidden_LTD, shift, (text, nouns) in zip(
+            windows, hidden_RLTD, shift_R.tolist(), texts, strict=True
+        ):
+            for noun in nouns:
+                tokens = token_span(window, Span.locate(noun, text, "the story"))
+                assert tokens is not None
+                state_LTD = hidden_LTD[:, shift + tokens[0] : shift + tokens[1] + 1]
+                # Most replacements move a noun by less than float32 can distinguish from 0.
+                states.append(state_LTD.double().mean(1))
+        for before_NLD, *after in torch.stack(states).unflatten(0, (-1, 3, 2)):
             distance_XNL = 1 - cosine_similarity(torch.stack(after), before_NLD, dim=-1)
             yield distance_XNL.round(decimals=12).cpu().numpy()
-
-
-def noun_states(hidden_LTD: Tensor, window: EncodedRow, text: str, nouns: Sequence[str]) -> Tensor:
-    """Return the mean over the tokens of each noun, (N, L, D), in float64: most replacements move a
-    noun by less than float32 can distinguish from 0.
-    """
-    import torch
-
-    from interventune.data_modules.encoding.windows import token_span
-
-    states = []
-    for noun in nouns:
-        tokens = token_span(window, Span.locate(noun, text, "the story"))
-        assert tokens is not None
-        states.append(hidden_LTD[:, tokens[0] : tokens[1] + 1].double().mean(1))
-    return torch.stack(states)

@@ -16,15 +16,22 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
-from interventune.evaluation.answering.asking import Compute, named_sources
+from interventune.evaluation.answering.interface import Compute, named_sources
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Number, plain
-from interventune.evaluation.shown.figures import Bars, Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Floats, Statistic, mean
+from interventune.evaluation.protocol import (
+    Bars,
+    Evaluation,
+    Floats,
+    Lines,
+    Number,
+    Protocol,
+    Row,
+    Said,
+    Statistic,
+    View,
+    mean,
+    plain,
+)
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.errors import DataError
@@ -49,21 +56,18 @@ BETWEEN_NOTE = (
     "rises towards 1 if there are few inputs for the number of hidden units, so compare values "
     "of the same inputs only."
 )
+Pair = tuple[QAExample, QAExample]
+"""A story and its variant."""
 CKA_TOKENS = 32
 """Maximum number of context tokens of a story in CKA, evenly spread: each costs the square of the
 width.
 """
 
 
-def mean_cosine(sums_RC: Floats) -> Floats:
-    """The mean over all tokens."""
-    return np.asarray(1 - sums_RC[:, 2] / sums_RC[:, 1])
-
-
 def deviation(sums_RC: Floats) -> Floats:
     """The population standard deviation over all tokens; negative rounding errors become 0."""
     _, tokens_R, distance_R, square_R = sums_RC.T
-    return np.asarray(np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0)))
+    return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
 COSINE = {"cosine": "(1 - cosine)"}
@@ -79,7 +83,9 @@ SHIFT = Protocol(
     ],
     item=("id", "reference", "variant", "embedding", "layer"),
     measures={
-        "cosine": Statistic("cosine", ("tokens", "distance"), mean_cosine),
+        "cosine": Statistic(  # the mean over all tokens
+            "cosine", ("tokens", "distance"), lambda sums_RC: 1 - sums_RC[:, 2] / sums_RC[:, 1]
+        ),
         "std": Statistic("std", ("tokens", "distance", "square"), deviation),
         "macro": mean("cosine, mean over stories", "cosine"),
     },
@@ -138,29 +144,33 @@ def evaluate(
             all layers.
         compute: model options.
     """
-    named, stories = named_sources(checkpoint, "--checkpoint"), read_stories(variants)
+    named = named_sources(checkpoint, "--checkpoint")
+    stories = read_stories(variants)
     originals = originals_by_id(stories)
     pairs = pairs_of(stories, originals)
-    start, names = next(iter(named)), iter(named)
+    start = next(iter(named))
+    names = iter(named)
     first: QuestionCheckpoint | None = None  # stays open, for comparisons with later ones
-    notes, compared = list[str](), list[Number]()
+    between_note = BETWEEN_NOTE if len(named) > 1 else ""
+    notes = [NOTE, stories.rejected, between_note]
+    compared = list[Number]()
 
     def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
         nonlocal first
         name = next(names)
         every = range(model.model.config.num_hidden_layers + 1) if layers == "all" else ()
         for variant, both in pairs.items():
-            found = measured(model, both, model, [*every, -1], f"{name}: {variant}")
-            if left := sum(not rows for rows in found):
+            by_pair = measured(model, both, model, [*every, -1], f"{name}: {variant}")
+            if left := sum(not own for own in by_pair):
                 what = f"{left} of {len(both)} stories are too long for the model, or equal for it"
                 notes.append(f"{name}, {variant}: {what}, and left out.")
-            for (_, made), own in zip(both, found, strict=True):
+            for (_, example), own in zip(both, by_pair, strict=True):
                 for row in own:
                     yield {
                         "variant": variant,
                         **row,
-                        "question": made.question,
-                        "story": made.context,
+                        "question": example.question,
+                        "story": example.context,
                     }
         if first is None:
             first = model
@@ -185,12 +195,8 @@ def evaluate(
         )
 
     title = f"Embedding shift on {variants.name}"
-    protocol = replace(SHIFT, title=title, also=[lambda *_: compared])
-    evaluation = protocol.run(rows, named, compute, need="states")
-    between_note = BETWEEN_NOTE if len(named) > 1 else ""
-    return replace(
-        evaluation, notes=[NOTE, stories.rejection_note(), between_note, *notes, *evaluation.notes]
-    )
+    protocol = replace(SHIFT, title=title, notes=notes, also=[lambda *_: compared])
+    return protocol.run(rows, named, compute, need="states")
 
 
 def originals_by_id(stories: Stories) -> dict[str, QAExample]:
@@ -198,23 +204,22 @@ def originals_by_id(stories: Stories) -> dict[str, QAExample]:
     return {one.id: replace(one, kept=((0, len(one.context)),)) for one in stories.originals}
 
 
-def pairs_of(
-    stories: Stories, originals: Mapping[str, QAExample]
-) -> dict[Variant, list[tuple[QAExample, QAExample]]]:
+def pairs_of(stories: Stories, originals: Mapping[str, QAExample]) -> dict[Variant, list[Pair]]:
     """Return each original with its variant, by variant. DataError: no variants, or rows of one
     that are without their originals or not made from them.
     """
-    pairs: dict[Variant, list[tuple[QAExample, QAExample]]] = {}
+    pairs: dict[Variant, list[Pair]] = {}
     for variant, examples in stories.examples.items():
+        if variant == "os":
+            continue
         if any(example.id not in originals for example in examples):
             raise DataError(f"--data: rows of {variant} without their originals; name these, too")
-        if variant != "os":
-            pairs[variant] = [(originals[example.id], example) for example in examples]
-        for original, made in pairs.get(variant, ()):
-            kept = "".join(original.context[start:end] for start, end in made.kept)
+        pairs[variant] = [(originals[example.id], example) for example in examples]
+        for original, row in pairs[variant]:
+            rest = "".join(original.context[start:end] for start, end in row.kept)
             # The tokens of others need not have a place in the original.
-            if not made.context.startswith(kept) or (not kept and variant in get_args(Deletion)):
-                raise DataError(f"{made.id}: this {variant} row is not made from its original")
+            if not row.context.startswith(rest) or (not rest and variant in get_args(Deletion)):
+                raise DataError(f"{row.id}: this {variant} row is not made from its original")
     if not pairs:
         raise DataError(
             "--variants: add a variant other than os, which the others are compared with"
@@ -228,28 +233,31 @@ def between(
     originals: Sequence[QAExample],
     layers: Sequence[int],
     what: str,
-) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
+) -> tuple[list[Row], dict[str, list[float]]]:
     """Compare two models on the same stories, in the tokens of the later one: rows as from
     `measured`, and linear CKA by embedding and layer.
     """
     from interventune.metrics.cka import LinearCKA
 
-    widths = [one.model.config.hidden_size for one in (first, later)]
-    cka = {which: LinearCKA(len(layers), *widths).to(later.device) for which in ("cls", "common")}
-    found = measured(later, [(one, one) for one in originals], first, layers, what, cka)
+    width_x, width_y = (one.model.config.hidden_size for one in (first, later))
+    cka = {
+        which: LinearCKA(len(layers), width_x, width_y, device=later.device)
+        for which in ("cls", "common")
+    }
+    by_pair = measured(later, [(one, one) for one in originals], first, layers, what, cka)
     values = {embedding: metric.compute().reshape(-1).tolist() for embedding, metric in cka.items()}
-    return [*chain.from_iterable(found)], values  # over all processes
+    return [*chain.from_iterable(by_pair)], values  # over all processes
 
 
 @shared
 def measured(
     model: QuestionCheckpoint,
-    pairs: Sequence[tuple[QAExample, QAExample]],
+    pairs: Sequence[Pair],
     reference: QuestionCheckpoint,
     layers: Sequence[int],
     what: str,
     cka: Mapping[str, LinearCKA] | None = None,
-) -> list[list[dict[str, Any]]]:
+) -> list[list[Row]]:
     """Return for each pair, in the tokens of `model`, a row for CLS, and one for its common tokens
     if there are any; values by layer are lists, and -1 is called `last`.
 
@@ -263,13 +271,14 @@ def measured(
     from interventune.data_modules.batching.pair_set import PairSet
     from interventune.metrics.shift import pair_cosines
 
-    found: list[list[dict[str, Any]]] = [[] for _ in pairs]
+    rows: list[list[Row]] = [[] for _ in pairs]
     readable = [i for i, pair in enumerate(pairs) if all(map(model.fits, pair))]
     if not readable:
-        return found
+        return rows
     originals = model.question_set([pairs[i][0] for i in readable])
     variants = model.question_set([pairs[i][1] for i in readable]) if cka is None else originals
-    data, windows = PairSet(originals, variants), np.bincount(originals.question_N)
+    data = PairSet(originals, variants)
+    windows = np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
     for index in progress(data.batches(model.batch_size), what):
         batch = data[index]
@@ -278,57 +287,45 @@ def measured(
             states = [one.hidden_states(half.inputs) for one, half in read]
             original_LBTD, variant_LBTD = ([every[layer] for layer in layers] for every in states)
             if cka is not None:
-                add_states(cka, batch, original_LBTD, variant_LBTD)
+                add_states(cka, batch, [original_LBTD, variant_LBTD])
             if original_LBTD[0].shape[-1] != variant_LBTD[0].shape[-1]:
                 continue
-            cls, common = (
-                (batch.original.cls_B, batch.variant.cls_B),
-                (batch.original_P, batch.variant_P),
-            )
-            cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common, batch.row_P)
+            cls = batch.original.cls_B, batch.variant.cls_B
+            common = batch.original_P, batch.variant_P, batch.row_P
+            cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common)
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
         for b, at in enumerate(data.question_N[index]):
-            pair, single = readable[at], windows[at] == 1
+            original, _ = pairs[readable[at]]
             place = {
-                "id": pairs[pair][0].id,
-                "passage": passage(pairs[pair][0]),
-                "stories": "single window" if single else "",
+                "id": original.id,
+                "passage": passage(original),
+                "stories": "single window" if windows[at] == 1 else "",
             }
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
-                    sum_L, square_L = u_NL.sum(0), (u_NL**2).sum(0)
-                    numbers = {
-                        "cosine": 1 - sum_L / len(u_NL),
-                        "distance": sum_L,
-                        "square": square_L,
-                    }
-                    row = {**place, "embedding": embedding, "layer": labels, "tokens": len(u_NL)}
-                    by_layer = {name: value_L.tolist() for name, value_L in numbers.items()}
-                    found[pair].append(row | by_layer)
-    return found
+                    row = {"embedding": embedding, "layer": labels, "tokens": len(u_NL)}
+                    row["cosine"] = (1 - u_NL.sum(0) / len(u_NL)).tolist()
+                    row["distance"] = u_NL.sum(0).tolist()
+                    row["square"] = (u_NL**2).sum(0).tolist()
+                    rows[readable[at]].append(place | row)
+    return rows
 
 
 def add_states(
-    cka: Mapping[str, LinearCKA],
-    batch: PairBatch,
-    one_LBTD: Sequence[Tensor],
-    other_LBTD: Sequence[Tensor],
+    cka: Mapping[str, LinearCKA], batch: PairBatch, sides: Sequence[Sequence[Tensor]]
 ) -> None:
-    """Add two checkpoints' states of the same inputs: of CLS, and of some context tokens of each
-    story.
+    """Add two checkpoints' states of the same inputs, by layer: of CLS, and of some context tokens
+    of each story.
     """
     import torch
 
     rows_B = torch.arange(len(batch.original.cls_B))
     counts = batch.row_P.bincount(minlength=len(rows_B)).tolist()
-    sample = [
-        place_P[torch.linspace(0, len(place_P) - 1, min(len(place_P), CKA_TOKENS)).round().long()]
-        for place_P in torch.arange(len(batch.row_P)).split(counts)
-    ]
-    sampled = batch.row_P[torch.cat(sample)], batch.original_P[torch.cat(sample)]
-    for embedding, place in {"cls": (rows_B, batch.original.cls_B), "common": sampled}.items():
-        sides = (
-            torch.stack([h_BTD[place].float() for h_BTD in side]) for side in (one_LBTD, other_LBTD)
-        )
-        cka[embedding].update(*sides)
+    stories = torch.arange(len(batch.row_P)).split(counts)
+    samples = [torch.linspace(0, n - 1, min(n, CKA_TOKENS)).round().long() for n in counts]
+    sample_P = torch.cat([place_P[at] for place_P, at in zip(stories, samples, strict=True)])
+    common = batch.row_P[sample_P], batch.original_P[sample_P]
+    for embedding, place in {"cls": (rows_B, batch.original.cls_B), "common": common}.items():
+        states_LND = (torch.stack([h_BTD[place].float() for h_BTD in side]) for side in sides)
+        cka[embedding].update(*states_LND)

@@ -1,8 +1,7 @@
 """Two probes of yes/no questions: does the answer change when the story is negated, and which thing
 has which colour?
 
-Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/condaqa.py,
-predicate_argument.py.
+Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/yes_no.py.
 """
 
 from collections.abc import Iterator
@@ -10,17 +9,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from interventune.data_modules.tasks.condaqa import ContrastPair, read_pairs
-from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Answer, Answerer
-from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.storage.command_line import Input, Named
+from interventune.data_modules.schema.questions import Answer
+from interventune.data_modules.tasks.yes_no import predicate_argument_questions, read_pairs
+from interventune.evaluation.answering.interface import Answerer, Asking
+from interventune.evaluation.answering.predictions import named_answerers
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, View
+from interventune.storage.command_line import Input, Named, NamedFile
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of the model's answers, right or wrong."""
@@ -67,12 +61,9 @@ PREDICATE_ARGUMENT = Protocol(
     good="a high share; guessing gets 50 %",
     notes=[
         'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") '
-        "and new "
-        '("Was the a red car?", which is not grammatical). Both colours are in the story, so its '
-        "words alone "
-        "do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 shirt and jacket, 4 "
-        "window and "
-        "door, 5 glass and table."
+        'and new ("Was the a red car?", which is not grammatical). Both colours are in the story, '
+        "so its words alone do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 "
+        "shirt and jacket, 4 window and door, 5 glass and table."
     ],
 )
 
@@ -80,7 +71,7 @@ PREDICATE_ARGUMENT = Protocol(
 def negation(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     pairs: Annotated[Path, Input("FILE")],
     asking: Asking,
 ) -> Evaluation:
@@ -105,14 +96,21 @@ def negation(
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         answers = sorted(answerer.answers(questions))
         for pair, org, mod in zip(contrasts, answers[::2], answers[1::2], strict=True):
-            yield {
+            row = {
                 **asdict(pair),
                 "data": pair.dataset or "other",
                 "edit": pair.edit or "other",
                 "prediction_org": org.text,
                 "prediction_mod": mod.text,
-                **pair_scores(pair, org, mod),
             }
+            if failure := org.failure or mod.failure:
+                yield row | {"failure": failure}
+                continue
+            original = scores(org, pair.answer_org)
+            negated = scores(mod, pair.answer_mod)
+            right = {"org": original["accuracy"], "mod": negated["accuracy"]}
+            shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
+            yield {**row, "comb": all(right.values()), **right, **shares}
 
     left_out = (
         f"{unpaired} edited passages were left out: paraphrases, and edits that keep the answer."
@@ -123,22 +121,10 @@ def negation(
     return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need="types")
 
 
-def pair_scores(pair: ContrastPair, org: Answer, mod: Answer) -> dict[str, Any]:
-    """Return which answers are right, and the shares of answers to both stories together; `failure`
-    if a story has no answer.
-    """
-    if failure := org.failure or mod.failure:
-        return {"failure": failure}
-    original, negated = scores(org, pair.answer_org), scores(mod, pair.answer_mod)
-    right_org, right_mod = original["accuracy"], negated["accuracy"]
-    shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
-    return {"comb": right_org and right_mod, "org": right_org, "mod": right_mod, **shares}
-
-
 def predicate_argument(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     asking: Asking,
 ) -> Evaluation:
     """Measure whether a model binds each colour to the right object: yes/no questions in three

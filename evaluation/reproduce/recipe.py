@@ -30,11 +30,13 @@ notes: Why `match`, and what to know before comparing the numbers.
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-RECIPES = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
+FOLDER = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
+RECIPES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+"""The built-in files, by name."""
 
 
 class Strict(BaseModel, extra="forbid"):
@@ -63,6 +65,19 @@ class Printed(Strict):
     title: str = ""
 
 
+class Plan(NamedTuple):
+    """A recipe whose placeholders are replaced."""
+
+    values: dict[str, str]
+    """Of every placeholder."""
+    changed: dict[str, str]
+    """How the run differs from that of the printed numbers, as NAME=VALUE by name, or --tiny; a
+    file differs by its name.
+    """
+    commands: list[tuple[list[str], str]]
+    """Module and arguments of every step, and the file that it writes."""
+
+
 class Recipe(Strict):
     """A file of configs/reproduce/; see the module's docstring."""
 
@@ -80,49 +95,27 @@ class Recipe(Strict):
         """Whether each file has an embedded source."""
         return all(setting.tiny or not setting.where for setting in self.settings.values())
 
-    def values(
-        self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool
-    ) -> dict[str, str]:
-        """The value of every placeholder: the user's, else the paper's or, with `tiny`, that of
-        --tiny.
+    def plan(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> Plan:
+        """Replace all placeholders: by the user's values, else the paper's or, with `tiny`, those
+        of --tiny; files are below `data`. ValueError: an unknown setting.
         """
         if unknown := set(chosen) - set(self.settings):
             raise ValueError(
                 f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}"
             )
         values = {"runs": str(home)}
+        changed = {"tiny": "--tiny"} if tiny else {}
         for name, setting in self.settings.items():
-            values[name] = (setting.tiny if tiny else setting.paper).format(runs=home)
+            value = (setting.tiny if tiny else setting.paper).format(runs=home)
             if setting.where and not tiny:
-                file = min(data.rglob(setting.paper), default=data / setting.paper)
-                values[name] = str(file)
-        return values | dict(chosen)
-
-    def changed(self, values: Mapping[str, str], *, tiny: bool) -> dict[str, str]:
-        """Return how the run differs from that of the printed numbers, as NAME=VALUE by name, or
-        --tiny; a file differs by its name.
-        """
-        if tiny:
-            return {"tiny": "--tiny"}
-        return {
-            name: f"{name}={value}"
-            for name, setting in self.settings.items()
-            if (value := values[name]) != setting.paper.format_map(values)
-            and not (setting.where and Path(value).match(setting.paper))
-        }
-
-    def commands(self, values: Mapping[str, str], *, tiny: bool) -> list[tuple[list[str], str]]:
-        """Return module and arguments of every step, with all placeholders replaced, and the file
-        that it writes.
-        """
+                value = str(min(data.rglob(setting.paper), default=data / setting.paper))
+            values[name] = chosen.get(name, value)
+            same_file = setting.where and Path(values[name]).match(setting.paper)
+            if values[name] != value and not tiny and not same_file:
+                changed[name] = f"{name}={values[name]}"
         commands = []
         for step in self.steps:
             if step.only in (None, "tiny" if tiny else "paper"):
                 words = shlex.split(f"{step.command} {step.tiny if tiny else ''}")
                 commands.append(([word.format_map(values) for word in words], step.writes))
-        return commands
-
-
-def recipes() -> dict[str, Path]:
-    """Return the built-in files, by name."""
-    return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}
+        return Plan(values, changed, commands)

@@ -6,24 +6,35 @@ interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.
 Each recipe is a file in configs/reproduce/; recipe.py describes the format.
 """
 
+from __future__ import annotations
+
+import math
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from interventune.evaluation.report import claimed, write_report
-from interventune.evaluation.shown.views import print_table
+from interventune.evaluation.report import Evaluation, claimed, write_report
+from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Estimate, Number, Results
+from interventune.evaluation.shown.views import View, cells_of, print_table
 from interventune.storage.documents import load_yaml, write_text
 
-from .compare import compare
-from .recipe import Recipe, recipes
+from .recipe import RECIPES, Plan, Printed, Recipe
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 LEGEND = """
 exact: the paper's own data and definition; simplified: a part of it, or smaller;
 variant: another model, scorer, data set or definition (the report says which)"""
+SELECTION = {"metric": "measure", "mean": "value", "test_set": "data"}
+"""Columns of selection.csv, and their names in results.csv."""
+SOURCES = {"paper": "the paper", "authors": "the authors' script", "earlier": "our earlier run"}
+"""The names of the sources of printed numbers."""
+NO_DIMENSIONS = {*NUMBERS, "unit", "measure", "std", "values"}
 
 
 def run(
@@ -49,17 +60,16 @@ def run(
         tiny: run the same commands with tiny models on built-in data, to see that they work.
         overwrite: run finished steps again.
     """
-    known = recipes()
     if not name:
-        for name, path in known.items():
+        for name, path in RECIPES.items():
             recipe = load_yaml(path, Recipe)
             about = f"{recipe.title} ({recipe.paper}{'' if recipe.has_tiny else '; no --tiny'})"
-            print(f"{name:{max(map(len, known))}}  {recipe.match:10}  {about}")
+            print(f"{name:{max(map(len, RECIPES))}}  {recipe.match:10}  {about}")
         print(LEGEND)
         return
-    path = known.get(name, Path(name))
+    path = RECIPES.get(name, Path(name))
     if not path.is_file():
-        raise ValueError(f"reproduce {name}: no such recipe; choose from {', '.join(known)}")
+        raise ValueError(f"reproduce {name}: no such recipe; choose from {', '.join(RECIPES)}")
     recipe = load_yaml(path, Recipe)
     if tiny and not recipe.has_tiny:
         raise ValueError(f"reproduce {name} has no --tiny: no embedded data can replace its files")
@@ -69,15 +79,15 @@ def run(
     home = (
         work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
     ).absolute()
-    values = recipe.values(data.absolute(), chosen, home, tiny=tiny)
+    plan = recipe.plan(data.absolute(), chosen, home, tiny=tiny)
     for key, setting in recipe.settings.items():
-        file = values[key]
+        file = plan.values[key]
         if setting.where and not tiny and ":" not in file and not Path(file).exists():
             raise ValueError(f"--data {data}: {file} does not exist; get it from {setting.where}")
     report = home / "report"
     with claimed(report, overwrite=True):
-        run_steps(recipe.commands(values, tiny=tiny), home, overwrite=overwrite)
-        evaluation = compare(recipe, values, home, tiny=tiny)
+        run_steps(plan.commands, home, overwrite=overwrite)
+        evaluation = compare(recipe, plan, home)
         write_report(evaluation, report, command=["reproduce", name])
     for table in evaluation.tables():
         print_table(table)
@@ -100,11 +110,100 @@ def run_steps(commands: Sequence[tuple[list[str], str]], home: Path, *, overwrit
         if overwrite or i > max(finished, default=0):
             shown = takewhile(lambda word: not word.startswith("--"), command)
             print(f"step {i} of {len(commands)}: {shlex.join(shown)}", flush=True)
-            if code := run_step(command):
+            room, *arguments = command
+            words = [sys.executable, "-m", f"interventune.{room}", *arguments]
+            if code := subprocess.call(words):
                 raise ValueError(f"step {i} failed (exit code {code}): {lines[i - 1]}")
 
 
-def run_step(command: Sequence[str]) -> int:
-    """Run a command in its own process; return its exit code."""
-    room, *arguments = command
-    return subprocess.run([sys.executable, "-m", f"interventune.{room}", *arguments]).returncode
+def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
+    """Compare the results in `home` with the printed numbers of the same settings. In the long
+    table, `table` is the title over the numbers, and `source` is ours, the recipe's, or difference
+    (ours minus theirs). ValueError if several of our numbers belong in one place.
+    """
+    dimensions = {name for printed in recipe.printed for name in printed.by} - set(recipe.settings)
+    results = Results(("table", *sorted(dimensions), "source"), "units of the evaluations")
+    theirs = recipe.source
+    origin = SOURCES[recipe.source]
+    views = list[View]()
+    hidden = list[str]()
+    inside = 0
+    counted = 0
+    for printed in recipe.printed:
+        title = printed.title or recipe.paper
+        by = [name for name in printed.by if name in dimensions]
+        ours = our_numbers(home / printed.results, by, printed.measures)
+        numbers = printed_numbers(recipe, printed, plan)
+        frame = numbers.merge(ours, "left" if printed.rows else "right", [*by, "measure"])
+        if printed.rows and numbers[theirs].isna().all():
+            hidden.append(title)
+        frame["difference"] = frame["ours"] - frame[theirs]
+        inside += frame[theirs].between(frame["low"], frame["high"]).sum()
+        counted += frame[[theirs, "low"]].notna().all(axis=1).sum()
+        for row in frame.fillna({"n": 0}).to_dict("records"):
+            place = {name: row[name] for name in by} | {"table": title}
+            for source in ("ours", theirs, "difference"):
+                if math.isfinite(row[source]):
+                    interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
+                    estimate = Estimate(row[source], interval, row["n"], row["n"])
+                    results.add(Number(row["measure"], place | {"source": source}, estimate))
+        where = {"table": title, "against": None if "against" in by else ""}
+        headings = {measure: measure for measure in printed.measures}
+        percent, caption = (printed.measures, "In percent.") if printed.percent else ((), "")
+        views.append(View(title, tuple(by), headings, "source", where, percent, caption=caption))
+    headline = f"{inside} of {counted} numbers of {origin} lie within our 95 % intervals."
+    if not counted:
+        headline = f"There is no number of {origin} to compare with our intervals."
+    commands = [shlex.join(command) for command, _ in plan.commands]
+    about = {
+        "protocol": "reproduce",
+        "tiny": "tiny" in plan.changed,
+        "values": plan.values,
+        "commands": commands,
+    }
+    notes = [f"Match with {origin}: {recipe.match}. {recipe.notes}"]
+    if plan.changed:
+        note = f"Run with {', '.join(plan.changed.values())}."
+        if hidden:
+            titles = "; ".join(hidden)
+            note += f" Without numbers of {origin}, because it has none for this: {titles}."
+        notes.append(note)
+    return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
+
+
+def printed_numbers(recipe: Recipe, printed: Printed, plan: Plan) -> DataFrame:
+    """Return the numbers of the rows with these settings, as columns dimensions, measure and the
+    recipe's source. If none are printed for what changed, they are those of the paper's settings,
+    undefined.
+    """
+    import pandas as pd
+
+    columns = [*printed.by, *printed.measures]
+    frame = (
+        pd.DataFrame(printed.rows).reindex(columns=range(len(columns))).set_axis(columns, axis=1)
+    )
+    frame[printed.by] = frame[printed.by].astype(str)
+    own = {name: setting.paper for name, setting in recipe.settings.items() if name in printed.by}
+    rows = cells_of(frame, {name: plan.values[name] for name in own})
+    if rows.empty or set(plan.changed) - set(own):
+        rows = cells_of(frame, own).assign(**dict.fromkeys(printed.measures, math.nan))
+    by = [name for name in printed.by if name not in own]
+    frame = rows.melt(by, printed.measures, "measure", recipe.source, ignore_index=False)
+    number = pd.to_numeric(frame[recipe.source]) / (100 if printed.percent else 1)
+    return frame.assign(**{recipe.source: number}).sort_index(kind="stable")
+
+
+def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
+    """Return the numbers of a long table; of several in one place, that with the fewest other
+    dimensions.
+    """
+    import pandas as pd
+
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)
+    frame = frame[frame["measure"].isin(measures)]
+    others = [name for name in frame if name not in NO_DIMENSIONS and name not in by]
+    filled = (frame[others] != "").sum(axis=1)
+    least = filled.groupby([frame[name] for name in [*by, "measure"]]).transform("min")
+    frame = frame[filled == least]
+    numbers = {name: pd.to_numeric(frame[name]) for name in ("value", "low", "high", "n")}
+    return frame.assign(**numbers).rename(columns={"value": "ours"})

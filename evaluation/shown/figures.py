@@ -59,11 +59,9 @@ class Bars:
     @property
     def caption(self) -> str:
         """Describe the picture."""
-        headings, dimensions = (
-            filter(None, self.measures.values()),
-            filter(None, (self.x, self.panels)),
-        )
-        return f"{', '.join(headings) or self.label} by {' and '.join(dimensions)}"
+        headings = ", ".join(filter(None, self.measures.values())) or self.label
+        dimensions = " and ".join(filter(None, (self.x, self.panels)))
+        return f"{headings} by {dimensions}"
 
     @property
     def scale(self) -> int:
@@ -83,7 +81,8 @@ class Bars:
         size = max(4.0, width * columns), 0.6 + 3.4 * rows
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=self.one_scale).ravel()
-        drawn, rest = grid[: len(panels)], grid[len(panels) :]
+        drawn = grid[: len(panels)]
+        rest = grid[len(panels) :]
         for axes in rest:
             axes.set_axis_off()
         for axes, (title, cells) in zip(drawn, panels, strict=True):
@@ -137,9 +136,15 @@ class Bars:
         lengths = np.stack([(value - low).T, (high - value).T], axis=1).clip(0)
         longest = max(map(len, map(str, names)))
         upright = longest * len(names) > 11 * self.width(cells, len(colour_of))
-        style = {"capsize": 2, "error_kw": {"elinewidth": 0.8}, "rot": 90 if upright else 0}
         value.plot.bar(
-            ax=axes, yerr=lengths, width=0.8, color=[*colour_of.values()], legend=False, **style
+            ax=axes,
+            yerr=lengths,
+            width=0.8,
+            color=[*colour_of.values()],
+            legend=False,
+            capsize=2,
+            error_kw={"elinewidth": 0.8},
+            rot=90 if upright else 0,
         )
         if self.chance is not None:
             axes.axhline(self.chance * self.scale, color="black", linestyle="--", linewidth=1)

@@ -1,9 +1,13 @@
-"""Views: the cells of the long table in a table of a report.
+"""Cells of the long table in the tables and in the headline of a report.
 
     View("By variant", ("variant",), {"f1": "F1", "em": "EM"})
 
 A column for each checkpoint, and for its change since the first; a line for each measure and
 combination of the leading dimensions, ending in n. Cells show the value with its interval.
+
+    Said("unknown", "says unknown where the evidence is missing", variant=DELETED)
+
+A clause: says unknown where the evidence is missing (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from interventune.evaluation.results import ALWAYS, Results, Row
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -78,14 +84,15 @@ def make_table(view: View, frame: DataFrame) -> Table:
     """
     import pandas as pd
 
-    order, percent = list(view.measures), view.percent or ()
+    order = list(view.measures)
+    percent = view.percent or ()
     frame = cells_of(frame, {**view.where, "measure": order})
     if {*frame["measure"]} == {"failed"}:  # of a set without the view's own measures
         frame = frame[:0]
     if "against" not in view.where:
-        every, frame = frame, frame[frame["against"] == ""]
-        names = frame["checkpoint"].unique()
-        changes = every[every["against"].isin(names)]
+        every = frame
+        frame = frame[frame["against"] == ""]
+        changes = every[every["against"].isin(frame["checkpoint"])]
         # With more checkpoints, changes are only in results.csv.
         if view.across == "checkpoint" and 0 < changes["checkpoint"].nunique() <= 2:
             both = changes["checkpoint"] + " - " + changes["against"]
@@ -108,22 +115,24 @@ def make_table(view: View, frame: DataFrame) -> Table:
         for name, heading in view.measures.items()
     }
     frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
-    columns, rows = frame[view.across].unique(), list[tuple[str | int, ...]]()
+    columns = frame[view.across].unique()
+    rows = list[tuple[str | int, ...]]()
     lines = list(frame.groupby(by, sort=False))
     for place, line in lines[: view.most]:
         numbers = line[line["against"] == ""]
-        counts = (numbers if len(numbers) else line)["n"]
-        n = int(counts.min()) if counts.nunique() == 1 else f"{counts.min()}–{counts.max()}"
+        least, most = (numbers if len(numbers) else line)["n"].agg(["min", "max"])
+        n = int(least) if least == most else f"{least}–{most}"
         cell_of = dict(zip(line[view.across], line["shown"], strict=True))
         lead = (str(part) or "all" for part in place)
         rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
-    caption, header = view.caption, (*by, *map(str, columns), "n")
+    caption = view.caption
+    header = (*by, *map(str, columns), "n")
     if len(lines) > view.most:
         caption = f"{caption} {len(lines) - view.most} more lines are in results.csv.".strip()
     return Table(view.title, header, tuple(rows), caption, len(by))
 
 
-def shown(row: Mapping[str, Any], *, percent: bool = False, interval: bool = True) -> str:
+def shown(row: Row, *, percent: bool = False, interval: bool = True) -> str:
     """Format a number with its interval.
 
     >>> shown({"value": 0.5, "low": 0.25, "high": 0.75}, percent=True)
@@ -186,3 +195,86 @@ def print_table(table: Table) -> None:
     console.print(table.title, style="bold")
     console.print(grid)
     console.print()
+
+
+class Said:
+    """A clause of a headline for each of its cells: a measure of the first and of the last
+    checkpoint, with the change.
+
+    Args:
+        measure: its name.
+        words: text before the numbers. It describes the values fixed by `at`; other parts of the
+            place follow it.
+        at: dimension to the value, or to a set of values, of the cells. Of other dimensions, those
+            in the first entry of a protocol's cells may have any value; the rest are empty.
+    """
+
+    def __init__(self, measure: str, words: str, **at: Any) -> None:
+        self.measure = measure
+        self.words = words
+        self.at = at
+
+    def clauses(
+        self, results: Results, names: Sequence[str], whole: Sequence[str], *, percent: bool
+    ) -> Iterator[str]:
+        """The clauses of the cells that the last checkpoint has."""
+        first = names[0]
+        last = names[-1]
+        dimensions = results.by[len(ALWAYS) :]
+        where = {name: "" for name in dimensions if name not in whole} | self.at
+        cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
+        free = [name for name in dimensions if not isinstance(self.at.get(name), str)]
+        several = [name for name in free if name in self.at or cells[name].nunique() > 1]
+        for now in cells[cells["checkpoint"] == last].to_dict("records"):
+            place = {name: now[name] for name in dimensions}
+            ends = [
+                results.at(self.measure, checkpoint=name, **place)
+                for name in dict.fromkeys([first, last])
+            ]
+            change = results.at(self.measure, checkpoint=last, against=first, **place)
+            named = ", ".join(str(place[name]) for name in several if place[name] != "")
+            words = f"{self.words} ({named})" if named else self.words
+            yield f"{words} {in_words([*filter(None, ends)], change, percent=percent)}"
+
+
+def in_words(ends: Sequence[Row], change: Row | None, *, percent: bool) -> str:
+    """Format a number, or how the first became the last, with the interval and n.
+
+    >>> row = {"value": 0.14, "low": 0.1, "high": 0.2, "n": 852}
+    >>> in_words([row], None, percent=True)
+    '14 % [10, 20], n 852'
+    >>> change = {"value": 0.79, "low": 0.76, "high": 0.82, "n": 850}
+    >>> in_words([row, row | {"value": 0.93}], change, percent=True)
+    '14 % -> 93 %, +79 points [76, 82], n 850 of 852'
+    """
+    unit, points = (" %", " points") if percent else ("", "")
+    words = " -> ".join(f"{short(row['value'], percent=percent)}{unit}" for row in ends)
+    shown = ends[-1]
+    of = ""
+    if change:
+        shown = change
+        sign = "+" if change["value"] > 0 else ""
+        words += f", {sign}{short(change['value'], percent=percent)}{points}"
+        most = max(row["n"] for row in ends)
+        of = f" of {most}" if most != change["n"] else ""
+    if math.isfinite(shown["low"]):
+        low, high = (short(shown[end], percent=percent) for end in ("low", "high"))
+        words += f" [{low}, {high}]"
+    return f"{words}, n {shown['n']}{of}"
+
+
+def short(value: float, *, percent: bool = False) -> str:
+    """Format two decimals without a leading zero, or whole percent; more digits near 0 and 1.
+
+    >>> [short(value) for value in (0.62, 1.0, -0.05, 0.0012, 0.9996, 12.345, 0.0)]
+    ['.62', '1.00', '-.050', '.0012', '.9996', '12.35', '.00']
+    >>> [short(value, percent=True) for value in (0.359, 1.0, 0.0042)]
+    ['36', '100', '0.4']
+    """
+    if not math.isfinite(value):
+        return "–"
+    near = min(abs(value), abs(1 - value))
+    more = sum(0 < near < limit for limit in (0.1, 0.01))  # digits
+    if percent:
+        return f"{100 * value:.{more // 2}f}"
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{2 + more}f}")

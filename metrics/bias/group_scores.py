@@ -1,12 +1,15 @@
-"""Scores of one group of four variants: pair bias C and related measures of its two subjects.
+"""Scores of one group of four variants: pair bias C and related measures of its two subjects; and
+which of these a model prefers.
 
 Scores are S(x) = sqrt(p_start p_end), indexed by subject (x1, x2), not by their order in the
 context. The variants are (x1 x2, question), (x1 x2, negated), (x2 x1, question), (x2 x1, negated).
 
-Shape letters: N groups, V the four variants, S the two subjects, E the two boundaries (0 start, 1
-end).
+Shape letters: M and N groups, V the four variants, S the two subjects, E the two boundaries (0
+start, 1 end).
 """
 
+import math
+from collections import defaultdict
 from typing import NamedTuple
 
 import torch
@@ -69,3 +72,37 @@ def _pair_bias(score_VSN: Tensor) -> Tensor:
     question_12, negation_12, question_21, negation_21 = score_VSN
     first_N, second_N = (question_12 - negation_12 + question_21 - negation_21) / 2
     return (first_N - second_N) / 2
+
+
+def preference(
+    c_M: Tensor, subject_MS: Tensor, attribute_M: Tensor, subject_NS: Tensor, attribute_N: Tensor
+) -> Tensor:
+    """Sum of C over templates, per pair and attribute, (N,): positive if the first subject of a
+    group is dominant, negative if the second is, NaN for cells without C. Source: Zhao et al. 2021,
+    appendix B.2.
+
+    Args:
+        c_M: C of M groups, from the perspective of the first subject; the paper takes predictions
+            without interventions.
+        subject_MS: ids of their subjects x1 and x2 in any order, shape (M, 2).
+        attribute_M: ids, shape (M,).
+        subject_NS: ids of the subjects of the N groups to return, in any order, shape (N, 2).
+        attribute_N: ids, shape (N,).
+    """
+    sums = defaultdict[tuple[int, ...], float](float)
+    groups = (c_M.tolist(), subject_MS.tolist(), attribute_M.tolist())
+    for c, (first, second), attribute in zip(*groups, strict=True):
+        sums[first, second, attribute] += c
+        sums[second, first, attribute] -= c
+    cells = torch.cat((subject_NS, attribute_N[:, None]), dim=1).tolist()
+    return torch.tensor([sums.get(tuple(cell), math.nan) for cell in cells], dtype=torch.float64)
+
+
+def pushed_subject(dominant_N: Tensor) -> Tensor:
+    """Return the subject that the adversarial loss raises in each variant: (N,) to (N, 4), values 0
+    or 1.
+
+    It is the dominant one for the question, the other one for its negation. Source: Zhao et al.
+    2021, appendix B.2, and the authors' code.
+    """
+    return torch.stack((dominant_N, 1 - dominant_N, dominant_N, 1 - dominant_N), dim=1)

@@ -10,9 +10,9 @@ The interval reaches from below the extrapolated value to above the sample's.
 Noise is made by random signs: of deviations from the means; for a model without preference, of the
 scores, which swaps the two subjects of random groups.
 
-Shape letters: N groups, E entries (a group of one subject, or of a pair), U units, C cells (a
-subject or a pair, with an attribute) in the order of subjects, X subjects or pairs, R draws, T the
-three noises of a draw.
+Shape letters: N groups, E entries (a group, for each of its subjects), U units, C cells (a subject
+or an ordered pair, with an attribute) in the order of subjects, X subjects or ordered pairs, R
+draws, T the three noises of a draw.
 """
 
 import math
@@ -33,7 +33,8 @@ WORK = 40_000_000
 """Limit on units over all draws: very many get fewer draws, but at least 100."""
 LEAST = 10
 """Fewer units get no interval."""
-BELOW, ABOVE = 0.025, 0.01
+BELOW = 0.025
+ABOVE = 0.01
 """How often the interval of a value may lie above, or below the truth; that of a change: BELOW for
 both.
 """
@@ -63,7 +64,8 @@ def maxima(names: Iterable[str], *sides: ClassGroups) -> dict[str, tuple[Number,
     % of them get at most. With two sides, the same groups with other scores, by how much the
     second's are larger.
     """
-    units, draw = int(sides[0].unit_N.max()) + 1, np.random.default_rng(SEED)
+    units = int(sides[0].unit_N.max()) + 1
+    draw = np.random.default_rng(SEED)
     statistics = {name: [statistic(name, side) for side in reversed(sides)] for name in names}
     drawn = {name: list[Floats]() for name in statistics}
     block = min(DRAWS, max(1, BLOCK // units))
@@ -85,16 +87,15 @@ def statistic(name: str, groups: ClassGroups) -> Callable[[Floats], Floats]:
     preference.
     """
     c_N = {"eta": np.sign(groups.c_N), "mu_normalised": groups.c_normalised_N}.get(name, groups.c_N)
-    first_N, second_N = groups.subject_NS.T
-    row_E, c_E = np.concatenate([first_N, second_N]), np.concatenate([c_N, -c_N])
+    row_E, other_E = np.concatenate([groups.subject_NS, groups.subject_NS[:, ::-1]]).T
     if name == "theta":
-        row_E = np.maximum(first_N, second_N) * (row_E.max() + 1) + np.minimum(first_N, second_N)
-        c_E = np.where(first_N < second_N, c_N, -c_N)
-    attribute_E, unit_E = (  # repeated, if a group has two entries
-        np.resize(ids_N, len(row_E)) for ids_N in (groups.attribute_N, groups.unit_N)
+        row_E = row_E * (row_E.max() + 1) + other_E  # every pair twice, once from either side
+    c_E = np.concatenate([c_N, -c_N])
+    unit_E = np.tile(groups.unit_N, 2)
+    attributes = int(groups.attribute_N.max()) + 1
+    cell_C, cell_E = np.unique(
+        row_E * attributes + np.tile(groups.attribute_N, 2), return_inverse=True
     )
-    attributes = int(attribute_E.max()) + 1
-    cell_C, cell_E = np.unique(row_E * attributes + attribute_E, return_inverse=True)
     start_X, size_X = np.unique(cell_C // attributes, return_index=True, return_counts=True)[1:]
     size_E = np.bincount(cell_E)[cell_E]
     score_CU, share_CU = (
@@ -132,7 +133,8 @@ def extrapolated(once: Any, twice: Any) -> Any:
 def summary(drawn_5R: Floats, units: int, *, change: bool) -> tuple[Number, Number]:
     """Return the value or change with its interval, and by chance."""
     (value, *_), once_R, *twice_2R, chance_R = drawn_5R
-    chance, error = float(np.quantile(chance_R, CHANCE)), once_R.std()
+    chance = float(np.quantile(chance_R, CHANCE))
+    error = once_R.std()
     if units < LEAST or error < TINY:
         low = high = math.nan
     else:

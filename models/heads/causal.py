@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from interventune.models.backbones import Inputs
-from interventune.models.language.likelihood import Likelihoods, float32_logits, log_likelihoods
+from interventune.models.language.model_calls import float32_logits, log_likelihoods, write
 from interventune.models.language.text_models import TextFailure
-from interventune.models.language.writing import write
 
 from .span import QAModel
 
@@ -47,7 +46,7 @@ class CausalModel(QAModel):
         softmax over the candidates of the mean log-likelihood of their tokens after a row's prompt.
 
         Args:
-            inputs: prompts followed by the candidates (data_modules/batching/group_set.py).
+            inputs: prompts followed by the candidates (data_modules/batching/candidates.py).
             context_BT: ignored.
             candidate_BVSE: first and last token of each candidate in the row: the two subjects,
                 optionally with `unknown`, which gets 1 - S(x1) - S(x2).
@@ -57,11 +56,14 @@ class CausalModel(QAModel):
 
     def log_shares(self, inputs: Inputs, candidate_BCE: Tensor) -> Tensor:
         """log S of all candidates after the prompts of rows, (B, C)."""
-        return log_likelihoods(self.encoder, inputs, candidate_BCE).mean().log_softmax(-1)
+        first_BC, last_BC = candidate_BCE.unbind(-1)
+        total_BC = log_likelihoods(self.encoder, inputs, candidate_BCE)
+        return (total_BC / (last_BC - first_BC + 1)).log_softmax(-1)
 
-    def answer_likelihoods(self, inputs: Inputs, start_B: Tensor, end_B: Tensor) -> Likelihoods:
-        """Likelihoods of the tokens from `start_B` to `end_B`, given those before them; C is 1."""
-        return log_likelihoods(self.encoder, inputs, torch.stack((start_B, end_B), -1)[:, None])
+    def answer_likelihoods(self, inputs: Inputs, start_B: Tensor, end_B: Tensor) -> Tensor:
+        """Log-likelihoods (B,) of the tokens from `start_B` to `end_B`, given those before them."""
+        answer_B1E = torch.stack((start_B, end_B), -1).unsqueeze(1)
+        return log_likelihoods(self.encoder, inputs, answer_B1E).squeeze(1)
 
     def write(self, inputs: Inputs, start_B: Tensor, tokens: Any) -> list[tuple[str, str]]:
         """Write greedily after each prompt; return texts with the reason of a failure, or "".

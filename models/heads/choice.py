@@ -43,11 +43,8 @@ class ChoiceModel(EncoderModel):
     ) -> None:
         super().__init__(pretrained, architecture)
         self.pooling = pooling
+        self.head_options = {"pooling": pooling}
         self.choice_head = self.fresh(nn.Linear(self.config.hidden_size, 1), generator)
-
-    @property
-    def head_options(self) -> dict[str, Any]:
-        return {"pooling": self.pooling}
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits (B, N) of the choices, float32; `inputs` as in `encode`, but each (B, N, T)."""

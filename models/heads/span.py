@@ -6,19 +6,32 @@ variants of a group, S subjects, E the two boundaries (start, end).
 
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from interventune.models.backbones import ARCHITECTURES, EncoderModel, Inputs
+from interventune.models.language.model_calls import by_length
+from interventune.storage.progress import progress
 
 LOW = torch.finfo(torch.float32).min
+CPU_TOKENS = 1024
+"""Tokens per batch on a CPU; more would overflow the caches."""
+
+
+class QAOutput(NamedTuple):
+    """Float32 logits of the first and last answer token, with the lowest finite number at
+    padding.
+    """
+
+    start_BT: Tensor
+    end_BT: Tensor
 
 
 class SpanHead(nn.Module):
-    """The span head of transformers' question-answering model: start and end logits of an
-    extractive answer, (B, T, D) -> two of (B, T), float32, with the lowest finite number at
-    padding. As in the papers, the softmax includes question and special tokens.
+    """The span head of transformers' question-answering model. As in the papers, the softmax
+    includes question and special tokens.
     """
 
     def __init__(self, pretrained: Any, architecture: str) -> None:
@@ -26,29 +39,30 @@ class SpanHead(nn.Module):
         names = ARCHITECTURES[architecture].span_head
         self.layers = nn.Sequential(*(getattr(pretrained, name) for name in names))
 
-    def forward(self, hidden_BTD: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, hidden_BTD: Tensor, mask_BT: Tensor) -> QAOutput:
         padding_BT1 = mask_BT.unsqueeze(-1) == 0
         logits_BTE = self.layers(hidden_BTD).float().masked_fill(padding_BT1, LOW)
-        return logits_BTE[..., 0], logits_BTE[..., 1]
+        return QAOutput(*logits_BTE.unbind(-1))
 
 
-def candidate_log_probs(start_RT: Tensor, end_RT: Tensor, candidate_BVSE: Tensor) -> Tensor:
+def candidate_log_probs(start_RT: Tensor, end_RST: Tensor, candidate_BVSE: Tensor) -> Tensor:
     """Boundary log-probabilities (B, V, S, E) of given spans: natural logarithms of the softmax
     over tokens. A span's score is S = sqrt(p_start * p_end), as in the code of Li et al. 2020, so
     log S is the mean over E.
 
     Args:
-        start_RT, end_RT: logits of the B * V rows, with padding masked.
+        start_RT: logits of the B * V rows, with padding masked.
+        end_RST: the same of the end, given each subject's start; S may be 1.
         candidate_BVSE: first and last token of each span.
     """
     start_RS, end_RS = candidate_BVSE.flatten(0, 1).unbind(-1)
     start_log_RS = start_RT.log_softmax(-1).gather(1, start_RS)
-    end_log_RS = end_RT.log_softmax(-1).gather(1, end_RS)
-    log_prob_RSE = torch.stack((start_log_RS, end_log_RS), dim=-1)
+    end_log_RS1 = end_RST.log_softmax(-1).take_along_dim(end_RS.unsqueeze(-1), -1)
+    log_prob_RSE = torch.stack((start_log_RS, end_log_RS1.squeeze(-1)), dim=-1)
     return log_prob_RSE.unflatten(0, candidate_BVSE.shape[:2])
 
 
-def best_spans(
+def best_row_spans(
     start_BT: Tensor,
     end_BT: Tensor,
     may_start_BT: Tensor,
@@ -67,7 +81,8 @@ def best_spans(
         start_B, end_B (token indices) and score_B (sum of the two logits). A row without an allowed
         span has score -inf.
     """
-    low, width = float("-inf"), min(max_answer_tokens, start_BT.shape[1])
+    low = float("-inf")
+    width = min(max_answer_tokens, start_BT.shape[1])
     start_BT = start_BT.masked_fill(~may_start_BT, low)
     # end_BTW[b, t, w] = end logit at t + w; no span may end after the last token.
     end_BTW = pad(end_BT.masked_fill(~may_end_BT, low), (0, width - 1), value=low).unfold(
@@ -86,12 +101,14 @@ class QAModel(EncoderModel):
     max_answer_tokens = 30
     """Maximum length of a predicted span, in tokens."""
 
-    def cls_positions(self, mask_BT: Tensor) -> Tensor:
-        """Return the position of the classification token: last in XLNet's rows, first in all
+    def cls_positions(self, inputs: Inputs) -> Tensor:
+        """Return the position of the classification token, (B,): last in XLNet's rows, first in all
         others.
         """
-        at_T = torch.arange(1, mask_BT.shape[1] + 1, device=mask_BT.device)
-        return (mask_BT * (at_T if self.architecture == "xlnet" else at_T.flip(0))).argmax(1)
+        mask_BT = inputs["attention_mask"]
+        if self.architecture == "xlnet":
+            return mask_BT.shape[1] - 1 - mask_BT.flip(1).argmax(1)
+        return mask_BT.argmax(1)
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the subjects of whole groups, from the same
@@ -104,15 +121,42 @@ class QAModel(EncoderModel):
         """
         raise NotImplementedError
 
+    @torch.inference_mode()
+    def score_rows(self, data: Any, *, tokens: int, what: str) -> Tensor:
+        """`group_log_probs` (R, S, E) of all rows, float32, on the CPU, in their order; the model
+        is in evaluation mode and in its precision. Rows of similar length are read together.
 
-class QAOutput(NamedTuple):
-    """Float32 logits of the first and last answer token, with the lowest finite number at padding;
-    last hidden states.
-    """
+        Args:
+            data: as interventune.data_modules.batching.group_set.GroupSet. Its `rows` builds a
+                batch from row indices and a number that its width must be a multiple of: inputs
+                (B, T), context (B, T) and candidates (B, 1, S, 2).
+            tokens: limit on the tokens of a batch, including padding.
+            what: label of the progress bar.
+        """
+        device = self.encoder.device
+        length_R = data.lengths
+        multiple = 8
+        if device.type == "cpu":
+            tokens = min(tokens, CPU_TOKENS)
+            multiple = 1
+        batches = list(by_length(-(-length_R // multiple) * multiple, tokens))
+        if not batches:
+            return torch.empty(0, 2, 2)
+        scores = list[Tensor]()  # on the device until the last batch, so that it never waits
 
-    start_BT: Tensor
-    end_BT: Tensor
-    hidden_BTD: Tensor
+        def moved(values: Tensor) -> Tensor:
+            """On the device, without waiting for it."""
+            pinned = values.pin_memory() if device.type == "cuda" else values
+            return pinned.to(device, non_blocking=True)
+
+        with progress(None, what, "row", len(length_R)) as bar:
+            for index in batches:
+                inputs, *rest = data.rows(index, multiple)
+                inputs = {name: moved(values) for name, values in inputs.items()}
+                log_prob_BVSE = self.group_log_probs(inputs, *map(moved, rest))
+                scores.append(log_prob_BVSE.squeeze(1).float())
+                bar.update(len(index))
+        return torch.cat(scores).cpu()[np.argsort(np.concatenate(batches))]
 
 
 class SpanPrediction(NamedTuple):
@@ -138,23 +182,18 @@ class SpanModel(QAModel):
 
     def forward(self, inputs: Inputs) -> QAOutput:
         """Encode a padded batch; `inputs` as in `encode`."""
-        hidden_BTD = self.encode(inputs)
-        start_BT, end_BT = self.span_head(hidden_BTD, inputs["attention_mask"])
-        return QAOutput(start_BT, end_BT, hidden_BTD)
+        return self.span_head(self.encode(inputs), inputs["attention_mask"])
 
     def group_log_probs(self, inputs: Inputs, context_BT: Tensor, candidate_BVSE: Tensor) -> Tensor:
         """Computed from the softmax over all tokens, including the question's."""
-        output = self(inputs)
-        return candidate_log_probs(output.start_BT, output.end_BT, candidate_BVSE)
+        start_BT, end_BT = self(inputs)
+        return candidate_log_probs(start_BT, end_BT.unsqueeze(1), candidate_BVSE)
 
-    def predict_spans(self, inputs: Inputs, context_BT: Tensor, cls_B: Tensor) -> SpanPrediction:
-        """The best span of every row, by start + end logit.
-
-        Args:
-            context_BT: True at tokens allowed in an answer.
-            cls_B: position of the classification token.
+    def predict_spans(self, inputs: Inputs, context_BT: Tensor) -> SpanPrediction:
+        """The best span of every row, by start + end logit, of the tokens where `context_BT` is
+        True.
         """
-        start_BT, end_BT, _ = self(inputs)
-        spans = best_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)
-        null_B = (start_BT + end_BT).gather(1, cls_B.unsqueeze(-1)).squeeze(-1)
+        start_BT, end_BT = self(inputs)
+        spans = best_row_spans(start_BT, end_BT, context_BT, context_BT, self.max_answer_tokens)
+        null_B = (start_BT + end_BT).gather(1, self.cls_positions(inputs)[:, None]).squeeze(-1)
         return SpanPrediction(*spans, null_B)

@@ -15,6 +15,8 @@ from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import openai
+
 from .text_models import EMPTY, Prompt, TextFailure, TextModel, reply
 
 T = TypeVar("T")
@@ -26,7 +28,8 @@ FEW_LOGPROBS = 5
 MAX_FAILURES_IN_A_ROW = 25
 """The run stops after this many consecutive failed requests, instead of wasting hours."""
 OPENAI_URL = "https://api.openai.com/v1"
-TIMEOUT_S, MAX_RETRIES = 60.0, 5
+TIMEOUT_S = 60.0
+MAX_RETRIES = 5
 """Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
 NONSENSE = TextFailure("the endpoint answered nonsense")
 REFUSED = TextFailure("the endpoint answered 400")
@@ -45,13 +48,11 @@ class Endpoint:
     """
 
     def __init__(self, model: str, parallel: int, timeout_s: float) -> None:
-        import openai
-
-        self.model, self.url = model_and_url(model)
-        self.name = f"openai:{self.model}@{self.url}"
+        self.model, url = model_and_url(model)
+        self.name = f"openai:{self.model}@{url}"
         self.parallel = parallel
         self.identity: dict[str, Any] = {"name": self.name, "temperature": 0}
-        self.is_openai = f".{urlsplit(self.url).hostname}".endswith(".openai.com")
+        self.is_openai = f".{urlsplit(url).hostname}".endswith(".openai.com")
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("OPENAI_API_KEY holds characters that no key has; set it anew")
@@ -61,7 +62,7 @@ class Endpoint:
                 "openai:MODEL@BASE_URL"
             )
         self.client = openai.OpenAI(
-            api_key=key or "no-key", base_url=self.url, timeout=timeout_s, max_retries=MAX_RETRIES
+            api_key=key or "no-key", base_url=url, timeout=timeout_s, max_retries=MAX_RETRIES
         )
         self.reached = False
 
@@ -73,7 +74,8 @@ class Endpoint:
 
         ValueError after MAX_FAILURES_IN_A_ROW failures.
         """
-        pool, rest = ThreadPoolExecutor(self.parallel), iter(requests)
+        pool = ThreadPoolExecutor(self.parallel)
+        rest = iter(requests)
         waiting = deque[Future[Any]]()
         failed = 0
         try:
@@ -104,8 +106,6 @@ class Endpoint:
         Raises:
             ValueError: no request can succeed.
         """
-        import openai
-
         try:
             response = create(model=self.model, temperature=0, **request)
         except openai.APIConnectionError as error:
@@ -117,7 +117,8 @@ class Endpoint:
                 ) from None
             return TextFailure(reason)
         except openai.APIStatusError as error:
-            self.reached, status = True, error.status_code
+            self.reached = True
+            status = error.status_code
             # Do not quote the endpoint: its message may contain the key. Google answers 400 to a
             # wrong key.
             if status in (401, 403) or "API_KEY_INVALID" in str(error.body):
@@ -149,7 +150,8 @@ class ChatModel(TextModel):
 
     def __init__(self, model: str, *, max_new_tokens: int = 64, parallel: int = 8) -> None:
         self.endpoint = Endpoint(model, parallel, TIMEOUT_S)
-        self.name, self.max_new_tokens = self.endpoint.name, max_new_tokens
+        self.name = self.endpoint.name
+        self.max_new_tokens = max_new_tokens
         self.identity = self.endpoint.identity | {"max_new_tokens": max_new_tokens}
 
     def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
@@ -157,7 +159,7 @@ class ChatModel(TextModel):
 
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
+    ) -> Iterator[Sequence[float] | TextFailure]:
         """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
         possible.
 
@@ -165,7 +167,7 @@ class ChatModel(TextModel):
         label.
         """
 
-        def read(response: Any) -> tuple[float, ...] | TextFailure:
+        def read(response: Any) -> Sequence[float] | TextFailure:
             choice = response.choices[0]
             if choice.logprobs is None:
                 raise ValueError(

@@ -7,7 +7,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise, takewhile
 from typing import Any
 
@@ -17,25 +18,25 @@ from torch.nn.functional import cross_entropy, pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
-from interventune.models.row_scores import by_length
 from interventune.models.weights import fingerprint
 
-from .likelihood import (
+from .model_calls import (
+    Rows,
+    answers_that_fit,
+    by_length,
+    context_limit,
+    end_tokens,
     float32_logits,
     log_likelihoods,
     logits_at,
+    misfit,
     padded,
     reads_side_by_side,
-)
-from .self_debiasing import DECAY, continued
-from .text_models import PairError, Prompt, TextFailure, TextModel
-from .writing import (
-    context_limit,
-    end_tokens,
-    misfit,
     require_finite,
     write,
 )
+from .self_debiasing import continued
+from .text_models import PairError, Prompt, TextFailure, TextModel
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -44,6 +45,7 @@ Pair = tuple[Ids, Ids]
 """Token ids of a prompt, and of its continuation."""
 
 
+@dataclass(eq=False)
 class LocalTextModel(TextModel):
     """A causal or sequence-to-sequence model of transformers, with logits in float32. It writes
     greedily.
@@ -57,22 +59,21 @@ class LocalTextModel(TextModel):
         weights: a digest of the model (default: `fingerprint`).
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokens: Any,
-        name: str,
-        *,
-        max_new_tokens: int,
-        batch_size: int,
-        weights: str = "",
-    ) -> None:
-        self.model, self.tokens, self.name = float32_logits(model), tokens, name
-        self.max_new_tokens, self.batch_size, self.weights = max_new_tokens, batch_size, weights
-        self.device, self.limit = model.device, context_limit(model)
+    model: Any
+    tokens: Any
+    name: str
+    max_new_tokens: int
+    batch_size: int
+    weights: str = ""
+
+    def __post_init__(self) -> None:
+        model = float32_logits(self.model)
+        self.device = model.device
+        self.limit = context_limit(model)
         # Tokens per batch of likelihoods: more would overflow a CPU's caches and need more padding.
         self.tokens_at_once = 256 if self.device.type == "cpu" else 32_768
-        self.is_seq2seq, self.space = model.config.is_encoder_decoder, tokens.space
+        self.is_seq2seq = model.config.is_encoder_decoder
+        self.space = self.tokens.space
         forced = model.generation_config.forced_bos_token_id if self.is_seq2seq else None
         self.forced: list[int] = [] if forced is None else [forced]
         """The fixed first token of every answer of BART and similar models; it is given, not
@@ -104,12 +105,7 @@ class LocalTextModel(TextModel):
         )
 
     def continuations(
-        self,
-        prompts: Sequence[str],
-        prefixes: Sequence[str],
-        *,
-        beams: int = 1,
-        decay: float = DECAY,
+        self, prompts: Sequence[str], prefixes: Sequence[str], *, beams: int, decay: float
     ) -> Iterator[str]:
         """Generate exactly `max_new_tokens` tokens after each prompt, special ones included; causal
         only.
@@ -122,14 +118,13 @@ class LocalTextModel(TextModel):
             beams: 1 is greedy.
             decay: of self-debiasing, see `self_debiasing.debiased`.
         """
+        befores = ["", *prefixes]
         for start in range(0, len(prompts), self.batch_size):
             part = prompts[start : start + self.batch_size]
             rows = continued(
                 self.model,
-                self.tokens.prompts(part),
-                [self.tokens.prompts([prefix + prompt for prompt in part]) for prefix in prefixes],
+                [self.tokens.prompts([before + text for text in part]) for before in befores],
                 new_tokens=self.max_new_tokens,
-                pad=self.tokens.pad,
                 beams=beams,
                 decay=decay,
             )
@@ -166,7 +161,8 @@ class LocalTextModel(TextModel):
         return total_N, torch.tensor([len(continuation) for _, continuation in ids])
 
     def _pair_ids(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Pair]:
-        prompts, continuations = list[str](), list[str]()
+        prompts = list[str]()
+        continuations = list[str]()
         for prompt, continuation in pairs:
             text = self.tokens.text(prompt)
             fixed = self.is_seq2seq or self.tokens.chat
@@ -178,11 +174,6 @@ class LocalTextModel(TextModel):
 
     def _prompt_ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         return self.tokens.prompts([self.tokens.text(prompt) for prompt in prompts])
-
-    def _padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-        """The model's inputs of rows of token ids: input_ids and attention_mask, (B, T) each."""
-        ids_BT, mask_BT = padded(rows, self.tokens.pad, self.device, left=False)
-        return {"input_ids": ids_BT, "attention_mask": mask_BT}
 
     def _score_causal(self, pairs: list[Pair]) -> Iterator[tuple[Pair, float]]:
         """log P of the second part of different pairs, in any order."""
@@ -199,14 +190,14 @@ class LocalTextModel(TextModel):
         lengths = [len(prompt) + sum(map(len, parts)) for prompt, parts in rows]
         for index in by_length(lengths, self.tokens_at_once):
             batch = [rows[r] for r in index]
-            inputs = self._padded([[*prompt, *chain(*parts)] for prompt, parts in batch])
+            inputs = padded([[*prompt, *chain(*parts)] for prompt, parts in batch], self.device)
             spans = []
             for prompt, parts in batch:
                 ends = accumulate(map(len, parts), initial=len(prompt))
                 spans.append(torch.tensor([(start, end - 1) for start, end in pairwise(ends)]))
             absent = inputs["input_ids"].shape[1]
             span_BCE = pad_sequence(spans, True, absent).to(self.device)
-            total_BC = log_likelihoods(self.model, inputs, span_BCE).total_BC
+            total_BC = log_likelihoods(self.model, inputs, span_BCE)
             for (prompt, parts), total_C in zip(batch, total_BC.double().tolist(), strict=True):
                 for part, total in zip(parts, total_C, strict=False):
                     yield (prompt, part), total
@@ -226,38 +217,33 @@ class LocalTextModel(TextModel):
                 logits_TV = logits_TV[: len(target_T)].float()
                 yield pair, -float(cross_entropy(logits_TV, target_T, reduction="sum"))
 
-    def _answer_logits(self, prompts: Sequence[Any], answers: Sequence[Any]) -> Tensor:
+    def _answer_logits(self, prompts: Rows, answers: Rows) -> Tensor:
         """The logits (B, T, V) of a sequence-to-sequence model where it writes given tokens."""
-        labels_BT = self._padded([[*self.forced, *answer] for answer in answers])["input_ids"]
-        output = self.model(**self._padded(prompts), labels=labels_BT, use_cache=False)
+        labels = padded([[*self.forced, *answer] for answer in answers], self.device)
+        inputs = {**padded(prompts, self.device), "labels": labels["input_ids"]}
+        output = self.model(**inputs, use_cache=False)
         return output.logits[:, len(self.forced) :]
 
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
+    ) -> Iterator[Sequence[float] | TextFailure]:
         """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together, and
         their common beginning once: most of a prompt is demonstrations.
         """
         context = "" if self.is_seq2seq or self.tokens.chat else after
         label_ids = first_tokens(self.tokens, labels, context)
-        rows = self._prompt_ids(prompts)
-        failures = [misfit(self.model, len(row), 0) for row in rows]
-        fitting = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
-        log_probs = iter(self._log_probs(fitting, label_ids, top))
-        for failure in failures:
-            yield failure or next(log_probs)
+        log_probs = partial(self._log_probs, labels=label_ids, top=top)
+        return answers_that_fit(self.model, self._prompt_ids(prompts), log_probs, new=0)
 
     @torch.inference_mode()
-    def _log_probs(
-        self, rows: Sequence[list[int]], labels: list[int], top: int
-    ) -> list[tuple[float, ...]]:
+    def _log_probs(self, rows: Rows, labels: list[int], top: int) -> list[list[float]]:
         """The log-probabilities of label tokens after each row of token ids."""
         log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
         start, cache = self._shared_start(rows)
         for index in by_length([len(row) - start for row in rows], self.tokens_at_once):
             batch = [rows[i] for i in index]
             if self.is_seq2seq:
-                logits_BV = self._answer_logits(batch, [[self.tokens.pad]] * len(batch))[:, 0]
+                logits_BV = self._answer_logits(batch, [[0]] * len(batch))[:, 0]
             else:
                 logits_BV = self._next_logits([row[start:] for row in batch], start, cache)
             log_BV = require_finite(self.model, logits_BV).float().log_softmax(-1)
@@ -266,9 +252,9 @@ class LocalTextModel(TextModel):
                 least_B1 = log_BV.topk(top).values[:, -1:]
                 log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)
             log_NL[index] = log_BL.double().cpu()
-        return [tuple(log_L) for log_L in log_NL.tolist()]
+        return log_NL.tolist()
 
-    def _shared_start(self, rows: Sequence[list[int]]) -> tuple[int, Any]:
+    def _shared_start(self, rows: Rows) -> tuple[int, Any]:
         """How many tokens all rows share at the start (at most all but a row's last), and their
         keys and values. 0 if too short to pay off, or if the model has another kind of cache.
         """
@@ -282,9 +268,9 @@ class LocalTextModel(TextModel):
         cache = getattr(output, "past_key_values", None)  # a state-space model has none
         return (len(start), cache) if type(cache) is DynamicCache else (0, None)
 
-    def _next_logits(self, rows: list[list[int]], start: int, cache: Any) -> Tensor:
+    def _next_logits(self, rows: Rows, start: int, cache: Any) -> Tensor:
         """Logits after each row, (B, V), whose first `start` tokens are those of `cache`."""
-        inputs: dict[str, Any] = self._padded(rows)
+        inputs: dict[str, Any] = padded(rows, self.device)
         inputs["attention_mask"] = pad(inputs["attention_mask"], (start, 0), value=1)
         inputs["use_cache"] = cache is not None
         if cache is not None:

@@ -12,6 +12,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+import openai
+
 from .endpoint import NONSENSE, REFUSED, Endpoint
 from .text_models import TextFailure, reply
 from .token_model import Ids, TokenModel, Unit
@@ -46,7 +48,9 @@ class ServedModel(TokenModel):
 
     def __init__(self, model: str, tokens: Any, *, max_new_tokens: int, parallel: int) -> None:
         self.endpoint = Endpoint(model, parallel, TIMEOUT_S)
-        self.name, self.tokens, self.space = self.endpoint.name, tokens, tokens.space
+        self.name = self.endpoint.name
+        self.tokens = tokens
+        self.space = tokens.space
         self.max_new_tokens = max_new_tokens
         self.identity = self.endpoint.identity | {
             "tokens": tokens.identity,
@@ -72,7 +76,8 @@ class ServedModel(TokenModel):
         """Yield the answer to each unit, in order; `ask` returns those to several, or the reason
         why there are none.
         """
-        packs, room = list[list[Unit]](), 0
+        packs = list[list[Unit]]()
+        room = 0
         for unit in units:
             room -= len(unit[1])
             if room < 0:
@@ -129,8 +134,6 @@ class ServedModel(TokenModel):
     @cached_property
     def limit(self) -> int | None:  # type: ignore[override]
         """The number of positions of the model, if the server tells (vLLM, SGLang)."""
-        import openai
-
         try:
             cards = list(self.endpoint.client.models.list())
         except openai.OpenAIError:  # the first question will say why

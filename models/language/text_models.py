@@ -54,7 +54,8 @@ class PairError(ValueError):
 
     def __init__(self, pair: int, reason: str) -> None:
         super().__init__(f"pair {pair}: {reason}")
-        self.pair, self.reason = pair, reason
+        self.pair = pair
+        self.reason = reason
 
 
 class TextModel(ABC):
@@ -80,7 +81,7 @@ class TextModel(ABC):
 
     def next_token_logprobs(
         self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[tuple[float, ...] | TextFailure]:
+    ) -> Iterator[Sequence[float] | TextFailure]:
         """For each prompt, in order, yield the log-probability, in nats, that its continuation
         begins with each label; -inf for a label that the model does not report.
 

@@ -2,8 +2,6 @@
 lm-eval.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -19,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForQuestionAnswering
 
 from benchmarks import likelihoods, training
-from benchmarks.side_by_side import SHAPES, Turn, shown, table
+from benchmarks.side_by_side import SHAPES, Turn, compared, shown
 
 VOCABULARY = 400
 MINILM = SHAPES["training"]["cpu"]
@@ -68,11 +67,12 @@ def test_flops_are_counted_as_torch_counts_them() -> None:
 
 def test_ratios_compare_turn_by_turn() -> None:
     """Noise that halves the rates of both systems in one turn cancels out."""
-    rates = {"ours": (6.0, 3.0), "theirs": (2.0, 1.0)}
-    results = {name: [Turn(rate, {}) for rate in values] for name, values in rates.items()}
-    *_, ours, theirs = (
-        " ".join(line.split()) for line in shown(table("t", "rows/s", results)).splitlines()
+    turns = (
+        {"ours": Turn(6.0, {}), "theirs": Turn(2.0, {})},
+        {"ours": Turn(3.0, {}), "theirs": Turn(1.0, {})},
     )
+    rows = pd.DataFrame([row for turn in turns for row in compared("t", "rows/s", turn)])
+    *_, ours, theirs = (" ".join(line.split()) for line in shown(rows).splitlines())
     assert (ours, theirs) == ("t ours 4.5 (3 to 6) 1", "t theirs 1.5 (1 to 2) 3")
 
 

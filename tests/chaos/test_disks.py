@@ -1,7 +1,5 @@
 """Full and read-only disks: a clear error, and nothing that was complete is lost."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -46,17 +44,9 @@ def break_disk(disk: Path, trouble: str) -> None:
 
 WRITERS = {
     "data": "perturb --input stories:conversation_dev --variant ts --output {disk}/out.jsonl",
-    "evaluation": "bias --predictions {given}/lei.json --output {disk}/report",
-    "models": "{given}/bert.ckpt {disk}/model",
+    "evaluation": "bias --predictions {inputs}/lei.json --output {disk}/report",
+    "models": "{inputs}/bert.ckpt {disk}/model",
 }
-
-
-def accepted(entry: str, arguments: list[str]) -> None:
-    """The command ends well."""
-    code, said = outcome(entry, arguments)
-    assert code == 0, said
-
-
 TROUBLES = pytest.mark.parametrize("trouble", ["full", "read-only"])
 
 
@@ -68,9 +58,9 @@ def test_output_on_a_disk(entry: str, trouble: str, given_files: Path, tmp_path:
         if earlier and entry == "models":
             continue  # an export never replaces a folder
         with small_disk(tmp_path / f"disk_{earlier}") as disk:
-            arguments = WRITERS[entry].format(given=given_files, disk=disk).split()
+            arguments = WRITERS[entry].format(inputs=given_files, disk=disk).split()
             if earlier:
-                accepted(entry, arguments)
+                assert outcome(entry, arguments)[0] == 0
             break_disk(disk, trouble)
             before = everything_in(disk)
             refused(entry, [*arguments, *["--overwrite"] * earlier], str(disk))
@@ -79,22 +69,12 @@ def test_output_on_a_disk(entry: str, trouble: str, given_files: Path, tmp_path:
 
 @TROUBLES
 def test_training_on_a_disk(trouble: str, tmp_path: Path) -> None:
-    """One line; the last checkpoint stays, and the run goes on from it where there is
-    room again.
-    """
+    """One line; the last checkpoint stays, and the run resumes from it where there is room."""
     with small_disk(tmp_path / "disk", "8m") as disk:
-        fit = Commands(disk / "runs", STORIES).of(
-            *(
-                "fit",
-                "squad",
-                "roberta",
-                "--run.version=0",
-                "--run.save_every_n_steps=2",
-                "--ckpt_path=auto",
-            ),
-            *("--data.limit_train_qa=80", "--data.qa_batch_size=8", "--data.limit_val_qa=20"),
-            f"--data.cache={tmp_path / 'cache'}",
-        )
+        flags = """--run.version=0 --run.save_every_n_steps=2 --ckpt_path=auto
+            --data.limit_train_qa=80 --data.qa_batch_size=8 --data.limit_val_qa=20"""
+        cache = f"--data.cache={tmp_path / 'cache'}"
+        fit = Commands(disk / "runs", STORIES).of("fit", "squad", "roberta", cache, *flags.split())
         launch([*fit, "--trainer.max_steps=4"])  # in a process of its own, as it locks its folder
         last = disk / "runs" / "squad" / "0" / "checkpoints" / "last.ckpt"
         before = last.read_bytes()
@@ -104,5 +84,5 @@ def test_training_on_a_disk(trouble: str, tmp_path: Path) -> None:
         assert not unreadable(last.parent.parent), unreadable(last.parent.parent)
         if trouble == "full":
             (disk / "filler").unlink()
-            accepted("training", [*fit, "--trainer.max_steps=8"])
+            assert outcome("training", [*fit, "--trainer.max_steps=8"])[0] == 0
             assert torch.load(last, weights_only=True)["global_step"] == 8

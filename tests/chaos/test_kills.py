@@ -1,10 +1,7 @@
-"""kill -9 training at random moments, resume by the same command, and compare with the undisturbed
-run.
+"""Training is killed at random moments, resumed by the same command, and ends as undisturbed.
 
 `pytest -m chaos`; KILLS (20) and SEED (0) of the environment say how many, and when.
 """
-
-from __future__ import annotations
 
 import os
 import random
@@ -19,42 +16,27 @@ from tests.training.conftest import Commands, SmallData, launch
 from tests.training.stopping.test_resume import DROPOUT
 
 pytestmark = pytest.mark.chaos
-STORIES = SmallData(
-    *map(Path, ("stories:train", "stories:dev", "stories:train", "stories:heldout"))
-)
+SPLITS = ("train", "dev", "train", "heldout")
+STORIES = SmallData(*(Path(f"stories:{split}") for split in SPLITS))
 KILLS, SEED = (int(os.environ.get(name, default)) for name, default in (("KILLS", 20), ("SEED", 0)))
 
 
 def planted(root: Path, name: str) -> list[str]:
     """300 steps in the folder `root/name/0`, which go on where they were stopped."""
-    return Commands(root, STORIES).of(
-        *("fit", "lei_planted", "roberta", f"--backbone.config={DROPOUT}", f"--run.name={name}"),
-        *(
-            "--run.version=0",
-            "--run.save_every_n_steps=3",
-            "--ckpt_path=auto",
-            "--trainer.max_steps=300",
-        ),
-        *(
-            "--trainer.max_epochs=99",
-            "--trainer.log_every_n_steps=1",
-            "--trainer.val_check_interval=10",
-        ),
-        *(
-            "--trainer.check_val_every_n_epoch=null",
-            "--data.groups_per_class=1",
-            "--data.qa_every=1",
-        ),
-        *("--data.limit_train_qa=300", "--data.qa_batch_size=8"),
-        *("--data.limit_val_qa=60", "--data.limit_val_groups=8"),
-    )
+    flags = """--run.version=0 --run.save_every_n_steps=3 --ckpt_path=auto --trainer.max_steps=300
+        --trainer.max_epochs=99 --trainer.log_every_n_steps=1 --trainer.val_check_interval=10
+        --trainer.check_val_every_n_epoch=null --data.groups_per_class=1 --data.qa_every=1
+        --data.limit_train_qa=300 --data.qa_batch_size=8 --data.limit_val_qa=60
+        --data.limit_val_groups=8"""
+    own = [f"--backbone.config={DROPOUT}", f"--run.name={name}"]
+    return Commands(root, STORIES).of("fit", "lei_planted", "roberta", *own, *flags.split())
 
 
 def ends_well(root: Path, name: str) -> float:
     """Let a training run to its end; the seconds that this took."""
     start = time.monotonic()
-    code, said = launch(planted(root, name))
-    assert code == 0, said[-2000:]
+    code, output = launch(planted(root, name))
+    assert code == 0, output[-2000:]
     return time.monotonic() - start
 
 
@@ -71,19 +53,15 @@ def test_kills_leave_whole_files_and_an_equal_end(tmp_path: Path) -> None:
             process = Started(run_module, "training", planted(tmp_path, name))
             process.join(dice.uniform(0.02, seconds))
             end = time.monotonic() + dice.choice((0, 2))
-            while (
-                process.is_alive()
-                and time.monotonic() < end
-                and left.issuperset(temporary_files(home))
-            ):
+            while process.is_alive() and left.issuperset(temporary_files(home)):
+                if time.monotonic() > end:
+                    break
                 time.sleep(0.001)
             if not process.is_alive():
                 break
             process.kill()
             kills += 1
             process.join()
-            assert not unreadable(home), (
-                f"{name}: not readable after {kills} kills: {unreadable(home)}"
-            )
+            assert not unreadable(home), f"{name}, {kills} kills: {unreadable(home)}"
         ends_well(tmp_path, name)
         assert not list(differences(tmp_path / "undisturbed" / "0", home))

@@ -1,36 +1,34 @@
 """`interventune data`: mistakes, and commands that no golden runs."""
 
-from __future__ import annotations
-
-import csv
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from interventune.data_modules.__main__ import main
 from tests.data_modules.fixtures.coqa_rows import told
 from tests.data_modules.fixtures.tiny_lists import write_lists
 
+Output = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
 def advised(tmp_path: Path) -> list[str]:
     """`lei` from the tiny lists."""
-    names = ("subjects", "templates", "attributes", "interventions")
-    files = write_lists(tmp_path)
-    return ["lei", *(part for name in names for part in (f"--{name}", str(files[name])))]
+    flags = "--subjects {subjects} --templates {templates} --attributes {attributes}"
+    flags += " --interventions {interventions}"
+    return ["lei", *flags.format(**write_lists(tmp_path)).split()]
 
 
 def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
-def test_lei_refuses_what_leaves_nothing_or_lacks_advice(
-    advised: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lei_refuses_empty_sets(advised: list[str], tmp_path: Path, capsys: Output) -> None:
     assert run(*advised, "--output", tmp_path / "all") == 0
     assert run(*advised, "--disjoint-from", tmp_path / "all", "--output", tmp_path / "out") == 2
     assert "no group is left" in capsys.readouterr().err
@@ -46,14 +44,11 @@ def test_no_heavy_library_is_loaded(command: str, advised: list[str], tmp_path: 
     arguments = [*(advised if command == "lei" else perturb), "--output", str(tmp_path / "out")]
     code = (
         "import sys; from interventune.data_modules.__main__ import main; assert "
-        f"main({arguments!r}) == 0; print({{'torch', 'datasets', 'transformers', "
-        "'pytorch_lightning'} & set(sys.modules))"
+        f"main({arguments!r}) == 0; assert not {{'torch', 'datasets', 'transformers'}} & "
+        "{*sys.modules}"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "set()"
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
 
 
 STORY = "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten."
@@ -81,15 +76,12 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_ts_r_of_coqa_and_its_summary(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ts_r_of_coqa_and_its_summary(coqa: Path, tmp_path: Path, capsys: Output) -> None:
     output = tmp_path / "out.jsonl"
     assert perturb(coqa, "ts_r", output) == 0
     assert "3 questions in ts_r; 2 rejected (1 rationale begins in" in capsys.readouterr().out
-    found = rows(output)
-    assert [row["id"] for row in found] == ["s 2", "s 3", "s 4"]
-    assert [row["appended"] for row in found] == ["a blue bell", "", "ten"]
+    appended = {row["id"]: row["appended"] for row in rows(output)}
+    assert appended == {"s 2": "a blue bell", "s 3": "", "s 4": "ten"}
     summary = json.loads((tmp_path / "out.summary.json").read_text())
     assert summary["kept"] == 3
     assert summary["rejected"] == {"rationale begins in the first sentence": 1, "no rationale": 1}
@@ -108,9 +100,7 @@ def test_sentences_of_a_file_take_the_place_of_the_answers(coqa: Path, tmp_path:
     assert perturb(coqa, "ts_r", tmp_path / "ts_r", "--sentences", file) == 2
 
 
-def test_mistakes_write_and_replace_nothing(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_write_and_replace_nothing(coqa: Path, tmp_path: Path, capsys: Output) -> None:
     one, checkpoint = tmp_path / "one.json", tmp_path / "best.ckpt"
     one.write_text(json.dumps({"data": [told(STORY, QUESTIONS[:1])]}))
     assert perturb(one, "ts_r", tmp_path / "out") == 2
@@ -123,36 +113,23 @@ def test_mistakes_write_and_replace_nothing(
     assert perturb(tmp_path / "os.jsonl", "ts", tmp_path / "os.jsonl", "--overwrite") == 2
 
 
-def test_statistics_count_the_originals_of_a_file_with_variants(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_statistics_count_types_of_answers(coqa: Path, tmp_path: Path, capsys: Output) -> None:
+    """In the original stories, of a file that has variants too."""
     for variant in ("os", "ts_r"):
         assert perturb(coqa, variant, tmp_path / variant) == 0
-    (tmp_path / "both").write_text((tmp_path / "os").read_text() + (tmp_path / "ts_r").read_text())
-    counts = []
-    for source in (coqa, tmp_path / "both"):
-        capsys.readouterr()
-        assert run("statistics", "--data", f"dev={source}", "--variants", "os", "ts_r") == 0
-        counts.append(capsys.readouterr().out)
-    assert counts[0] == counts[1]
-    assert run("statistics", "--data", tmp_path / "ts_r", "--variants", "os") == 2
-    assert "holds only variants" in capsys.readouterr().err
-
-
-def test_statistics_count_stories_questions_and_types_of_answers(
-    coqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "counts.csv"
-    assert run("statistics", "--data", f"dev={coqa}", "--output", output) == 0
+    both, output = tmp_path / "both", tmp_path / "counts.csv"
+    both.write_text((tmp_path / "os").read_text() + (tmp_path / "ts_r").read_text())
+    capsys.readouterr()
+    assert run("statistics", "--data", f"dev={both}", "--output", output) == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
         "| dev | os | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
         "| dev | ts | 1 | 5 | 20.0 | 0.0 | 20.0 | 40.0 | 20.0 | 0.0 | 0 |",
         "| dev | ts_r | 1 | 3 | 33.3 | 0.0 | 0.0 | 33.3 | 33.3 | 0.0 | 2 (1 rationale begins in "
         "the first sentence, 1 no rationale) |",
     ]
-    with open(output, newline="") as file:
-        table = list(csv.DictReader(file))
-    assert {row["n"] for row in table} == {"5"}
-    counts = {(row["variant"], row["measure"]): row["value"] for row in table}
-    cells = ("os", "questions"), ("ts_r", "questions"), ("ts", "stories")
-    assert [counts[cell] for cell in cells] == ["5", "3", "1"]
+    table = pd.read_csv(output).set_index(["variant", "measure"])
+    assert set(table["n"]) == {5}
+    cells = [("os", "questions"), ("ts_r", "questions"), ("ts", "stories")]
+    assert table.loc[cells, "value"].tolist() == [5, 3, 1]
+    assert run("statistics", "--data", tmp_path / "ts_r", "--variants", "os") == 2
+    assert "holds only variants" in capsys.readouterr().err

@@ -2,8 +2,6 @@
 again as long as nothing changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -11,6 +9,7 @@ import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,10 +29,13 @@ from interventune.data_modules.questions_data import (
     code_digest,
     source_digest,
 )
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.stories import questions as stories
 from interventune.storage.errors import DataError
+
+Patch = pytest.MonkeyPatch
+
+Log = pytest.LogCaptureFixture
 
 LONG = Encoding(max_length=160)
 """Has room for a conversation before the question, and for advice."""
@@ -43,8 +45,8 @@ EXAMPLES = list(islice(stories.qa_examples("conversation_train"), 60))
 
 def module(cache: Path | str, **options: Any) -> QuestionsDataModule:
     """A DataModule that is ready to train."""
-    defaults = {"tokenizer": "stories", "architecture": "roberta", "encoding": LONG}
-    data = QuestionsDataModule(cache=str(cache), **{**defaults, **options})
+    options = {"tokenizer": "stories", "architecture": "roberta", "encoding": LONG} | options
+    data = QuestionsDataModule(cache=str(cache), **options)
     if data.train_qa:
         data.setup("fit")
     return data
@@ -56,9 +58,7 @@ def same(first: Any, second: Any) -> bool:
     return all(torch.equal(a, b) for a, b in pairs if isinstance(a, torch.Tensor))
 
 
-def test_batches_are_those_of_data_made_in_memory_and_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_batches_are_those_made_in_memory(tmp_path: Path, monkeypatch: Patch) -> None:
     how = Interventions(train=["os", "ts_r"], watch=["os", "ts_r_aug"], shift=["ts"])
     options = {"interventions": how, "limit_train_qa": 60, "val_qa": {"main": "stories:dev"}}
     options |= {"train_qa": "stories:conversation_train"}
@@ -66,53 +66,42 @@ def test_batches_are_those_of_data_made_in_memory_and_read_once(
     monkeypatch.delattr("interventune.data_modules.questions_data.read_questions")
     for data in (stored, module(tmp_path / "cache", **options)):
         assert all(map(same, data.train_dataloader(), plain.train_dataloader()))
-        for (name, one), (other, two) in zip(
-            plain.eval_sets["val"], data.eval_sets["val"], strict=True
-        ):
-            assert (name, one.batches(5)) == (other, two.batches(5))
-            assert all(same(one[batch], two[batch]) for batch in one.batches(5))
-            kept, whole = (getattr(found, "variants", found).table for found in (two, one))
-            assert len(pickle.dumps(kept)) < 30_000 < len(pickle.dumps(whole))
+        sets = zip(plain.eval_sets["val"], data.eval_sets["val"], strict=True)
+        for (name, made), (other, read) in sets:
+            assert (name, made.batches(5)) == (other, read.batches(5))
+            assert all(same(made[batch], read[batch]) for batch in made.batches(5))
+            on_disk, whole = (getattr(part, "variants", part).table for part in (read, made))
+            assert len(pickle.dumps(on_disk)) < 30_000 < len(pickle.dumps(whole))
 
 
-def test_words_that_the_tokenizer_does_not_know_are_warned_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_words_are_warned_of_once(tmp_path: Path, caplog: Log) -> None:
     module("", train_qa="stories:train", limit_train_qa=9)
     assert not caplog.messages
-    asked = {
-        "id": "1",
-        "question": "Quo vadis?",
-        "answers": [{"text": "Petrus", "answer_start": 0}],
-    }
-    text = {"data": [{"paragraphs": [{"context": "Petrus Romam venit.", "qas": [asked]}]}]}
-    (tmp_path / "latin.json").write_text(json.dumps(text))
+    latin = {"context": "Petrus Romam venit.", "question": "Quo vadis?", "answers": ["Petrus"]}
+    (tmp_path / "latin.json").write_text(json.dumps([latin]))
     module("", train_qa=str(tmp_path / "latin.json")).make_train_set()
     language, warning = caplog.messages
     assert "latin.json: few questions have English words" in language
     assert "45 % of the text's tokens are unknown" in warning
 
 
-def test_a_table_is_made_once_by_whoever_comes_first_and_never_by_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[list[Any]] = [[*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts")], EXAMPLES]
-    monkeypatch.setattr(questions_data, "read_questions", lambda _: made.pop(0))
+def test_a_table_is_made_once_and_whole(tmp_path: Path, monkeypatch: Patch) -> None:
+    readings: list[list[Any]] = [[*EXAMPLES[:40], replace(EXAMPLES[40], variant="ts")], EXAMPLES]
+    monkeypatch.setattr(questions_data, "read_questions", lambda _: readings.pop(0))
     modules = [module(tmp_path) for _ in range(4)]
+
+    def table(data: QuestionsDataModule) -> list[Any]:
+        return data.question_tables("stories:", 0, ["ts_r"])["ts_r"].to_list()
+
     with pytest.raises(DataError, match="40': is a variant already"):
-        modules[0].question_tables("stories:", 0, ["ts_r"])
+        table(modules[0])
     with ThreadPoolExecutor(4) as pool:
-        found = pool.map(
-            lambda data: data.question_tables("stories:", 0, ["ts_r"])["ts_r"].to_list(), modules
-        )
-        first, *others = found
+        first, *others = pool.map(table, modules)
     assert others == [first] * 3
-    assert not made
+    assert not readings
 
 
-def test_changed_options_files_and_code_make_tables_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_inputs_and_code_make_tables_anew(tmp_path: Path, monkeypatch: Patch) -> None:
     source, cache = str(tmp_path / "questions.jsonl"), tmp_path / "cache"
     write_records(EXAMPLES, source)
 
@@ -130,16 +119,14 @@ def test_changed_options_files_and_code_make_tables_anew(
     assert count() == 5
     room = tmp_path / "data_modules"
     shutil.copytree(Path(questions_data.__file__).parent, room)
-    (room / "questions" / "coqa.py").write_text("changed")
+    (room / "questions" / "squad.py").write_text("changed")
     monkeypatch.setattr(questions_data, "__file__", str(room / "questions_data.py"))
     code_digest.cache_clear()
     assert count() == 6
     code_digest.cache_clear()
 
 
-def test_what_is_left_out_is_told_at_every_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: Log) -> None:
     source = str(tmp_path / "some.jsonl")
     write_records([replace(EXAMPLES[0], rationale=()), *EXAMPLES[1:25]], source)
     caplog.set_level("INFO", logger="interventune.data_modules")
@@ -148,51 +135,36 @@ def test_what_is_left_out_is_told_at_every_start(
         assert caplog.messages.count(f"{source}, ts_r: kept 24 of 25 (1 no rationale)") == time
 
 
-def test_source_digest_follows_a_folders_content_and_the_hubs_fingerprint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digests_follow_content(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / "with:colon"
     folder.mkdir()
-    (folder / "a.json").write_text("{}")
-    whole = source_digest(str(folder))
-    (folder / "a.json").write_text("[]")
-    assert source_digest(f"{folder}:train") == source_digest(str(folder)) != whole
-    monkeypatch.setattr(
-        "interventune.data_modules.tables.table_rows", lambda _: SimpleNamespace(_fingerprint="one")
-    )
+    digests = []
+    for text in ("{}", "[]"):
+        (folder / "a.json").write_text(text)
+        digests.append(source_digest(str(folder)))
+    assert source_digest(f"{folder}:train") == digests[1] != digests[0]
+    hub = SimpleNamespace(_fingerprint="one")
+    monkeypatch.setattr("interventune.data_modules.tables.table_rows", lambda _: hub)
     assert source_digest("hub:owner/name:train") == "one"
 
 
 def groups_module(**options: Any) -> GroupsDataModule:
     """For the embedded stories, on a few questions."""
-    return GroupsDataModule(
-        **{
-            "tokenizer": "stories",
-            "architecture": "bert",
-            "limit_val_qa": 10,
-            "encoding": LONG,
-            **options,
-        }
-    )
+    options = {"encoding": LONG} | options
+    return GroupsDataModule(tokenizer="stories", architecture="bert", limit_val_qa=10, **options)
 
 
 def test_the_mixture_and_the_watched_sets() -> None:
-    data = groups_module(
-        train_qa="stories:conversation_train",
-        val_qa={"main": "stories:conversation_dev", "other": "stories:mixed_dev"},
-        limit_train_qa=20,
-        interventions=Interventions(train=["os", "ts", "ts_r"], watch=["os", "ts_r"], shift=["ts"]),
-    )
+    how = Interventions(train=["os", "ts", "ts_r"], watch=["os", "ts_r"], shift=["ts"])
+    sources = {"main": "stories:conversation_dev", "other": "stories:mixed_dev"}
+    train = {"train_qa": "stories:conversation_train", "limit_train_qa": 20}
+    data = groups_module(**train, val_qa=sources, interventions=how)
     data.setup("fit")
-    assert data.train_set is not None
-    assert data.train_set.qa is not None
-    ids = Counter(q.id for q in data.train_set.qa.questions(range(60)))
-    assert set(ids.values()) == {3}
+    assert {*Counter(data.train_set.qa.column("id")).values()} == {3}
     sets = data.eval_sets["val"]
     names = ["main", "ts_r", "main", "other", "other/ts_r", "other"]
-    assert [(s.name, isinstance(s.data, PairSet)) for s in sets] == [
-        *zip(names, [False, False, True] * 2, strict=True)
-    ]
+    assert [evaluated.name for evaluated in sets] == names
+    assert [isinstance(evaluated.data, PairSet) for evaluated in sets] == [False, False, True] * 2
     assert len(data.val_dataloader()) == len(sets)
 
 
@@ -201,38 +173,39 @@ def test_sets_that_would_share_a_name_are_refused() -> None:
     data = groups_module(val_qa={"main": "stories:dev", "ts": "stories:dev"}, interventions=how)
     with pytest.raises(DataError, match="are called 'ts'"):
         data.setup("validate")
-    both = {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:dev"}}
+    both = {"predict_qa": {"main": "stories:dev"}, "predict_groups": {"main": "stories:heldout"}}
     with pytest.raises(DataError, match="are called 'main'"):
         groups_module(**both).setup("predict")
 
 
-def test_what_windows_hide_is_left_out_with_one_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_windows_hide_is_left_out_with_one_warning(tmp_path: Path, caplog: Log) -> None:
     """Predictions are complete. Most windows of a long document do not show its answer."""
-    long = (
-        "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + "Clara is in the garden. " * 20
-    )
-    answers = [
-        Span.locate(text, long, "")
-        for text in ("red", "ball", "red ball. " + "Clara is in the garden. " * 9)
+    garden = "Clara is in the garden. "
+    long = "Anna is in the kitchen. " * 20 + "Ben has a red ball. " + garden * 20
+    texts = ("red", "ball", "red ball. " + garden * 9)
+    red, ball, cut = (Span.locate(text, long, "") for text in texts)
+    example = partial(QAExample, context=long, question="What is it?")
+    examples = [
+        example("seen", answers=(red,)),
+        example("seen by another annotator", answers=(cut, ball)),
+        example("cut", answers=(cut,)),
+        example("elsewhere", references=("a visitor",)),
+        example("unanswerable"),
+        example("yes", answer_type="yes"),
     ]
-    asked = [QAExample(f"{i}", long, "What is it?", (span,)) for i, span in enumerate(answers)]
-    write_records(asked, source := tmp_path / "long.jsonl")
-    sources = {
-        "train_qa": str(source),
-        "val_qa": {"main": str(source)},
-        "predict_qa": {"main": str(source)},
-    }
+    write_records(examples, source := str(tmp_path / "long.jsonl"))
+    write_records(examples[:4], train := str(tmp_path / "train.jsonl"))
+    sources = {"train_qa": train, "val_qa": {"main": source}, "predict_qa": {"main": source}}
     how = Interventions(train=["os", "reworded"], watch=["os", "reworded"])
     small = Encoding(max_length=32, doc_stride=8)
     data = groups_module(**sources, encoding=small, interventions=how, cache="")
     for stage in ("fit", "predict"):
         data.setup(stage)
     sets = data.eval_sets["val"] + data.eval_sets["predict"]
-    assert [len(made.data.first_Q) for made in sets] == [2, 2, 3, 3]
+    assert [len(evaluated.data.first_Q) for evaluated in sets] == [4, 4, 6, 6]
+    assert sets[-2].data.column("hidden") == [False, False, True, True, False, False]
     left_out, mostly = [message for message in caplog.messages if "its" in message]
-    assert left_out.startswith(f"warning: {source}: 33 % of its questions")
+    assert left_out.startswith(f"warning: {train}: 50 % of its questions")
     assert "training windows" in mostly
     for message in (left_out, mostly):
         assert "encoding.max_length=32, encoding.doc_stride=8" in message

@@ -1,8 +1,5 @@
 """Numbers of a report, by cell: what results.csv holds."""
 
-from __future__ import annotations
-
-import math
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +20,11 @@ class Cells:
 
     def row(self, measure: str, **cell: Any) -> dict[str, Any]:
         """The one row at a cell."""
-        found = self.frame[self.frame["measure"] == measure]
+        rows = self.frame[self.frame["measure"] == measure]
         for name in self.by:
-            found = found[found[name].astype(str) == str(cell.pop(name, ""))]
+            rows = rows[rows[name].astype(str) == str(cell.pop(name, ""))]
         assert not cell, f"no such dimension: {cell}"
-        (row,) = found.to_dict("records")
+        (row,) = rows.to_dict("records")
         return {str(key): value for key, value in row.items()}
 
     def __call__(self, measure: str, **cell: Any) -> float:
@@ -37,15 +34,10 @@ class Cells:
         return int(self.row(measure, **cell)["n"])
 
     def check(self) -> None:
-        """Every number has n, an interval around it where there are several units, and a place of
-        its own.
-        """
+        """Every number has n, an interval around it or none, and a place of its own."""
         assert not self.frame.duplicated([*self.by, "measure"]).any()
         assert (self.frame["n"] >= self.frame["units"]).all()
         assert (self.frame["units"] >= 0).all()
         assert (self.frame["unit"] != "").all()
-        for row in self.frame.to_dict("records"):
-            ends = float(row["low"]), float(row["high"])
-            assert math.isfinite(ends[0]) == math.isfinite(ends[1])
-            if math.isfinite(ends[0]):
-                assert ends[0] <= ends[1]
+        assert (self.frame["low"].isna() == self.frame["high"].isna()).all()
+        assert not (self.frame["low"] > self.frame["high"]).any()

@@ -1,8 +1,4 @@
-"""Figures are laid out everywhere, drawn only where a test looks at them: drawing was a third of
-the time.
-"""
-
-from __future__ import annotations
+"""Figures are drawn only where a test looks at them: drawing was a third of the time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,15 +1,12 @@
 """An answerer from a table, in place of a checkpoint."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from interventune.data_modules.schema.questions import QAExample
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Answer, Answerer
+from interventune.data_modules.schema.questions import Answer, QAExample
+from interventune.evaluation.answering.interface import Answerer, Asking
 
 Rule = Callable[[QAExample], str]
 """What is said to a question; a text that begins with ! is the reason of a failure."""
@@ -28,7 +25,7 @@ class FakeAnswerer(Answerer):
         self.asked += examples
         for i in random.Random(0).sample(range(len(examples)), len(examples)):
             text = self.rule(examples[i])
-            yield Answer(i, "", text[1:]) if text.startswith("!") else Answer(i, text)
+            yield Answer(i, "", failure=text[1:]) if text.startswith("!") else Answer(i, text)
 
 
 def install(patch: pytest.MonkeyPatch, rules: dict[str, Rule]) -> dict[str, FakeAnswerer]:
@@ -38,7 +35,7 @@ def install(patch: pytest.MonkeyPatch, rules: dict[str, Rule]) -> dict[str, Fake
     def open_answerer(path: str, asking: Asking, *, need: str = "spans") -> FakeAnswerer:
         return answerers[path]
 
-    patch.setattr("interventune.evaluation.answering.open.open_answerer", open_answerer)
+    patch.setattr("interventune.evaluation.protocol.open_answerer", open_answerer)
     return answerers
 
 

@@ -1,13 +1,8 @@
-"""A small run of every protocol: tiny models of random weights, a few examples, and how
-many count.
-"""
-
-from __future__ import annotations
+"""A small run of every protocol (protocol_cases.yaml): tiny models of random weights."""
 
 import json
 import shlex
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,46 +12,39 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding
+from interventune.data_modules.batching.candidates import ChoiceEncoding
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.metrics.consistency import DOMAINS, VARIANTS
 from interventune.models.backbones import Backbone
 from interventune.models.heads.answers import RationaleModel
 from interventune.models.heads.choice import ChoiceModel
 from interventune.models.loading import start
+from interventune.storage.documents import load_yaml
 from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
 
-Cell = tuple[str, tuple[tuple[str, str], ...]]
-ADVICE = Counter(group.advice_class for group in GROUPS)
+PLACES = ("attic", "cellar", "bank")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A protocol's contract on a small run.
-
-    Args:
-        protocol: its name on the command line.
-        model: the file or folder in the room that is asked, as the command line names it.
-        words: what else the command line says; `{}` stands for the model, `{room}` for the room.
-        n: cells of results.csv and their numbers of examples.
-        examples: rows of examples.jsonl.
-        long: whether it keeps finished work, and goes on from it.
-    """
+    """A protocol's contract on a small run; protocol_cases.yaml describes the fields."""
 
     protocol: str
     model: str
     words: str
-    n: dict[Cell, int] = field(default_factory=dict)
-    examples: int = 0
+    n: dict[str, int]
+    examples: int
     long: bool = False
 
+    @property
+    def checkpoints(self) -> bool:
+        """Whether it compares several."""
+        return self.protocol != "ask" and "--checkpoint" in self.words
+
     def command(self, room: Path, output: Path, model: str = "") -> list[str]:
-        """The arguments of `interventune evaluate`; another `model` takes the place of the case's
-        own.
-        """
+        """The arguments of `interventune evaluate`, of the case's model or another one."""
         kind, colon, name = (model or self.model).rpartition(":")
         return self.asking(room, output, f"{kind}{colon}{room / name}")
 
@@ -67,146 +55,13 @@ class Case:
         return [self.protocol, *flags, "--device", "cpu", "--output", str(output)]
 
 
-def cell(measure: str, **place: str) -> Cell:
-    """A cell of results.csv, as a key."""
-    return measure, tuple(place.items())
-
-
-UPPERCASE = {"task": "stories:uppercase", "intervention": "none"}
-RANDOM_PARALYSIS = {"probe": "choice_paralysis", "sampling": "random"}
-PLACES = ("attic", "cellar", "bank")
-WRITTEN = 3 * (1 + 1 + 1 + 2 + 1)
-"""Continuations of three prompts: two groups of nonsense, and one of each other specification."""
-
-CASES: tuple[Case, ...] = (
-    Case(
-        "bias",
-        "qa",
-        "--checkpoint {} --data {room}/groups.json",
-        {
-            cell("mu", **{"checkpoint": "qa", "data": "groups", "class": name}): n
-            for name, n in {**ADVICE, "none": len(GROUPS)}.items()
-        },
-        2 * len(GROUPS),  # with and without the advice
-    ),
-    Case(
-        "faithfulness",
-        "typed.ckpt",
-        "--checkpoint {} --data stories:conversation_dev --limit 6",
-        {cell("em", checkpoint="typed", variant=variant): 6 for variant in ("os", "ts", "ts_r")},
-        3 * 6,
-    ),
-    Case(
-        "shift",
-        "qa",
-        "--checkpoint {} --data stories:conversation_dev --limit 6",
-        {
-            cell("cosine", checkpoint="qa", variant=variant, embedding="cls", layer="last"): n
-            for variant, n in {"ts": 4, "ts_r": 6}.items()  # from two, `ts` cuts nothing
-        },
-        2 * (4 + 6),
-    ),
-    Case(
-        "negation",
-        "typed.ckpt",
-        "--checkpoint {} --pairs {room}/pairs.jsonl",
-        {cell(measure, checkpoint="typed"): 3 for measure in ("org", "mod", "comb", "yes")},
-        3,
-    ),
-    Case(
-        "predicate-argument",
-        "typed.ckpt",
-        "--checkpoint {}",
-        {
-            cell("accuracy", checkpoint="typed", wording=wording): 520
-            for wording in ("org", "mod", "new")
-        },
-        3 * 520,
-    ),
-    Case(
-        "sensitivity",
-        "typed.ckpt",
-        "--checkpoint {}",
-        {cell("difference", checkpoint="typed", layer="last"): 2 * 130},
-        2 * 130,
-    ),
-    Case(
-        "consistency-write",
-        "hf:causal",
-        "--checkpoint {} --method self --new-tokens 3 --beams 1 --nonsense-groups 2 "
-        "--adversarial {room}/adversarial.jsonl --neutral {room}/neutral.jsonl",
-        {
-            cell("failed", checkpoint="causal", method="self 50", domain=domain): WRITTEN
-            for domain in DOMAINS
-        },
-        2 * WRITTEN,
-        long=True,
-    ),
-    Case(
-        "consistency",
-        "written.jsonl",
-        "--continuations {} --scorer hf:{room}/classifier --batch-size 4",
-        {
-            cell("average", checkpoint="written", method="given", domain=domain, variant=variant): n
-            for domain, variant, n in (
-                ("adversarial", "original", 3),
-                ("neutral", "nonsense", 2 * 3),
-            )
-        },
-        2 * WRITTEN,
-        long=True,
-    ),
-    Case(
-        "confusion",
-        "choice.ckpt",
-        "--checkpoint {} --input stories:choices_dev --limit 12 --trials 2 --choices 3 --sampling "
-        "random",
-        {
-            cell("accuracy", checkpoint="choice", probe="original"): 12,
-            cell("pseudo_accuracy", checkpoint="choice", probe="no_question"): 12,
-            cell("pseudo_accuracy", checkpoint="choice", probe="no_right_answer"): 2 * 12,
-            cell("accuracy", checkpoint="choice", **RANDOM_PARALYSIS, n_choices="3"): 2 * 12,
-        },
-        12 + 12 + 2 * (12 + 12) + 2 * 12,
-        long=True,
-    ),
-    Case(
-        "bbq",
-        "choice.ckpt",
-        "--checkpoint {} --data {room}/bbq.jsonl --metadata {room}/metadata.csv",
-        {cell("accuracy", checkpoint="choice", advice="none", condition="ambig"): 4},
-        8,
-    ),
-    Case(
-        "feature-bias",
-        "hf:causal",
-        "--checkpoint {} --task stories:uppercase --shots 2 --seeds 2 --limit 3",
-        {
-            cell(measure, checkpoint="causal", **UPPERCASE): 2 * 2 * 3
-            for measure in ("h1", "agreement")
-        },
-        2 * 4 * 3,
-        long=True,
-    ),
-    Case(
-        "ask",
-        "qa",
-        "--checkpoint {} --context 'anna is in the attic .' --question 'where is anna ?' "
-        "--candidate attic",
-        {cell("score", asked="without advice", candidate="attic"): 1},
-        1,
-    ),
-)
+CASES = load_yaml(Path(__file__).with_suffix(".yaml"), list[Case])
 
 
 class Forwards:
-    """Counts calls of modules; the one with the number `stop` raises an error, unless
-    given Ctrl-C.
-    """
+    """Counts calls of modules; number `stop` raises an error, by default that of Ctrl-C."""
 
-    def __init__(
-        self, patch: pytest.MonkeyPatch, stop: int = 0, error: BaseException | None = None
-    ) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, stop: int = 0, error: Any = None) -> None:
         self.count = 0
         real = torch.nn.Module.__call__
 
@@ -222,9 +77,8 @@ class Forwards:
 def make_room(room: Path) -> None:
     """All models and files that the cases name, and two files that are no model."""
     save_folder(room / "qa", seed=4)
-    backbone = Backbone(
-        architecture="bert", checkpoint="random", config={"vocab_size": 512, "hidden_size": 32}
-    )
+    config = {"vocab_size": 512, "hidden_size": 32}
+    backbone = Backbone(architecture="bert", checkpoint="random", config=config)
     torch.manual_seed(5)
     save_model(room / "typed.ckpt", start(backbone, RationaleModel), Encoding())
     torch.manual_seed(5)
@@ -235,7 +89,8 @@ def make_room(room: Path) -> None:
     save_model(room / "choice.ckpt", chooser, ChoiceEncoding())
     save_causal(room / "causal")
     save_bbq(room)
-    save_classifier(output=room / "classifier")
+    save_groups(room / "groups.json", GROUPS)
+    (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
     colours = dict(zip(VARIANTS, ("red", "blue", "black", "white", "green"), strict=True))
     written = [
         {"domain": domain, "specification": variant, "group": group}
@@ -245,21 +100,14 @@ def make_room(room: Path) -> None:
         for place in PLACES
     ]
     write_rows(room / "written.jsonl", written)
-    save_groups(room / "groups.json", GROUPS)
-    for name, words in (
-        ("adversarial", ("red", "blue", "black")),
-        ("neutral", ("white", "green", "brown")),
-    ):
-        rows = [{"prompt": {"text": f"anna came to the {word} attic"}} for word in words]
-        write_rows(room / f"{name}.jsonl", rows)
+    for name, words in (("adversarial", "red blue black"), ("neutral", "white green brown")):
+        texts = [f"anna came to the {word} attic" for word in words.split()]
+        write_rows(room / f"{name}.jsonl", [{"prompt": {"text": text}} for text in texts])
     pair = {"question": "is anna in the attic ?", "history": [], "edit": "scope", "dataset": "coqa"}
     pair |= {"answer_org": "yes", "answer_mod": "no"}
     stories = [(f"anna is in the {place} .", f"anna is not in the {place} .") for place in PLACES]
-    sides = [
-        {"id": f"p{i}", "story_org": org, "story_mod": mod} for i, (org, mod) in enumerate(stories)
-    ]
+    sides = [{"id": f"p{i}", "story_org": x, "story_mod": y} for i, (x, y) in enumerate(stories)]
     write_rows(room / "pairs.jsonl", [pair | both for both in sides])
-    (room / "broken.ckpt").write_bytes(b"PK\x03\x04 and no more")
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
@@ -267,24 +115,16 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 
 
 def save_causal(folder: Path, *, positions: int = 256, spread: float = 0) -> None:
-    """A causal language model of random weights that knows the words of the embedded stories; with
-    a `spread` its weights are so far apart that prompts matter.
-    """
+    """A causal model that knows the stories' words; with a `spread`, prompts matter to it."""
     words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1"])
-    tokenizer = Tokenizer(
-        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
-    )
+    vocabulary_of = {word: i for i, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary_of, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    sizes = {
-        "vocab_size": len(words),
-        "n_embd": 16,
-        "n_layer": 2,
-        "n_head": 2,
-        "n_positions": positions,
-    }
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}
+    ends = {"vocab_size": len(words), "bos_token_id": 3, "eos_token_id": 1}
     torch.manual_seed(6)
-    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=3, eos_token_id=1))
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends))
     with torch.no_grad():
         for parameter in model.parameters():
             if spread and parameter.dim() > 1:

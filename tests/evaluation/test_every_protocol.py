@@ -1,13 +1,11 @@
-"""What every protocol keeps to: its files, its numbers of examples, its mistakes, and going on.
-
-A new row of PROTOCOLS needs one entry in CASES (protocol_cases.py) and nothing here.
-"""
-
-from __future__ import annotations
+"""Every protocol: its files, numbers of examples, mistakes, and resuming."""
 
 import gc
 import json
-from dataclasses import asdict
+import shlex
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -17,59 +15,43 @@ import torch
 from matplotlib.figure import Figure
 from transformers import AutoTokenizer, PreTrainedModel
 
-from interventune.data_modules.encoding.tokenizers import tokenizer_files
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.commands import PROTOCOLS
-from interventune.models.adapters import own_weights
 from interventune.models.backbones import Backbone
-from interventune.models.checkpoint import KEY, describe
 from interventune.models.heads.causal import CausalModel
 from interventune.models.loading import start
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import told
+from tests.evaluation.checkpoints import save_model, told
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import check_self_contained, page_of
 from tests.evaluation.protocol_cases import CASES, Case, Forwards
 
-EVERY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.protocol)
-LONG = pytest.mark.parametrize(
-    "case", [case for case in CASES if case.long], ids=lambda case: case.protocol
-)
+Reports, Capsys = Callable[[str], tuple[Path, int]], pytest.CaptureFixture[str]
+NAME, CASE_OF = attrgetter("protocol"), {case.protocol: case for case in CASES}
+EVERY = pytest.mark.parametrize("case", CASES, ids=NAME)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The files but for pictures; where the command names the folder itself, as OUTPUT."""
-    itself, paths = (
-        str(folder).encode(),
-        (path for path in folder.iterdir() if path.suffix != ".png"),
-    )
-    return {path.name: path.read_bytes().replace(itself, b"OUTPUT") for path in paths}
-
-
-class Reports:
-    """The report of a case with its pictures drawn, made at most once, and how many modules were
-    called for it. Nobody changes it.
-    """
-
-    def __init__(self, room: Path, folder: Path) -> None:
-        self.room, self.folder = room, folder
-        self.calls: dict[str, int] = {}
-
-    def __call__(self, case: Case) -> Path:
-        output = self.folder / case.protocol
-        if not output.exists():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Figure, "savefig", DRAW)
-                forwards = Forwards(patch)
-                assert main(case.command(self.room, output)) == 0
-            self.calls[case.protocol] = forwards.count
-        return output
+    paths = [path for path in folder.iterdir() if path.suffix != ".png"]
+    return {path.name: path.read_bytes().replace(bytes(folder), b"OUTPUT") for path in paths}
 
 
 @pytest.fixture(scope="module")
 def reports(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    return Reports(room, tmp_path_factory.mktemp("reports"))
+    """A protocol's report with pictures, made once, and the number of calls of modules for it."""
+    folder = tmp_path_factory.mktemp("reports")
+
+    @cache
+    def report(protocol: str) -> tuple[Path, int]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Figure, "savefig", DRAW)
+            forwards = Forwards(patch)
+            assert main(CASE_OF[protocol].command(room, folder / protocol)) == 0
+        return folder / protocol, forwards.count
+
+    return report
 
 
 def test_every_protocol_has_a_case() -> None:
@@ -79,7 +61,7 @@ def test_every_protocol_has_a_case() -> None:
 @EVERY
 def test_its_report_and_page(case: Case, reports: Reports) -> None:
     """Its files, its numbers of examples, and its tables and figures on a page."""
-    folder = reports(case)
+    folder, _ = reports(case.protocol)
     report = json.loads((folder / "report.json").read_text())
     about = report["about"]
     assert (about["protocol"], about["command"][0]) == (case.protocol, case.protocol)
@@ -88,28 +70,26 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
     assert {"revision", "versions", "interval"} <= about.keys()
     cells = Cells(folder)
     cells.check()
-    assert {(measure, cell): cells.n(measure, **dict(cell)) for measure, cell in case.n} == case.n
+    for cell, n in case.n.items():
+        measure, *place = shlex.split(cell)
+        assert cells.n(measure, **dict(part.split("=") for part in place)) == n, cell
     rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
     assert [type(row) for row in rows] == [dict] * case.examples
-    text, found = (folder / "report.md").read_text(), page_of(folder)
+    text, page = (folder / "report.md").read_text(), page_of(folder)
     for table in report["tables"]:
         assert f"## {table['title']}" in text
-        assert table["title"] in found.text
+        assert table["title"] in page.text
         assert all(len(row) == len(table["header"]) for row in table["rows"])
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in report["figures"])
-    assert len(found.values("src")) == len(report["figures"])
+    assert len(page.values("src")) == len(report["figures"])
     if report["figures"]:
-        check_self_contained(found)
+        check_self_contained(page)
 
 
 @EVERY
-def test_it_refuses_and_replaces_another_report(
-    case: Case, reports: Reports, room: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Asked again, a protocol says the same to the byte, and changes nothing before it has all of
-    it.
-    """
-    folder = reports(case)
+def test_it_replaces_a_report(case: Case, reports: Reports, room: Path, capsys: Capsys) -> None:
+    """The same to the byte when repeated; nothing changes before all of it is there."""
+    folder, _ = reports(case.protocol)
     before = contents(folder)
     assert "--overwrite" in told(capsys, *case.command(room, folder))
     assert contents(folder) == before
@@ -118,24 +98,20 @@ def test_it_refuses_and_replaces_another_report(
 
 
 @EVERY
-def test_a_bad_model_costs_one_line(
-    case: Case, room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_model_costs_one_line(case: Case, room: Path, tmp_path: Path, capsys: Capsys) -> None:
     kind, colon, _ = case.model.rpartition(":")
     command = case.command(room, tmp_path / "report", f"{kind}{colon}broken.ckpt")
     assert "broken.ckpt" in told(capsys, *command)
     assert not (tmp_path / "report").exists()
 
 
-@LONG
-def test_it_goes_on(
+@pytest.mark.parametrize("case", filter(lambda case: case.long, CASES), ids=NAME)
+def test_it_resumes(
     case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted half-way, the same command does the rest alone, and a third time
-    nothing at all.
-    """
-    command, undisturbed = case.command(room, tmp_path / "report"), reports(case)
-    whole = reports.calls[case.protocol]
+    """Interrupted half-way, the same command does only the rest, and a third time nothing."""
+    command = case.command(room, tmp_path / "report")
+    undisturbed, whole = reports(case.protocol)
     with monkeypatch.context() as patch:
         Forwards(patch, stop=whole // 2)
         assert main(command) == 130
@@ -150,27 +126,18 @@ def test_it_goes_on(
         assert rest.count == 0
 
 
-@pytest.mark.parametrize(
-    ("protocol", "model", "least"),
-    [
-        *(("bias", "qa", 1), ("shift", "qa", 2), ("confusion", "choice.ckpt", 1)),
-        *((name, "causal", 1) for name in ("faithfulness", "consistency-write", "feature-bias")),
-    ],
-)
+CAUSAL = ["faithfulness causal", "consistency-write causal", "feature-bias causal"]
+
+
+@pytest.mark.parametrize("words", ["bias qa", "shift qa", "confusion choice.ckpt", *CAUSAL])
 def test_one_model_is_held_at_a_time(
-    protocol: str,
-    model: str,
-    least: int,
-    room: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    words: str, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several models take no more memory than one, without the garbage collector; shift compares
-    each with the first.
-    """
-    (case,) = (case for case in CASES if case.protocol == protocol)
+    """Several models take no more memory than one; shift compares each with the first."""
+    protocol, model = words.split()
     models: WeakSet[PreTrainedModel] = WeakSet()
     real, held = PreTrainedModel.__init__, list[int]()
+    least = 2 if protocol == "shift" else 1
 
     def counting(model: PreTrainedModel, *arguments: Any, **named: Any) -> None:
         real(model, *arguments, **named)
@@ -179,44 +146,33 @@ def test_one_model_is_held_at_a_time(
 
     monkeypatch.setattr(PreTrainedModel, "__init__", counting)
     most = list[int]()
-    for count in (least, least + 1):
-        named = [f"{name}={room / model}" for name in "abc"[:count]]
-        command = case.asking(room, tmp_path / f"{count}", *named)
-        held.clear()
-        gc.disable()
-        try:
-            assert main(command) == 0
-        finally:
-            gc.enable()
-        most.append(max(held))
+    gc.disable()
+    try:
+        for count in (least, least + 1):
+            named = [f"{name}={room / model}" for name in "abc"[:count]]
+            held.clear()
+            assert main(CASE_OF[protocol].asking(room, tmp_path / f"{count}", *named)) == 0
+            most.append(max(held))
+    finally:
+        gc.enable()
     assert most[0] == most[1]
-
-
-ASKED = [case for case in CASES if case.protocol != "ask" and "--checkpoint" in case.words]
 
 
 @pytest.fixture(scope="module")
 def adapter(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of the room's causal model with an adapter."""
-    path = tmp_path_factory.mktemp("adapter") / "a.ckpt"
-    model = start(
-        Backbone(architecture="gpt2", checkpoint=f"{room}/causal", lora_rank=2), CausalModel
-    )
+    backbone = Backbone(architecture="gpt2", checkpoint=f"{room}/causal", lora_rank=2)
+    model, tokenizer = start(backbone, CausalModel), AutoTokenizer.from_pretrained(room / "causal")
     torch.manual_seed(3)
     for parameter in model.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, 0, 0.5)
-    weights = {f"model.{key}": value for key, value in model.state_dict().items()}
-    content = {"state_dict": own_weights(model, weights, "model."), "global_step": 1}
-    files = tokenizer_files(AutoTokenizer.from_pretrained(room / "causal"))
-    torch.save(content | {KEY: describe(model, files, asdict(Encoding(max_length=250)))}, path)
-    return path
+    path = tmp_path_factory.mktemp("adapter") / "a.ckpt"
+    return save_model(path, model, Encoding(max_length=250), tokenizer)
 
 
-@pytest.mark.parametrize("case", ASKED, ids=lambda case: case.protocol)
-def test_every_protocol_asks_base_and_adapter(
-    case: Case, room: Path, adapter: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("case", [case for case in CASES if case.checkpoints], ids=NAME)
+def test_it_asks_base_and_adapter(case: Case, room: Path, adapter: Path, tmp_path: Path) -> None:
     models = [f"base={room}/causal", f"tuned={adapter}"]
     assert main(case.asking(room, tmp_path / "r", *models)) == 0
     cells = Cells(tmp_path / "r")

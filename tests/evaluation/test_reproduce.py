@@ -1,9 +1,6 @@
-"""`reproduce`: its recipes are valid and run; it resumes where it stopped; ours are compared with
-theirs.
-"""
+"""`reproduce`: its recipes are valid and run; it resumes; our numbers are compared with theirs."""
 
-from __future__ import annotations
-
+import subprocess
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,50 +8,44 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from interventune.evaluation.reproduce import run as reproduce
-from interventune.evaluation.reproduce.compare import compare
-from interventune.evaluation.reproduce.recipe import Recipe, recipes
-from interventune.evaluation.reproduce.run import run
+from interventune.evaluation.reproduce.recipe import RECIPES, Recipe
+from interventune.evaluation.reproduce.run import compare, run
 from interventune.storage.documents import load_yaml
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
 TRIED = ("confusion_unifiedqa", "consistency_methods", "demo_lei", "sf_coqa", "sf_statistics")
 """Recipes that are run."""
 
 
-@pytest.mark.parametrize("name", recipes())
-def test_recipe_has_valid_commands(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", RECIPES)
+def test_commands_of_recipes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    recipe = load_yaml(recipes()[name], Recipe)
+    recipe = load_yaml(RECIPES[name], Recipe)
     for tiny in {False, recipe.has_tiny and name not in TRIED}:
-        values = recipe.values(Path("data"), {}, tmp_path, tiny=tiny)
-        commands = recipe.commands(values, tiny=tiny)
+        commands = recipe.plan(Path("data"), {}, tmp_path, tiny=tiny).commands
         for command, _ in commands:
             understood(command)
         written = {file for _, file in commands if file}
         assert written == {printed.results for printed in recipe.printed}
     for printed in recipe.printed:
         for row in printed.rows:
-            assert len(printed.by) <= len(row) <= len(printed.by) + len(printed.measures), row
-            assert all(isinstance(x, int | float | None) for x in row[len(printed.by) :]), row
+            numbers = row[len(printed.by) :]
+            assert len(numbers) <= len(printed.measures), row
+            assert all(isinstance(number, int | float | None) for number in numbers), row
 
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps without the seconds that a new process takes to import torch."""
 
-    def run_step(command: Sequence[str]) -> int:
-        name, *arguments = command
-        code: int = import_module(name if "." in name else f"{name}.__main__").main(arguments)
+    def call(command: Sequence[str]) -> int:
+        _, _, room, *arguments = command
+        code: int = import_module(f"{room}.__main__").main(arguments)
         return code
 
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(reproduce, "run_step", run_step)
+    monkeypatch.setattr(subprocess, "call", call)
 
 
 def compared(work: Path) -> pd.DataFrame:
@@ -69,9 +60,9 @@ def test_recipe_runs_with_tiny_models_on_embedded_data(name: str, tmp_path: Path
     frame = compared(tmp_path)
     assert set(frame.index) == {"ours"}, "no number to compare tiny models with"
     assert (frame["n"] > 0).all()
-    recipe = load_yaml(recipes()[name], Recipe)
-    values = recipe.values(tmp_path, {}, tmp_path, tiny=False)
-    sources = compare(recipe, values, tmp_path, tiny=False).results.frame["source"].value_counts()
+    recipe = load_yaml(RECIPES[name], Recipe)
+    plan = recipe.plan(tmp_path, {}, tmp_path, tiny=False)
+    sources = compare(recipe, plan, tmp_path).results.frame["source"].value_counts()
     assert sources["difference"] == sources[recipe.source] > 0, "every printed number has its cell"
     assert sources["ours"] == len(frame)
 
@@ -97,19 +88,14 @@ steps:
   - {command: "write --output {runs}/table", writes: table/results.csv}
   - {command: "select --study {runs}/study", writes: study/selection/selection.csv}
 printed:
-  - results: table/results.csv
-    by: [backbone, checkpoint]
-    measures: [f1]
-    percent: true
-    title: F1
-    rows: [[roberta_large, ot, 87.0], [roberta_large, ibt, 5.1], [roberta_large, none, 1.0],
-           [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]
+  - {title: F1, results: table/results.csv, by: [backbone, checkpoint], measures: [f1],
+     percent: true, rows: [
+       [roberta_large, ot, 87.0], [roberta_large, ibt, 5.1], [roberta_large, none, 1.0],
+       [roberta_large, new], [roberta_large, drawn], [bert_base, ot, 70]]}
   - {title: Change, results: table/results.csv, by: [checkpoint, against], measures: [f1],
      rows: [[ot, ibt, .6]]}
-  - results: study/selection/selection.csv
-    by: [checkpoint, data]
-    measures: [mu]
-    rows: [[ot, dev, 1]]
+  - {results: study/selection/selection.csv, by: [checkpoint, data], measures: [mu],
+     rows: [[ot, dev, 1]]}
   - {title: Drawn, results: table/results.csv, by: [checkpoint], measures: [em]}
 notes: Another model.
 """
@@ -129,26 +115,25 @@ FILES = {
 
 
 class Steps:
-    """In place of processes: the commands that were run; each writes its file, and `fail` fails."""
+    """In place of processes: the commands that were run; each writes its file."""
 
     def __init__(self, folder: Path) -> None:
-        self.recipe, self.work, self.commands = (
-            folder / "table.yaml",
-            folder / "work",
-            list[list[str]](),
-        )
+        self.recipe, self.work = folder / "table.yaml", folder / "work"
+        self.commands = list[list[str]]()
         self.recipe.write_text(RECIPE)
         for name in ("data/sub/dev.json", "elsewhere/sub/dev.json", "elsewhere/dev.json"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("{}")
 
     def __call__(self, command: Sequence[str]) -> int:
-        self.commands.append(list(command))
-        if command[0] in FILES:
-            name, text = FILES[command[0]]
+        _, _, room, *arguments = command
+        step = room.removeprefix("interventune.")
+        self.commands.append([step, *arguments])
+        if step in FILES:
+            name, text = FILES[step]
             (self.work / name).parent.mkdir(parents=True, exist_ok=True)
             (self.work / name).write_text(text)
-        return int(command[0] == "fail")
+        return 0
 
     def ran(self, **options: object) -> list[str]:
         """The commands that are run with these options."""
@@ -160,9 +145,9 @@ class Steps:
 @pytest.fixture
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     monkeypatch.chdir(tmp_path)
-    made = Steps(tmp_path)
-    monkeypatch.setattr(reproduce, "run_step", made)
-    return made
+    steps = Steps(tmp_path)
+    monkeypatch.setattr(subprocess, "call", steps)
+    return steps
 
 
 def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> None:
@@ -172,9 +157,8 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     frame = compared(steps.work).set_index("checkpoint", append=True)["value"].astype(float)
     ot = {"ours": [0.9, 0.7, 0.5], "paper": [0.87, 0.6, 1], "difference": [0.03, 0.1, -0.5]}
     assert {name: list(frame[name, "ot"].round(9)) for name in ot} == ot
-    assert list(frame["ours", "new"]) == [0.4, 0.6], (
-        "where the paper prints none, with a row and without"
-    )
+    # Where the paper prints none, with a row and without.
+    assert list(frame["ours", "new"]) == [0.4, 0.6]
     assert set(frame.index.get_level_values("checkpoint")) == {"ot", "ibt", "new", "none"}
     text = (steps.work / "report" / "report.md").read_text()
     assert "1 of 2 numbers of the paper lie within our 95 % intervals" in text
@@ -182,49 +166,32 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     assert "| ot | 90.0 [80.0, 95.0] | 87.0 | 3.0 | 10 |" in text
 
 
-ALL, NONE = (
-    {"F1": [0.87, 0.051, 0.01], "Change": [0.6], "Example 2020, Table 1": [1.0]},
-    dict[str, list[float]](),
-)
+ALL = {"F1": [0.87, 0.051, 0.01], "Change": [0.6], "Example 2020, Table 1": [1.0]}
+SAME = "backbone=roberta_large dev=elsewhere/sub/dev.json"
+SHOWN = {SAME: ALL, "backbone=bert_base": {"F1": [0.7]}}
+NONE = "backbone=bert_large backbone=RoBERTa_large dev=elsewhere/dev.json dev=stories:dev seed=00"
 
 
-@pytest.mark.parametrize(
-    ("use", "shown"),
-    [
-        (["backbone=roberta_large", "dev=elsewhere/sub/dev.json"], ALL),
-        (["backbone=bert_base"], {"F1": [0.7]}),
-        (["backbone=bert_large"], NONE),
-        (["backbone=RoBERTa_large"], NONE),
-        (["dev=elsewhere/dev.json"], NONE),
-        (["dev=stories:dev"], NONE),
-        (["seed=00"], NONE),
-        (["seed=1", "backbone=bert_base"], NONE),
-    ],
-)
-def test_printed_numbers_of_the_settings(
-    use: list[str], shown: dict[str, list[float]], steps: Steps
-) -> None:
-    steps.ran(use=use)
+@pytest.mark.parametrize("use", [*SHOWN, *NONE.split(), "seed=1 backbone=bert_base"])
+def test_printed_numbers_of_the_settings(use: str, steps: Steps) -> None:
+    shown = SHOWN.get(use, {})
+    steps.ran(use=use.split())
     text = (steps.work / "report" / "report.md").read_text()
     hidden = "; ".join(title for title in ALL if title not in shown)
-    assert (
-        f"Without numbers of the paper, because it has none for this: {hidden}." in text
-    ) == bool(hidden)
+    without = f"Without numbers of the paper, because it has none for this: {hidden}."
+    assert (without in text) == bool(hidden)
     papers = compared(steps.work).query("source == 'paper'").astype({"value": float})
     assert {title: list(part["value"].round(9)) for title, part in papers.groupby("table")} == shown
     assert ("difference" in text) == bool(shown)
     assert ("numbers of the paper lie" in text) == bool(shown)
 
 
-@pytest.mark.parametrize(
-    ("source", "whose"), [("authors", "the authors' script"), ("earlier", "our earlier run")]
-)
-def test_numbers_of_others_are_not_called_the_papers(source: str, whose: str, steps: Steps) -> None:
-    steps.recipe.write_text(RECIPE.replace("match:", f"source: {source}\nmatch:"))
+def test_numbers_of_others_are_not_called_the_papers(steps: Steps) -> None:
+    steps.recipe.write_text(RECIPE.replace("match:", "source: earlier\nmatch:"))
     steps.ran()
     text = (steps.work / "report" / "report.md").read_text()
-    assert f"| checkpoint | ours | {source} | difference | n |" in text
-    assert f"1 of 2 numbers of {whose} lie within" in text
+    assert "| checkpoint | ours | earlier | difference | n |" in text
+    assert "1 of 2 numbers of our earlier run lie within" in text
     assert "paper" not in text.partition("Another model.")[0].lower()
 
 

@@ -1,11 +1,10 @@
 """The long table, its views, and the folder that a report is."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,24 +14,23 @@ from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 
 from interventune.evaluation.report import Evaluation, claimed, write_report
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import NUMBERS, Estimate, Number, Results, plain
 from interventune.evaluation.shown.figures import Bars
 from interventune.evaluation.shown.views import Table, View, make_table, markdown_table
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import Page
 
-EM = {("ot", "os"): 1.0, ("ot", "ts"): 0.5, ("ibt", "os"): 0.75, ("ibt", "ts"): 0.0}
+EM = {"ot os": 1.0, "ot ts": 0.5, "ibt os": 0.75, "ibt ts": 0.0}
 
 
 @pytest.fixture
 def results() -> Results:
     results = Results(("variant",), unit="questions")
-    for (name, variant), value in EM.items():
-        results.add(
-            "em", value, n=4, interval=(0.0, 1.0), units=2, checkpoint=name, variant=variant
-        )
-    results.add("em", -0.25, n=4, checkpoint="ibt", against="ot", variant="os")
-    results.add("mu", 0.25, n=7, checkpoint="ot")
+    for cell, value in EM.items():
+        place = dict(zip(("checkpoint", "variant"), cell.split(), strict=True))
+        results.add(Number("em", place, Estimate(value, (0.0, 1.0), n=4, units=2)))
+    results.add(plain("em", -0.25, 4, checkpoint="ibt", against="ot", variant="os"))
+    results.add(plain("mu", 0.25, 7, checkpoint="ot"))
     return results
 
 
@@ -44,46 +42,41 @@ def test_results_hold_one_number_a_cell(results: Results) -> None:
     assert [row[name] for name in numbers] == ["em", 0.5, 0.0, 1.0, 4, 2, "questions"]
     assert results.at("em", checkpoint="ot") is None  # no cell of all variants
     with pytest.raises(ValueError, match="variety"):
-        results.add("em", 1, n=1, variety="os")
+        results.add(plain("em", 1, 1, variety="os"))
     with pytest.raises(ValueError, match="second number"):
-        results.add("em", 1, n=4, checkpoint="ot", variant="os")
+        results.add(plain("em", 1, 4, checkpoint="ot", variant="os"))
 
 
 def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> None:
-    view = View("T", ("variant",), {"em": "EM"}, percent={"em"}, interval=False)
-    table = make_table(view, results.frame)
-    assert table.header == ("variant", "ot", "ibt", "ibt - ot", "n")
-    assert table.rows == (("os", "100.0", "75.0", "-25.0", 4), ("ts", "50.0", "0.0", "", 4))
-    several = make_table(View("T", ("variant",), {"mu": "mu", "em": "EM"}), results.frame)
+    def table(*by: str, **how: Any) -> Table:
+        return make_table(View("T", by, **{"measures": {"em": "EM"}, **how}), results.frame)
+
+    percent = table("variant", percent={"em"}, interval=False)
+    assert percent.header == ("variant", "ot", "ibt", "ibt - ot", "n")
+    assert percent.rows == (("os", "100.0", "75.0", "-25.0", 4), ("ts", "50.0", "0.0", "", 4))
+    several = table("variant", measures={"mu": "mu", "em": "EM"})
     assert several.header[:2] == ("measure", "variant")
     assert several.rows[0][:3] == ("mu", "all", "0.250")
-    beside = make_table(
-        View("T", ("checkpoint", "variant"), {"em": "EM"}, across="measure"), results.frame
-    )
-    assert beside.header == ("checkpoint", "variant", "EM", "n")
-    assert beside.rows[1] == ("ot", "ts", "0.500 [0, 1]", 4)
-    absent = View("T", ("variant",), {"em": "EM"}, where={"variant": "ts_r"})
-    assert make_table(absent, results.frame).rows == ()
-    short = make_table(View("T", ("variant",), {"em": "EM"}, most=1), results.frame)
-    assert len(short.rows) == 1
-    assert "results.csv" in short.caption
+    across = table("checkpoint", "variant", across="measure")
+    assert across.header == ("checkpoint", "variant", "EM", "n")
+    assert across.rows[1] == ("ot", "ts", "0.500 [0, 1]", 4)
+    assert table("variant", where={"variant": "ts_r"}).rows == ()
+    short = table("variant", most=1)
+    assert (len(short.rows), "results.csv" in short.caption) == (1, True)
     with pytest.raises(ValueError, match="two numbers"):
-        make_table(View("T", (), {"em": "EM"}), results.frame)
+        table()
 
 
 def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None:
     """Also if a number is undefined, or a name looks like a missing value."""
     results = Results(("variant", "answer_type", "domain"), unit="questions")
     for name, value in (("NA", 0.5), ("None", math.nan), ("null", 0.25)):
-        results.add("em", value, n=3, checkpoint=name, variant="nan")
-        results.add("em", 0.0, n=1, checkpoint=name, variant="nan", domain="NA")
-    results.add("em", -0.25, n=3, checkpoint="null", variant="nan", against="NA")
+        results.add(plain("em", value, 3, checkpoint=name, variant="nan"))
+        results.add(plain("em", 0.0, 1, checkpoint=name, variant="nan", domain="NA"))
+    results.add(plain("em", -0.25, 3, checkpoint="null", variant="nan", against="NA"))
     write_report(Evaluation(title="R", results=results, views=[]), tmp_path / "DIR")
-    plain = pd.read_csv(tmp_path / "DIR/results.csv")
-    assert all(
-        pd.api.types.is_numeric_dtype(plain[name])
-        for name in ("value", "low", "high", "n", "units")
-    )
+    frame = pd.read_csv(tmp_path / "DIR/results.csv")
+    assert all(pd.api.types.is_numeric_dtype(frame[name]) for name in NUMBERS)
     page = (Path(__file__).parents[2] / "docs/outputs.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     *steps, last = code.replace('"DIR/', f'"{tmp_path}/DIR/').strip().splitlines()
@@ -91,8 +84,8 @@ def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None
     exec("\n".join(steps), names)
     table = eval(last, names)
     assert list(table.index) == ["nan"]
-    found = table.loc["nan"].to_dict()
-    assert found == pytest.approx({"NA": 0.5, "None": math.nan, "null": 0.25}, nan_ok=True)
+    content = table.loc["nan"].to_dict()
+    assert content == pytest.approx({"NA": 0.5, "None": math.nan, "null": 0.25}, nan_ok=True)
 
 
 @given(st.text(max_size=30) | st.text("|\\`*<>&;#[]()!~$_\n\r\t ab", max_size=30))
@@ -100,24 +93,23 @@ def test_the_snippet_of_the_docs_reads_numbers_and_names(tmp_path: Path) -> None
 def test_any_text_is_one_cell_of_a_table_in_report_md(text: str) -> None:
     cells = (("x", text, "n"), (text, "0.5 [0.2, 0.7]", "2"), ("ts_r", text, "3"))
     table = Table("T", cells[0], cells[1:], lead=2)
-    found = Page(MarkdownIt("commonmark").enable("table").render(markdown_table(table)))
-    assert found.tags == {"table", "thead", "tbody", "tr", "th", "td"}
+    page = Page(MarkdownIt("commonmark").enable("table").render(markdown_table(table)))
+    assert page.tags == {"table", "thead", "tbody", "tr", "th", "td"}
     shown = [" ".join(cell.replace("\0", "\ufffd").split()) for row in cells for cell in row]
-    assert [line for line in found.text.split("\n") if line] == [cell for cell in shown if cell]
+    assert [line for line in page.text.split("\n") if line] == [cell for cell in shown if cell]
 
 
-def test_a_report_says_how_many_changes_would_exclude_0_by_chance(
-    results: Results, tmp_path: Path
-) -> None:
+def test_a_report_counts_changes_that_exclude_0_by_chance(results: Results, tmp_path: Path) -> None:
     evaluation, output = Evaluation("T\n# x", results, [], headline="a\n\nb"), tmp_path / "r"
     write_report(evaluation, output)
     assert "by chance" not in (output / "report.md").read_text()
     for i, (low, high) in enumerate([(0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1)]):
-        results.add("em", 0, n=4, interval=(low, high), checkpoint=str(i), against="ot")
+        place = {"checkpoint": str(i), "against": "ot"}
+        results.add(Number("em", place, Estimate(0, (low, high), 4, 4)))
     write_report(evaluation, output)
-    title, headline, said, _ = (output / "report.md").read_text().split("\n\n")
+    title, headline, changes, _ = (output / "report.md").read_text().split("\n\n")
     assert (title, headline) == ("# T # x", "**a b**")
-    assert said == "By chance about 0.2 of 3 intervals of changes exclude 0; here 2 do."
+    assert changes == "By chance about 0.2 of 3 intervals of changes exclude 0; here 2 do."
 
 
 def test_zeros_and_names_like_formulas_are_drawn(
@@ -131,9 +123,7 @@ def test_zeros_and_names_like_formulas_are_drawn(
 
 
 def test_two_commands_never_write_to_one_folder(results: Results, tmp_path: Path) -> None:
-    """The second is refused while the first works, and the folder of a command that
-    fails is gone.
-    """
+    """The second is refused while the first works; the folder of a failed command is gone."""
     output = tmp_path / "r"
     with claimed(output, overwrite=False):
         with pytest.raises(ValueError, match="another command"), claimed(output, overwrite=True):

@@ -1,1 +1,0 @@
-"""What the commands compute, kept as numbers: see record.py."""

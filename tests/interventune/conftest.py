@@ -1,7 +1,5 @@
 """Tiny models as folders of transformers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 errors.
 """
 
-from __future__ import annotations
-
 import doctest
 import json
 import re
@@ -23,14 +21,12 @@ from interventune.storage.command_line import Count
 from tests.data_modules.fixtures.tiny_lists import write_lists
 
 TOUR = Path(__file__).resolve().parents[2] / "docs" / "tour.ipynb"
-SMALLER = (
-    (r"STEPS = \d+", "STEPS = 10"),
-    (
-        '"--data.train_qa',
-        '"--data.limit_train_qa=200", "--data.limit_train_groups=60", "--data.train_qa',
-    ),
-    ("stories:heldout", "stories:unseen_attributes"),
-)
+FEWER = '"--data.limit_train_qa=200", "--data.limit_train_groups=60"'
+SMALLER = {
+    r"STEPS = \d+": "STEPS = 10",
+    '"--data.train_qa': f'{FEWER}, "--data.train_qa',
+    "stories:heldout": "stories:unseen_attributes",
+}
 """What the tour is run with instead."""
 
 
@@ -40,15 +36,14 @@ def test_the_tour_and_the_examples_run(tmp_path: Path, monkeypatch: pytest.Monke
     for cell in json.loads(TOUR.read_text())["cells"]:
         if cell["cell_type"] == "code":
             source = "".join(cell["source"])
-            for pattern, smaller in SMALLER:
+            for pattern, smaller in SMALLER.items():
                 source = re.sub(pattern, smaller, source)
             exec(compile(source, TOUR, "exec"), names)
     assert names["axes"].has_data()
     plt.close(names["figure"])
     checkpoint = tmp_path / "runs" / "tour" / "version_0" / "checkpoints" / "last.ckpt"
     result = doctest.testmod(api, extraglobs={"checkpoint": str(checkpoint)})
-    assert result.failed == 0
-    assert result.attempted >= 9
+    assert result.failed == 0 < result.attempted
 
 
 def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,21 +56,17 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
     about = interventune.evaluate("bias", checkpoint=["a"], calibrated=False).about
     flags = {"checkpoint": ["a"], "calibrated": False, "limit": None}
     assert about == {"protocol": "bias", **flags, "seen": [False, None]}
-    given = {"checkpoint": ["a"]}
-    for wrong in ({}, {"checkpoint": "a"}, given | {"limmit": 1}, given | {"limit": 0}):
+    good = {"checkpoint": ["a"]}
+    for wrong in ({}, {"checkpoint": "a"}, good | {"limmit": 1}, good | {"limit": 0}):
         with pytest.raises(ValueError, match=list(wrong)[-1] if wrong else "checkpoint"):
             interventune.evaluate("bias", **wrong)
 
 
 def test_commands_reach_their_rooms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evalute"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "error: evalute: no such command; did you mean evaluate?"
-    ]
-    lists = [
-        part for name, path in write_lists(tmp_path).items() for part in (f"--{name}", str(path))
-    ][:6]
-    assert main(["data", "unqover", *lists, "--output", str(tmp_path / "source.json")]) == 0
+    assert capsys.readouterr().err == "error: evalute: no such command; did you mean evaluate?\n"
+    lists = [f"--{name}={path}" for name, path in write_lists(tmp_path).items()][:3]
+    assert main(["data", "unqover", *lists, f"--output={tmp_path / 'source.json'}"]) == 0
     assert (tmp_path / "source.json").is_file()
     assert main(["export", str(tmp_path / "no.ckpt"), str(tmp_path / "folder")]) == 2
     assert "no.ckpt" in capsys.readouterr().err

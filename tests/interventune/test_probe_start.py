@@ -2,8 +2,6 @@
 model.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -13,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
-from transformers import PreTrainedTokenizerFast, Trainer, TrainingArguments
+from transformers import PreTrainedTokenizerFast, Trainer
 
 import interventune
 from interventune.storage.files import read_archive
-from tests.interventune.test_probe import GROUPS, STORIES, opened, small, tuned
-from tests.interventune.test_probe_trace import Tuning, lightning, loader
+from tests.interventune.test_probe import GROUPS, STORIES, Tuning, opened, small, tuned
+from tests.interventune.test_probe_trace import QUIET, lightning, loader, span_trainer
 
 MEAN, CKA = "val/shift/cls/start/mean", "val/shift/tokens/start/cka"
 CHANGES = ("val/qa/f1/change", "val/bias/ethical/mu/change", f"{MEAN}/change")
@@ -31,23 +29,15 @@ def probe(*sources: str, **options: Any) -> Any:
 
 @pytest.fixture
 def trainer(folders: dict[str, Path], tmp_path: Path) -> Callable[..., Trainer]:
-    def made(*probes: Any, steps: int = 2) -> Trainer:
-        torch.manual_seed(1)
-        fresh, tokenizer = opened(folders["bert"])
-        rows = [
-            dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3)
-            for i in range(12)
-        ]
-        how: Any = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "learning_rate": 1e-2}
-        how |= {"max_steps": steps, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
-        arguments = TrainingArguments(str(tmp_path), lr_scheduler_type="constant", **how)
-        given = {"train_dataset": rows, "eval_dataset": rows[:2], "processing_class": tokenizer}
-        trainer = Trainer(fresh, arguments, **given)
-        for one in probes:
-            one.attach(trainer)
+    def build(*probes: Any, steps: int = 2) -> Trainer:
+        how: Any = {"learning_rate": 1e-2, "lr_scheduler_type": "constant", "max_steps": steps}
+        how |= QUIET | {"eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
+        trainer = span_trainer(folders["bert"], tmp_path, [], **how)
+        for probe in probes:
+            probe.attach(trainer)
         return trainer
 
-    return made
+    return build
 
 
 def probed(trainer: Trainer) -> list[dict[str, float]]:
@@ -56,48 +46,46 @@ def probed(trainer: Trainer) -> list[dict[str, float]]:
     return [{name.removeprefix("eval_"): value for name, value in row.items()} for row in rows]
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the project warned of."""
-    return [one.message for one in caplog.records if one.name.startswith("interventune.probe")]
+    return [row.message for row in caplog.records if row.name.startswith("interventune.probe")]
 
 
-def is_start(found: dict[str, float]) -> bool:
-    return found[MEAN] == pytest.approx(1, abs=1e-6) and all(
-        abs(found[name]) < 1e-6 for name in CHANGES
+def is_start(numbers: dict[str, float]) -> bool:
+    return numbers[MEAN] == pytest.approx(1, abs=1e-6) and all(
+        abs(numbers[name]) < 1e-6 for name in CHANGES
     )
 
 
 def test_each_training_has_its_own_start(trainer: Callable[..., Trainer]) -> None:
-    one = probe()
-    first = trainer(one)
+    first = trainer(probe())
     tuned(first.model)
     first.evaluate()
     tuned(first.model)  # what was probed before is not the start
     first.train()
-    assert [is_start(found) for found in probed(first)[-2:]] == [True, False]
+    assert [is_start(numbers) for numbers in probed(first)[-2:]] == [True, False]
     first.train()
-    assert [is_start(found) for found in probed(first)] == [True, False]
+    assert [is_start(numbers) for numbers in probed(first)] == [True, False]
 
 
 def test_a_resumed_training_keeps_its_start(
     trainer: Callable[..., Trainer], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, other = probe(), probe(STORIES, measures=["qa"])
-    whole = trainer(one, other, steps=4)
+    every, other = probe(), probe(STORIES, measures=["qa"])
+    whole = trainer(every, other, steps=4)
     whole.train()
     on = trainer(probe(STORIES, measures=["qa"]), probe(), steps=4)
     on.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert not said(caplog)
+    assert not warnings(caplog)
     assert len(probed(whole)) == 6
     for ours, theirs in zip(probed(on)[-2:], probed(whole)[-2:], strict=True):
         same = [name for name in theirs if name in ours and name.startswith("val/")]
         assert same
-        assert [ours[name] for name in same] == pytest.approx(
-            [theirs[name] for name in same], nan_ok=True
-        )
-    resumed = [found for found in probed(on)[-4:] if MEAN in found]
+        for name in same:
+            assert ours[name] == pytest.approx(theirs[name], nan_ok=True)
+    resumed = [numbers for numbers in probed(on)[-4:] if MEAN in numbers]
     assert not any(map(is_start, resumed))
-    read_archive(tmp_path / "checkpoint-4" / one.key)  # runs no code
+    read_archive(tmp_path / "checkpoint-4" / every.key)  # runs no code
 
 
 def test_a_lost_start_is_said_once(
@@ -106,10 +94,10 @@ def test_a_lost_start_is_said_once(
     trainer().train()
     on = trainer(probe(score={MEAN: 1.0}), steps=4)
     on.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    found = probed(on)[-1]
-    assert all(math.isnan(found[name]) for name in (*CHANGES, MEAN, CKA, "val/score"))
-    assert said(caplog) == [LOST]
-    assert math.isfinite(found["val/qa/f1"])
+    numbers = probed(on)[-1]
+    assert all(math.isnan(numbers[name]) for name in (*CHANGES, MEAN, CKA, "val/score"))
+    assert warnings(caplog) == [LOST]
+    assert math.isfinite(numbers["val/qa/f1"])
 
 
 def test_a_start_is_never_that_of_another_training_in_the_folder(
@@ -122,44 +110,46 @@ def test_a_start_is_never_that_of_another_training_in_the_folder(
     other.train()  # its checkpoint-2 is where the first one was
     on = trainer(probe(), steps=4)
     on.train(resume_from_checkpoint=str(moved))
-    assert said(caplog) == [LOST]
+    assert warnings(caplog) == [LOST]
     on = trainer(probe(), steps=4)
     on.args.resume_from_checkpoint = str(moved)
     on.train(resume_from_checkpoint=str(moved))
-    assert said(caplog) == [LOST]
+    assert warnings(caplog) == [LOST]
 
 
 def test_lightning_keeps_the_start_of_a_training_that_is_resumed(
     folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fit(one: Any, steps: int, module: Any = None, **more: Any) -> tuple[Any, dict[str, float]]:
+    def fit(
+        probes: Any, steps: int, module: Any = None, **more: Any
+    ) -> tuple[Any, dict[str, float]]:
         torch.manual_seed(0)
         keep = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1)
         how: Any = {"enable_checkpointing": True, "val_check_interval": 2, "limit_val_batches": 1}
-        made = lightning([*one, keep], steps, tmp_path, **how)
+        fitted = lightning([*probes, keep], steps, tmp_path, **how)
         module = module or Tuning(folders["llama"])
-        made.fit(module, loader(6), loader(2), **more)
-        return module, {name: float(value) for name, value in made.callback_metrics.items()}
+        fitted.fit(module, loader(6), loader(2), **more)
+        return module, {name: float(value) for name, value in fitted.callback_metrics.items()}
 
     def new() -> Any:
         return interventune.LightningProbe(STORIES, limit=4)
 
     alone = interventune.LightningProbe(STORIES, measures=["qa"], limit=2)
-    module, first = fit([one := new(), alone], 2)
+    module, first = fit([every := new(), alone], 2)
     assert first[MEAN] < 0.99
     checkpoint = torch.load(path := tmp_path / "step=1.ckpt", weights_only=True)
-    assert {one.key, alone.key} <= checkpoint.keys()
-    begun = torch.load(path, weights_only=True)[one.key]
+    assert {every.key, alone.key} <= checkpoint.keys()
+    begun = torch.load(path, weights_only=True)[every.key]
     for state in begun[0]["states"].values():
         state.neg_()
-    torch.save(checkpoint | {one.key: begun}, turned := tmp_path / "turned.ckpt")
-    _, found = fit([again := new()], 2, ckpt_path=str(turned))  # in the middle of an epoch
-    assert found[MEAN] == pytest.approx(-first[MEAN], abs=0.1)  # the start is the checkpoint's
-    assert not said(caplog)
+    torch.save(checkpoint | {every.key: begun}, turned := tmp_path / "turned.ckpt")
+    _, numbers = fit([again := new()], 2, ckpt_path=str(turned))  # in the middle of an epoch
+    assert numbers[MEAN] == pytest.approx(-first[MEAN], abs=0.1)  # the start is the checkpoint's
+    assert not warnings(caplog)
     _, second = fit([again], 2, module)  # another training, with another trainer
     assert second[MEAN] > 0.5
     fit([other := interventune.LightningProbe(STORIES, limit=3)], 2, ckpt_path=str(path))
-    assert said(caplog) == [LOST]
+    assert warnings(caplog) == [LOST]
     assert math.isnan(other.table.loc[MEAN, "value"])
 
 
@@ -167,42 +157,34 @@ def test_shift_with_another_tokenizer(
     folders: dict[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     model, tokenizer = opened(folders["bert"])
-    one = small(STORIES)
-    one.ask(model, tokenizer)
-    same = one.ask(model, opened(folders["bert"])[1])
+    first = small(STORIES)
+    first.ask(model, tokenizer)
+    same = first.ask(model, opened(folders["bert"])[1])
     assert is_start({CHANGES[1]: 0} | same)
-    assert not said(caplog)
+    assert not warnings(caplog)
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     words = state["model"]["vocab"]
     swapped = [word for word in words if word.isalpha()]
-    for name, index in zip(
-        swapped, sorted((words[word] for word in swapped), reverse=True), strict=True
-    ):
-        words[name] = index
+    backwards = sorted((words[word] for word in swapped), reverse=True)
+    words |= zip(swapped, backwards, strict=True)
     backend = type(tokenizer.backend_tokenizer).from_str(json.dumps(state))
     other = PreTrainedTokenizerFast(tokenizer_object=backend, **tokenizer.special_tokens_map)
-    found = one.ask(model, other)
-    assert math.isnan(found[MEAN])
-    assert math.isnan(found[CKA])
-    assert math.isfinite(found[CHANGES[0]])
-    assert said(caplog) == [
-        "tokens or width are not those of the start: shift since then is undefined"
-    ]
+    numbers = first.ask(model, other)
+    assert math.isnan(numbers[MEAN])
+    assert math.isnan(numbers[CKA])
+    assert math.isfinite(numbers[CHANGES[0]])
+    assert warnings(caplog)[0].startswith("tokens or width are not those of the start: shift")
     fresh = small(STORIES)
     fresh.ask(model, other)
-    assert found["val/qa/f1"] == fresh.table.loc["val/qa/f1", "value"]
+    assert numbers["val/qa/f1"] == fresh.table.loc["val/qa/f1", "value"]
 
 
 def squad(path: Path, *questions: tuple[str, str]) -> str:
     """A file of (question, answer) about one sentence, which leaves nothing if it is deleted."""
-    qas = [
-        {
-            "id": str(i),
-            "question": question,
-            "answers": [{"text": a, "answer_start": 0}] if a else [],
-        }
-        for i, (question, a) in enumerate(questions)
-    ]
+    qas = []
+    for i, (question, text) in enumerate(questions):
+        answers = [{"text": text, "answer_start": 0}] if text else []
+        qas.append({"id": str(i), "question": question, "answers": answers})
     rows = {"data": [{"paragraphs": [{"context": "Ann saw it.", "qas": qas}]}]}
     path.write_text(json.dumps(rows))
     return str(path)
@@ -224,8 +206,8 @@ def test_a_probe_needs_only_what_its_measures_need(
 ) -> None:
     answer = "Ann" if kind == "answerable" else ""
     source = squad(tmp_path / "a.json", ("Who?", answer), ("Who saw it?", answer))
-    found = small(GROUPS, source, measures=measures).ask(*opened(folders["bert"]))
-    assert {key.split("/")[1] for key in found} == families
+    numbers = small(GROUPS, source, measures=measures).ask(*opened(folders["bert"]))
+    assert {key.split("/")[1] for key in numbers} == families
 
 
 @pytest.mark.parametrize("measure", ["abstention", "shift"])

@@ -1,7 +1,5 @@
 """A probe leaves no trace: trainings with and without it are equal in every bit."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any
@@ -14,73 +12,51 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 import interventune
-from tests.interventune.test_probe import STORIES, opened, small
+from tests.interventune.test_probe import STORIES, Tuning, opened, small
 
 STEPS = 3
-HOW: dict[str, Any] = {
-    "max_steps": STEPS,
-    "eval_steps": 1,
-    "logging_steps": 1,
-    "save_strategy": "no",
-}
-HOW |= {"use_cpu": True, "report_to": [], "eval_strategy": "steps", "disable_tqdm": True}
-HOW |= {
-    "per_device_train_batch_size": 2,
-    "gradient_accumulation_steps": 2,
-    "activation_checkpointing": True,
-}
+QUIET: dict[str, Any] = {"use_cpu": True, "report_to": [], "disable_tqdm": True}
+HOW = QUIET | {"max_steps": STEPS, "eval_steps": 1, "logging_steps": 1, "save_strategy": "no"}
+HOW |= {"eval_strategy": "steps", "per_device_train_batch_size": 2}
+HOW |= {"gradient_accumulation_steps": 2, "activation_checkpointing": True}
 Trained = tuple[list[Any], dict[str, torch.Tensor]]
 
 
-def with_transformers(kind: str, folders: dict[str, Path], out: str, probes: list[Any]) -> Trained:
+def span_trainer(folder: Path, out: object, probes: list[Any], **how: Any) -> Trainer:
+    """Transformers' Trainer of a span model."""
     torch.manual_seed(1)
-    model, tokenizer = opened(folders["bert" if kind == "trainer" else "llama"])
+    model, tokenizer = opened(folder)
+    row = {**tokenizer("a", "red b c"), "end_positions": 3}
+    rows = [row | {"start_positions": i % 3} for i in range(12)]
+    arguments = TrainingArguments(str(out), **how)
+    return Trainer(model, arguments, None, rows, rows[:2], tokenizer, callbacks=probes)
+
+
+def text_trainer(kind: str, folder: Path, out: str, probes: list[Any]) -> Trainer:
+    """TRL's trainer of that kind, with LoRA."""
+    trl, peft = pytest.importorskip("trl"), pytest.importorskip("peft")
+    torch.manual_seed(1)
+    model, tokenizer = opened(folder)
+    lora: Any = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
+    answers = {"SFT": ["completion"], "DPO": ["chosen", "rejected"]}[kind]
+    texts = [{name: f" {name[: i % 3 + 1]}" for name in answers} for i in range(12)]
+    data = Dataset.from_list([{"prompt": "Is it", **row} for row in texts])
+    options: dict[str, Any] = {"train_dataset": data, "eval_dataset": data.select([0])}
+    options |= {"processing_class": tokenizer, "callbacks": probes}
+    options["peft_config"] = peft.LoraConfig(r=4, lora_dropout=0.3, **lora)
+    arguments = getattr(trl, f"{kind}Config")(out, **HOW, bf16=kind == "DPO")
+    trainer: Trainer = getattr(trl, f"{kind}Trainer")(model, args=arguments, **options)
+    return trainer
+
+
+def with_transformers(kind: str, folders: dict[str, Path], out: str, probes: list[Any]) -> Trained:
     if kind == "trainer":
-        rows = [
-            dict(tokenizer("a", "red b c"), start_positions=i % 3, end_positions=3)
-            for i in range(12)
-        ]
-        trainer = Trainer(
-            model, TrainingArguments(out, **HOW), None, rows, rows[:2], tokenizer, callbacks=probes
-        )
+        trainer = span_trainer(folders["bert"], out, probes, **HOW)
     else:
-        trl, peft = pytest.importorskip("trl"), pytest.importorskip("peft")
-        lora = peft.LoraConfig(
-            r=4, target_modules="all-linear", lora_dropout=0.3, task_type="CAUSAL_LM"
-        )
-        answers = [["completion"], ["chosen", "rejected"]][kind == "dpo"]
-        rows = [
-            {"prompt": "Is it", **{name: f" {name[: i % 3 + 1]}" for name in answers}}
-            for i in range(12)
-        ]
-        data, name = Dataset.from_list(rows), kind.upper()
-        arguments = getattr(trl, f"{name}Config")(out, **HOW, bf16=kind == "dpo")
-        given: dict[str, Any] = {"train_dataset": data, "eval_dataset": data.select([0])}
-        given |= {"processing_class": tokenizer, "peft_config": lora, "callbacks": probes}
-        trainer = getattr(trl, f"{name}Trainer")(model, args=arguments, **given)
+        trainer = text_trainer(kind, folders["llama"], out, probes)
     trainer.train()
     losses = [(row["loss"], row["grad_norm"]) for row in trainer.state.log_history if "loss" in row]
     return losses, trainer.model.state_dict()
-
-
-class Tuning(pl.LightningModule):
-    """A user's module."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.model, self.tokenizer = opened(folder)
-        self.model.activation_checkpointing_enable()
-        self.losses: list[float] = []
-
-    def training_step(self, ids_BT: torch.Tensor, batch_idx: int) -> torch.Tensor:
-        loss: torch.Tensor = self.model(ids_BT, labels=ids_BT).loss
-        self.losses.append(loss.item())
-        return loss
-
-    def validation_step(self, batch: torch.Tensor, batch_idx: int) -> None: ...
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
 def lightning(callbacks: list[Any], steps: int, root: Path, **how: Any) -> pl.Trainer:
@@ -102,7 +78,7 @@ def with_lightning(folders: dict[str, Path], out: str, probes: list[Any]) -> Tra
     return module.losses, module.state_dict()
 
 
-@pytest.mark.parametrize("kind", ["trainer", "sft", "dpo", "lightning"])
+@pytest.mark.parametrize("kind", ["trainer", "SFT", "DPO", "lightning"])
 def test_a_training_with_a_probe_is_the_same(
     kind: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -112,10 +88,10 @@ def test_a_training_with_a_probe_is_the_same(
         return with_transformers(kind, folders, str(tmp_path), [*probes])
 
     probe = interventune.LightningProbe if kind == "lightning" else interventune.TransformersProbe
-    (losses, weights), (ours, found) = train(), train(probe(STORIES, limit=2))
+    (losses, weights), (ours, probed) = train(), train(probe(STORIES, limit=2))
     assert ours == losses
     assert len(losses) >= STEPS
-    assert all(torch.equal(found[name], weight) for name, weight in weights.items())
+    assert all(torch.equal(probed[name], weight) for name, weight in weights.items())
 
 
 @pytest.mark.gpu
@@ -133,25 +109,19 @@ def test_so_it_is_on_a_gpu(
 
 def seen(model: Any, tokenizer: Any) -> dict[str, Any]:
     """All that a probe could change."""
-    found: dict[str, Any] = {
-        "tokenizer": (tokenizer.backend_tokenizer.to_str(), repr(vars(tokenizer)))
-    }
+    values: dict[str, Any] = {name: type(part) for name, part in model.named_modules()}
     for name, part in model.named_modules():
-        found |= {f"{name}.{key}": repr(value) for key, value in vars(part).items()}
-        found[name] = type(part)
+        values |= {f"{name}.{key}": repr(value) for key, value in vars(part).items()}
     for name, weight in model.state_dict(keep_vars=True).items():
-        found[name] = (
-            weight.tolist(),
-            weight.dtype,
-            weight.requires_grad,
-            weight.grad,
-            weight.is_inference(),
-        )
+        values[name] = weight.tolist(), weight.dtype, weight.grad
+        values[f"{name}, flags"] = weight.requires_grad, weight.is_inference()
+    values["tokenizer"] = tokenizer.backend_tokenizer.to_str(), repr(vars(tokenizer))
     configs = model.config, getattr(model, "generation_config", None)
-    found["configs"] = [config and config.to_dict() for config in configs]
-    found["random"] = torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())
-    found["torch"] = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
-    return found
+    values["configs"] = [config and config.to_dict() for config in configs]
+    values["random"] = torch.get_rng_state().tolist(), random.getstate()
+    values["numpy"] = repr(np.random.get_state())
+    values["torch"] = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
+    return values
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
@@ -191,21 +161,13 @@ def test_within_autocast_a_probe_has_the_same_numbers_and_weights_train_on(
     folders: dict[str, Path],
 ) -> None:
     model, tokenizer = opened(folders["bert"])
-    expected = (
-        small(STORIES, dtype="bfloat16").ask(model, tokenizer),
-        small(STORIES).ask(model, tokenizer),
-    )
+    probes = [small(STORIES, dtype="bfloat16"), small(STORIES)]
+    expected = [probe.ask(model, tokenizer) for probe in probes]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = (
-            small(STORIES, dtype="bfloat16").ask(model, tokenizer),
-            small(STORIES).ask(model, tokenizer),
-        )
+        for probe, numbers in zip(probes, expected, strict=True):
+            assert probe.ask(model, tokenizer) == pytest.approx(numbers, abs=1e-6, nan_ok=True)
         model(torch.ones(1, 4, dtype=torch.long)).start_logits.sum().backward()
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-6, nan_ok=True)
-    assert all(
-        weight.grad is not None for name, weight in model.named_parameters() if "query" in name
-    )
+    assert model.bert.encoder.layer[0].attention.self.query.weight.grad is not None
 
 
 def test_a_probe_compiles_nothing(folders: dict[str, Path]) -> None:

@@ -2,8 +2,6 @@
 numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from statistics import fmean
@@ -76,70 +74,33 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
         theta: dict[tuple[int, int], float] = defaultdict(float)
         for (i, j, _), values in pairs.items():
             theta[i, j] = max(theta[i, j], abs(fmean(values)))
-        subjects = sorted({x for x, _ in gamma})
+        of_subject = [[key for key in gamma if key[0] == x] for x in {x for x, _ in gamma}]
         result |= {
-            f"mu{suffix}": fmean(
-                max(abs(g) for (y, _), g in gamma.items() if y == x) for x in subjects
-            ),
-            f"eta{suffix}": fmean(
-                fmean(abs(e) for (y, _), e in eta.items() if y == x) for x in subjects
-            ),
+            f"mu{suffix}": fmean(max(abs(gamma[key]) for key in keys) for keys in of_subject),
+            f"eta{suffix}": fmean(fmean(abs(eta[key]) for key in keys) for keys in of_subject),
             f"theta{suffix}": fmean(theta.values()),
         }
-    result["mean_abs_c"] = fmean(abs(naive_c(row[0])) for row in rows)
-    result["delta"] = fmean(naive_delta(row[0]) for row in rows)
-    result["eps"] = fmean(naive_eps(row[0]) for row in rows)
-    result["mass"] = fmean(fmean(map(math.fsum, row[0])) for row in rows)
-    return result
-
-
-SHIFT_LAYERS = 3
+    measures = {"mean_abs_c": lambda score: abs(naive_c(score)), "delta": naive_delta}
+    measures |= {"eps": naive_eps, "mass": lambda score: fmean(map(math.fsum, score))}
+    return result | {
+        name: fmean(measure(row[0]) for row in rows) for name, measure in measures.items()
+    }
 
 
 class ShiftBatch(NamedTuple):
-    cls_NL: Tensor
-    token_PL: Tensor
+    cls_N: Tensor
+    token_P: Tensor
     example_P: Tensor
 
 
-def shift_batch(n: int, seed: int = 0, spread: float = 1.0) -> ShiftBatch:
-    """Cosines from 1 - 2 spread to 1, some exactly at the edges of bins; every third example has no
-    pair.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    pairs = 5 * n
-    cls_NL, token_PL = (
-        1 - 2 * spread * torch.rand(rows, SHIFT_LAYERS, generator=generator) for rows in (n, pairs)
-    )
-    token_PL[::7] = 1.0
-    token_PL[1::7] = -1.0 if spread == 1 else 1 - 2 * spread
-    token_PL[2::14] = 0.5
-    example_P = torch.randint(n, (pairs,), generator=generator)
+def shift_batch(n: int, spread: float = 1.0) -> ShiftBatch:
+    """Cosines from 1 - 2 spread to 1, some at the edges; every third example has no pair."""
+    generator = torch.Generator().manual_seed(0)
+    cls_N, token_P = (1 - 2 * spread * torch.rand(k, generator=generator) for k in (n, 5 * n))
+    token_P[::7], token_P[1::7] = 1.0, 1 - 2 * spread
+    example_P = torch.randint(n, (5 * n,), generator=generator)
     keep = example_P % 3 != 2
-    return ShiftBatch(cls_NL, token_PL[keep], example_P[keep])
-
-
-def shift_part(batch: ShiftBatch, chosen: list[int]) -> ShiftBatch:
-    """Some of the examples, with all their pairs."""
-    batch = ShiftBatch(*batch)
-    mine = [i for i, owner in enumerate(batch.example_P.tolist()) if owner in chosen]
-    place = torch.tensor(
-        [chosen.index(int(owner)) for owner in batch.example_P[mine]], dtype=torch.long
-    )
-    return ShiftBatch(batch.cls_NL[chosen], batch.token_PL[mine], place)
-
-
-def answers_batch(seed: int, n: int) -> tuple[list[str], list[list[str]], list[int], list[Any]]:
-    generator = torch.Generator().manual_seed(seed)
-    vocabulary = ["yes", "no", "unknown", "red bike", "red", ""]
-
-    def pick(k: int) -> list[int]:
-        return torch.randint(len(vocabulary), (k,), generator=generator).tolist()
-
-    predictions = [vocabulary[i] for i in pick(n)]
-    references = [[vocabulary[i] for i in pick(3) if vocabulary[i]] for _ in range(n)]
-    rules: list[Any] = ["max", "leave_one_out"]
-    return predictions, references, [min(i, 4) for i in pick(n)], [rules[i % 2] for i in pick(n)]
+    return ShiftBatch(cls_N, token_P[keep], example_P[keep])
 
 
 def embeddings(n: int, d: int, e: int, seed: int = 0, layers: int = 2) -> tuple[Tensor, Tensor]:

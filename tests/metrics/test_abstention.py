@@ -2,8 +2,6 @@
 abstain.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from sklearn.metrics import precision_recall_fscore_support
 
-from interventune.metrics.abstention import columns, measures
+from interventune.metrics.abstention import measures
 from interventune.metrics.unknown import LIST, unknown_form, without_negated
 
 questions = st.lists(
@@ -26,8 +24,11 @@ def abstention(
     abstained_N: ArrayLike, unanswerable_N: ArrayLike, right_N: ArrayLike
 ) -> dict[str, float]:
     """The measures of abstention of some questions."""
-    columns_NC = columns(abstained_N, unanswerable_N, right_N)
-    sums_1C = np.array([[len(columns_NC), *columns_NC.sum(0)]])
+    abstained_N, unanswerable_N = np.array(abstained_N, bool), np.array(unanswerable_N, bool)
+    right_N = np.where(abstained_N | unanswerable_N, 0, right_N)
+    refused_N = abstained_N & unanswerable_N
+    columns = (np.ones_like(right_N), unanswerable_N, abstained_N, refused_N, right_N)
+    sums_1C = np.array([[column_N.sum() for column_N in columns]])
     return {name: float(value_R[0]) for name, value_R in measures(sums_1C).items()}
 
 
@@ -38,13 +39,9 @@ def test_precision_recall_and_f1_are_those_of_scikit_learn(
     """Of the two classes; what is 0 / 0 is not defined."""
     abstained, unanswerable, right = zip(*rows, strict=True)
     found = abstention(abstained, unanswerable, right)
+    classes = np.array(unanswerable, int), np.array(abstained, int)
     (precision, _), (recall, answered_recall), (f1, answered_f1), _ = (
-        precision_recall_fscore_support(
-            np.array(unanswerable, int),
-            np.array(abstained, int),
-            labels=[1, 0],
-            zero_division=np.nan,
-        )
+        precision_recall_fscore_support(*classes, labels=[1, 0], zero_division=np.nan)
     )
     expected = {
         "abstention_recall": recall,
@@ -77,16 +74,13 @@ def test_precision_and_recall_on_labelled_answers_are_those_of_the_page() -> Non
     right = sum(said and unknown for said, (_, unknown) in zip(found, ANSWERS, strict=True))
     precision, recall = right / sum(found), right / sum(unknown for _, unknown in ANSWERS)
     assert min(precision, recall) > 0.97
-    sentence = (
-        f"{len(ANSWERS):,} labelled answers precision is {precision:.3f} and recall {recall:.3f}"
-    )
-    assert sentence.replace("0.", ".") in " ".join(PAGE.split())
+    numbers = f"precision is {precision:.3f} and recall {recall:.3f}".replace("0.", ".")
+    assert f"{len(ANSWERS):,} labelled answers {numbers}" in " ".join(PAGE.split())
 
 
 def test_the_page_prints_the_list() -> None:
-    listed = dict(
-        re.findall(r"^\| `([^`]+)` \| (.*)\|$", PAGE.partition("counts as unknown")[2], re.M)
-    )
+    lines = PAGE.partition("counts as unknown")[2]
+    listed = dict(re.findall(r"^\| `([^`]+)` \| (.*)\|$", lines, re.M))
     assert [*listed] == [*LIST["forms"]]
     for form, examples in listed.items():
         assert {unknown_form(text) for text in examples.split("; ")} == {form}

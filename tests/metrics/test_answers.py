@@ -1,26 +1,12 @@
 """metrics/answers: the data sets' rules against naive loops and cases worked by hand."""
 
-from __future__ import annotations
-
-import math
 import re
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.metrics.answers import (
-    AnswerScores,
-    Scoring,
-    is_unknown,
-    normalise_answer,
-    score_answer,
-)
-from tests.metrics.batches import answers_batch
-
-TYPES = ["yes", "no", "unknown", "span", "number", "option"]
+from interventune.metrics.answers import Scoring, is_unknown, normalise_answer, score_answer
 
 spoken = st.lists(
     st.sampled_from(["the", "a", "red", "bike", "no", "yes", "unknown", "noanswer", "old,"]),
@@ -36,19 +22,16 @@ def normal(text: str) -> str:
 
 def naive_f1(prediction: str, gold: str, *, hotpotqa: bool = False) -> float:
     predicted, expected = normal(prediction), normal(gold)
-    if hotpotqa:
-        for one, other in ((predicted, expected), (expected, predicted)):
-            if one in ("yes", "no", "noanswer") and one != other:
-                return 0.0
+    if hotpotqa and predicted != expected and {predicted, expected} & {"yes", "no", "noanswer"}:
+        return 0.0
     left, right = predicted.split(), expected.split()
     if not hotpotqa and (not left or not right):
         return float(left == right)
-    common = 0
     remaining = list(right)
     for word in left:
         if word in remaining:
             remaining.remove(word)
-            common += 1
+    common = len(right) - len(remaining)
     if common == 0:
         return 0.0
     precision, recall = common / len(left), common / len(right)
@@ -90,13 +73,7 @@ def test_normalisation_of_the_official_scripts() -> None:
         ("hotpotqa", "Unknown", ["unknown"], 1, 1),
         ("max", "", ["the", "cat"], 0, 0),
         # Overlaps 2/3, 1, 0, 2/3: the others' best is 1, 2/3, 1, 1.
-        (
-            "leave_one_out",
-            "red",
-            ["a red bike", "red", "bike", "red bike"],
-            3 / 4,
-            (1 + 2 / 3 + 1 + 1) / 4,
-        ),
+        ("leave_one_out", "red", ["a red bike", "red", "bike", "red bike"], 3 / 4, 11 / 12),
         ("leave_one_out", "red", ["red", "red", "blue", "blue"], 1, 1),
         ("leave_one_out", "Red!", ["red"], 1, 1),
         ("leave_one_out", "", ["unknown", "no", "no", "no"], 3 / 4, 3 / 4),
@@ -136,24 +113,3 @@ def test_scores_equal_naive_loops(prediction: str, references: list[str]) -> Non
         em, overlap, _ = score_answer(prediction, references, "max")
         assert em == max(float(normal(prediction) == normal(text)) for text in references)
         assert overlap == pytest.approx(max(naive_f1(prediction, text) for text in references))
-
-
-def test_scores_by_type_equal_a_naive_loop() -> None:
-    data = answers_batch(0, 60)
-    metric = AnswerScores(TYPES)
-    metric.update(*data)
-    result, rows = metric.compute(), list(zip(*data, strict=True))
-    for k in range(len(TYPES)):
-        mine = [row for row in rows if row[2] == k]
-        found = [value[k].item() for value in result[:3]]
-        scores = [
-            score_answer(prediction, texts, rule, answerable=TYPES[k] != "unknown")
-            for prediction, texts, _, rule in mine
-        ]
-        expected = np.mean(scores, axis=0) if mine else [math.nan] * 3
-        assert found == pytest.approx(list(expected), nan_ok=True)
-        assert result.n_K[k] == len(mine)
-    assert result.n == 60
-    assert result.em_K.dtype == result.em.dtype == torch.float64
-    weighted = (result.f1_K.nan_to_num() * result.n_K).sum() / result.n
-    assert result.f1.item() == pytest.approx(weighted.item())

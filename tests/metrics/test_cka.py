@@ -2,8 +2,6 @@
 cut.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -58,21 +56,18 @@ def test_blind_to_rotation_scale_and_offset(seed: int, scale: float, offset: flo
     x_LND, y_LNE = embeddings(40, 5, 4, seed)
     value_L = metric_of((x_LND, y_LNE)).compute()
     moved = scale * (x_LND @ orthogonal(5, seed) + offset)
-    tolerance = {"rtol": 0, "atol": 1e-9}
-    torch.testing.assert_close(metric_of((moved, y_LNE)).compute(), value_L, **tolerance)
-    torch.testing.assert_close(metric_of((y_LNE, x_LND)).compute(), value_L, **tolerance)
-    torch.testing.assert_close(
-        metric_of((moved, x_LND)).compute(), torch.ones(2).double(), **tolerance
-    )
+    ones_L = torch.ones(2).double()
+    same = ((moved, y_LNE, value_L), (y_LNE, x_LND, value_L), (moved, x_LND, ones_L))
+    for *pair, expected_L in same:
+        torch.testing.assert_close(metric_of(tuple(pair)).compute(), expected_L, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("offset", [10.0, 1000.0])
 def test_a_large_common_offset_costs_few_digits(offset: float) -> None:
     x_LND, y_LNE = embeddings(200, 6, 6)
     expected = [naive_cka(x, y) for x, y in zip(x_LND, y_LNE, strict=True)]
-    halves = [
-        (x_LND[:, part] + offset, y_LNE[:, part] - offset) for part in (slice(90), slice(90, 200))
-    ]
+    parts = (slice(90), slice(90, 200))
+    halves = [(x_LND[:, part] + offset, y_LNE[:, part] - offset) for part in parts]
     assert metric_of(*halves).compute().tolist() == pytest.approx(expected, abs=1e-9)
 
 

@@ -1,7 +1,5 @@
 """Numbers of the confusion probes against worked examples, naive loops and their limits."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -24,7 +22,7 @@ def test_numbers_of_the_oracle_file(oracle: Path) -> None:
     assert pre_c == pytest.approx(np.array(pre["conf"]), abs=1e-14)
     own = of.at_label(post_c, label)
     assert own == pytest.approx(post["conf_pseudo"], abs=1e-14)
-    assert of.choice_variance(post_c) == pytest.approx(post["def1_variance_per_instance_ddof0"])
+    assert post_c.var(1) == pytest.approx(post["def1_variance_per_instance_ddof0"])
     assert of.t_against(own, 0.5) == pytest.approx(post["ttest_conf_vs_1_over_n"][1])
     lost = of.at_label(pre_c, label) - own
     assert of.t_against(lost, 0) == pytest.approx(post["paired_t_pre_vs_post"][1])
@@ -47,7 +45,6 @@ def test_ranks_match_a_stable_sort_and_ignore_the_order_of_choices(logit_NC: np.
     moved_NC, moved = logit_NC[:, order], np.argsort(order)[label]
     before, after = softmax(logit_NC, axis=1), softmax(moved_NC, axis=1)
     assert of.at_label(after, moved) == pytest.approx(of.at_label(before, label))
-    assert of.choice_variance(after) == pytest.approx(of.choice_variance(before))
     if all(len(set(row)) == C for row in logit_NC.round(6).tolist()):  # ties go by place
         assert of.ranks(after, moved).tolist() == of.ranks(before, label).tolist()
     conf_NC = softmax(logit_NC.round(0), axis=1)
@@ -55,12 +52,6 @@ def test_ranks_match_a_stable_sort_and_ignore_the_order_of_choices(logit_NC: np.
         order = sorted(range(C), key=lambda k: (-row[k], k))
         assert order.index(y) == rank
         assert (rank == 0) == (row.argmax() == y)
-
-
-def test_halves_split_all_indices_by_seed() -> None:
-    first, second = of.halves(7, 0)
-    assert (sorted([*first, *second]), len(first)) == (list(range(7)), 3)
-    assert of.halves(100, 0)[0].tolist() != of.halves(100, 1)[0].tolist()
 
 
 def test_p_is_nan_where_there_is_no_test() -> None:

@@ -2,8 +2,6 @@
 numbers.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -47,6 +45,5 @@ def test_the_authors_predictions(shared: Path) -> None:
             for text in (run["empty_label_probs"], *run["raw_label_probs"])
         )
         labels = calibrated(np.array(rows), free).argmax(1)
-        assert [str(label) for label in labels] == run[
-            "em_per_item"
-        ]  # of split 1_0, where 1 is right
+        # Of split 1_0, where 1 is right.
+        assert [str(label) for label in labels] == run["em_per_item"]

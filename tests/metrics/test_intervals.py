@@ -1,7 +1,5 @@
 """95 % intervals hold the truth in 93 to 97 % of 1,000 simulated samples."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -14,8 +12,8 @@ from interventune.metrics.intervals import interval, interval_of_change, jackkni
 DRAWS, GROUPS = 1000, 300
 
 
-def coverage(truth: Any, ends: tuple[Any, Any]) -> float:
-    return float(np.mean((ends[0] <= truth) & (truth <= ends[1])))
+def assert_covers(truth: Any, ends: tuple[Any, Any]) -> None:
+    assert 0.93 <= float(np.mean((ends[0] <= truth) & (truth <= ends[1]))) <= 0.97
 
 
 def ratio(part_UD: Any, whole_UD: Any) -> tuple[Any, Any]:
@@ -38,13 +36,13 @@ def test_questions_of_one_text_are_one_unit(share: float, texts: int, alike: boo
     draw = np.random.default_rng(texts)
     count_UD = draw.integers(*((15, 16) if alike else (5, 26)), (texts, DRAWS))
     right_UD = draw.binomial(count_UD, rates(draw, share, texts, 0.1)[..., 0])
-    assert 0.93 <= coverage(share, interval(*ratio(right_UD, count_UD), texts, (0, 1))) <= 0.97
+    assert_covers(share, interval(*ratio(right_UD, count_UD), texts, (0, 1)))
 
 
 @pytest.mark.parametrize("units", [2, 3, 5, 8])
 def test_few_units_have_the_interval_of_students_t(units: int) -> None:
     value_UD = np.random.default_rng(units).normal(3, 2, (units, DRAWS))
-    assert 0.93 <= coverage(3, interval(*ratio(value_UD, np.ones_like(value_UD)), units)) <= 0.97
+    assert_covers(3, interval(*ratio(value_UD, np.ones_like(value_UD)), units))
 
 
 @pytest.mark.parametrize(
@@ -55,11 +53,7 @@ def test_shares_near_0_and_1(share: float | None, units: int) -> None:
     draw = np.random.default_rng(units)
     truth = draw.uniform(0, 0.2, DRAWS) if share is None else share
     value_UD = (draw.random((units, DRAWS)) < truth) * 1.0
-    assert (
-        0.93
-        <= coverage(truth, interval(*ratio(value_UD, np.ones_like(value_UD)), units, (0, 1)))
-        <= 0.97
-    )
+    assert_covers(truth, interval(*ratio(value_UD, np.ones_like(value_UD)), units, (0, 1)))
 
 
 @pytest.mark.parametrize(
@@ -74,11 +68,7 @@ def test_paired_changes(before: float, after: float, units: int, size: int) -> N
     other = np.where(draw.random(shape) < 0.5, first, draw.random(shape) < 2 * after - before)
     gap = other * 1.0 - first
     about = ratio(gap.sum(2), np.full(shape[:2], size))
-    assert (
-        0.93
-        <= coverage(after - before, interval_of_change(*about, (gap**2).mean((0, 2)), units))
-        <= 0.97
-    )
+    assert_covers(after - before, interval_of_change(*about, (gap**2).mean((0, 2)), units))
 
 
 def test_units_that_agree_count_as_one_answer_each() -> None:
@@ -97,18 +87,12 @@ def groups_of(
     and the true mu, eta and theta.
     """
     first, other = draw.integers(0, 5, GROUPS), draw.integers(1, 5, GROUPS)
-    subject_NS, attribute_N = (
-        np.stack([first, (first + other) % 5], axis=1),
-        draw.integers(0, 3, GROUPS),
-    )
+    subject_NS, attribute_N = np.stack([first, (first + other) % 5], 1), draw.integers(0, 3, GROUPS)
     sign_N = np.sign(np.subtract(*subject_NS.T)) * (1 - 2 * (attribute_N == 1))
     c_N = size * sign_N + noise * draw.normal(size=GROUPS)
     mean = (1 + 0.5 + 0 + 0.5 + 1) / 5  # a subject in the middle wins as often as it loses
-    return ClassGroups(c_N, c_N, subject_NS, attribute_N, np.arange(GROUPS)), {
-        "mu": mean * size,
-        "eta": mean * (size > 0),
-        "theta": size,
-    }
+    truth = {"mu": mean * size, "eta": mean * (size > 0), "theta": size}
+    return ClassGroups(c_N, c_N, subject_NS, attribute_N, np.arange(GROUPS)), truth
 
 
 @pytest.mark.parametrize("size", [0.0, 0.6])

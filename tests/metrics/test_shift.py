@@ -1,44 +1,40 @@
-"""metrics/shift: against numpy loops, and the ways a set of examples can be cut."""
+"""metrics/shift: against numpy loops."""
 
-from __future__ import annotations
+import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interventune.metrics.shift import EmbeddingShift, cosine
-from tests.metrics.batches import SHIFT_LAYERS, ShiftBatch, shift_batch
+from interventune.metrics.shift import cosine, distance_sums, shift_measures
+from tests.metrics.batches import ShiftBatch, shift_batch
 
 
-def metric_of(*batches: ShiftBatch) -> EmbeddingShift:
-    metric = EmbeddingShift(SHIFT_LAYERS)
-    for batch in batches:
-        metric.update(*batch)
-    return metric
-
-
-def naive(batch: ShiftBatch) -> dict[str, np.ndarray]:
-    cls, token = batch.cls_NL.double().numpy(), batch.token_PL.double().numpy()
-    owner = batch.example_P.numpy()
-    means = [token[owner == i].mean(0) for i in range(len(cls)) if (owner == i).any()]
+def naive(batch: ShiftBatch) -> dict[str, float]:
+    cls, token, owner = (part.double().numpy() for part in batch)
+    means = [token[owner == i].mean() for i in range(len(cls)) if (owner == i).any()]
     return {
-        "cls_mean_L": cls.mean(0),
-        "cls_std_L": cls.std(0),
-        "token_mean_L": token.mean(0),
-        "token_std_L": token.std(0),
-        "token_macro_L": np.mean(means, axis=0),
-        "n": np.array(len(cls)),
+        "cls/mean": cls.mean(),
+        "cls/std": cls.std(),
+        "tokens/mean": token.mean(),
+        "tokens/std": token.std(),
+        "tokens/macro": np.mean(means),
+        "cls/n": len(cls),
     }
+
+
+def measures_of(*batches: ShiftBatch) -> dict[str, float]:
+    return shift_measures(torch.cat([distance_sums(*batch) for batch in batches]))
 
 
 def test_equals_numpy() -> None:
     batch = shift_batch(40)
-    result = metric_of(batch).compute()
-    for name, expected in naive(batch).items():
-        value = getattr(result, name)
-        np.testing.assert_allclose(value.numpy(), expected, rtol=0, atol=1e-12, err_msg=name)
-    assert result.n.dtype == torch.int64
+    nothing = ShiftBatch(*(part[:0] for part in batch))
+    assert measures_of(batch, nothing) == pytest.approx(naive(batch), abs=1e-12)
+    assert measures_of(nothing)["cls/n"] == 0
+    assert math.isnan(measures_of(nothing)["tokens/mean"])
 
 
 def test_deviation_of_cosines_close_to_1_is_kept() -> None:
@@ -46,26 +42,23 @@ def test_deviation_of_cosines_close_to_1_is_kept() -> None:
     could hold.
     """
     batch = shift_batch(500, spread=1e-7)
-    batch = batch._replace(cls_NL=batch.cls_NL.double() - 1e-9, token_PL=batch.token_PL.double())
-    result, expected = metric_of(batch).compute(), naive(batch)
-    np.testing.assert_allclose(result.cls_std_L.numpy(), expected["cls_std_L"], rtol=1e-6)
-    np.testing.assert_allclose(result.token_std_L.numpy(), expected["token_std_L"], rtol=1e-6)
-    assert 0 < result.cls_std_L.max() < 1e-6
+    batch = batch._replace(cls_N=batch.cls_N.double() - 1e-9, token_P=batch.token_P.double())
+    measures, expected = measures_of(batch), naive(batch)
+    for name in ("cls/std", "tokens/std"):
+        assert measures[name] == pytest.approx(expected[name], rel=1e-6)
+    assert 0 < measures["cls/std"] < 1e-6
 
 
 def test_what_is_not_a_number_is_left_out() -> None:
     batch = shift_batch(12)
-    cls_NL, token_PL = batch.cls_NL.clone(), batch.token_PL.clone()
-    cls_NL[0, 1], token_PL[3, 0], token_PL[4] = torch.nan, torch.inf, torch.nan
-    result = metric_of(batch._replace(cls_NL=cls_NL, token_PL=token_PL)).compute()
-    fine = [i for i in range(len(token_PL)) if i not in (3, 4)]
-    expected = naive(ShiftBatch(batch.cls_NL, token_PL[fine], batch.example_P[fine]))
-    np.testing.assert_allclose(
-        result.cls_mean_L.numpy(), batch.cls_NL[1:].double().mean(0), atol=1e-12
-    )
-    for name in ("token_mean_L", "token_macro_L"):
-        np.testing.assert_allclose(getattr(result, name).numpy(), expected[name], atol=1e-12)
-    assert result.n == 11
+    cls_N, token_P = batch.cls_N.clone(), batch.token_P.clone()
+    cls_N[0], token_P[3], token_P[4] = torch.nan, torch.inf, torch.nan
+    measures = measures_of(batch._replace(cls_N=cls_N, token_P=token_P))
+    fine = [i for i in range(len(token_P)) if i not in (3, 4)]
+    expected = naive(ShiftBatch(batch.cls_N, token_P[fine], batch.example_P[fine]))
+    expected |= {"cls/mean": cls_N[1:].double().mean().item(), "cls/n": 11}
+    expected["cls/std"] = cls_N[1:].double().std(correction=0).item()
+    assert measures == pytest.approx(expected, abs=1e-12)
 
 
 @settings(deadline=None)

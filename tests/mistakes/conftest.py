@@ -1,7 +1,5 @@
 """Good files of every kind, and a command that must be refused in one line."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Callable
@@ -28,16 +26,14 @@ ENTRIES: dict[str, Callable[[list[str]], int]] = {
 
 
 def outcome(entry: str, arguments: list[str]) -> tuple[int, str]:
-    """Exit code and stderr of a command; any exception but SystemExit is a traceback
-    for the user.
-    """
-    said = io.StringIO()
-    with redirect_stderr(said), redirect_stdout(io.StringIO()):
+    """Exit code and stderr of a command; an exception would be a traceback for the user."""
+    errors = io.StringIO()
+    with redirect_stderr(errors), redirect_stdout(io.StringIO()):
         try:
             code: Any = ENTRIES[entry](arguments)
         except SystemExit as stop:
             code = stop.code
-    return code or 0, said.getvalue()
+    return code or 0, errors.getvalue()
 
 
 def everything_in(folder: Path) -> dict[str, bytes | None]:
@@ -50,10 +46,10 @@ def everything_in(folder: Path) -> dict[str, bytes | None]:
 
 def refused(entry: str, arguments: list[str], *named: str) -> None:
     """Exit code 2, and one line on stderr that holds every word of `named`."""
-    code, said = outcome(entry, arguments)
-    assert code == 2, said
-    (line,) = (line for line in said.splitlines() if "error: " in line)
-    assert said.endswith(line + "\n")  # and no more
+    code, errors = outcome(entry, arguments)
+    assert code == 2, errors
+    (line,) = (line for line in errors.splitlines() if "error: " in line)
+    assert errors.endswith(line + "\n")  # and no more
     assert len(line) < 2000
     for word in named:
         assert word in line

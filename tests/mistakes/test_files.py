@@ -1,8 +1,4 @@
-"""Damaged files, checkpoints and folders: each is read, or costs one line that names it; none runs
-code.
-"""
-
-from __future__ import annotations
+"""Damaged files, checkpoints and folders are read, or named in one line; none runs code."""
 
 import copy
 import json
@@ -35,7 +31,7 @@ COMMANDS = {
     "pairs.jsonl": f"evaluation negation --pairs {{file}} {ABSENT}",
     "piqa.jsonl": f"evaluation confusion --input {{file}} {ABSENT}",
 }
-BYTES = {
+BYTES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda raw: b"",
     "cut off": lambda raw: raw[: len(raw) // 3],
     "cut near its end": lambda raw: raw[:-4],
@@ -85,11 +81,10 @@ def test_a_changed_file_is_read_or_named(tmp_path_factory: Any, changed: tuple[s
     folder: Path = tmp_path_factory.mktemp("changed")
     (folder / f"bad_{name}").write_bytes(content)
     before = everything_in(folder)
-    entry, *arguments = (
-        w.format(file=folder / f"bad_{name}", out=folder) for w in COMMANDS[name].split()
-    )
-    code, said = outcome(entry, arguments)
-    if code == 0 or "no-such.ckpt" in said:
+    places = {"file": folder / f"bad_{name}", "out": folder}
+    entry, *arguments = (word.format(**places) for word in COMMANDS[name].split())
+    code, errors = outcome(entry, arguments)
+    if code == 0 or "no-such.ckpt" in errors:
         return
     refused(entry, arguments, f"bad_{name}")
     assert everything_in(folder) == before
@@ -100,14 +95,9 @@ Content = dict[str, Any]
 
 def check(path: Path, *named: str) -> None:
     """Evaluation and export refuse it."""
-    question = ["--context", "The café was red.", "--question", "Which?", "--device", "cpu"]
     output = str(path.parent / "out")
-    refused(
-        "evaluation",
-        ["ask", "--checkpoint", str(path), *question, "--output", output],
-        path.name,
-        *named,
-    )
+    ask = f"ask --context Café. --question Which? --device cpu --output {output} --checkpoint"
+    refused("evaluation", [*ask.split(), str(path)], path.name, *named)
     if path.is_file():
         refused("models", [str(path), f"{output}/folder"], path.name, *named)
     assert not (path.parent / "out").exists()
@@ -135,9 +125,7 @@ CONTENTS: dict[str, tuple[Callable[[Content], Any], str]] = {
     "another architecture": (lambda c: c | {KEY: c[KEY] | {"architecture": "gpt"}}, "gpt"),
     "other heads": (lambda c: c | {KEY: c[KEY] | {"heads": "antlers"}}, "antlers"),
     "weights of another shape": (
-        lambda c: (
-            c | {"state_dict": {name: value[..., :1] for name, value in c["state_dict"].items()}}
-        ),
+        lambda c: c | {"state_dict": {key: x[..., :1] for key, x in c["state_dict"].items()}},
         "size mismatch",
     ),
     "code that runs": (lambda c: c | {"extra": Trap()}, "no readable checkpoint"),
@@ -151,9 +139,8 @@ def test_a_checkpoint_with_other_contents_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     change, named = CONTENTS[name]
-    torch.save(
-        change(torch.load(given_files / "bert.ckpt", weights_only=True)), tmp_path / "bad.ckpt"
-    )
+    content = torch.load(given_files / "bert.ckpt", weights_only=True)
+    torch.save(change(content), tmp_path / "bad.ckpt")
     check(tmp_path / "bad.ckpt", named)
 
 
@@ -168,19 +155,14 @@ def config(**changed: Any) -> Callable[[bytes], bytes]:
     return lambda raw: json.dumps(json.loads(raw) | changed).encode()
 
 
-@pytest.mark.parametrize(
-    ("file", "change"),
-    [
-        ("config.json", None),
-        ("config.json", lambda raw: raw[: len(raw) // 2]),
-        ("config.json", config(model_type="gpt9")),
-        ("config.json", config(hidden_size=48, num_attention_heads=4)),
-        ("model.safetensors", None),
-        ("model.safetensors", lambda raw: raw[: len(raw) // 2]),
-        ("tokenizer.json", None),
-        ("tokenizer.json", lambda raw: raw[: len(raw) // 2]),
-    ],
-)
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+DAMAGES: list[tuple[str, Callable[[bytes], bytes] | None]] = [(file, None) for file in FILES]
+DAMAGES += [(file, BYTES["cut off"]) for file in FILES]
+DAMAGES += [("config.json", config(model_type="gpt9"))]
+DAMAGES += [("config.json", config(hidden_size=48, num_attention_heads=4))]
+
+
+@pytest.mark.parametrize(("file", "change"), DAMAGES)
 def test_a_damaged_folder_is_refused(
     file: str, change: Callable[[bytes], bytes] | None, tmp_path: Path
 ) -> None:

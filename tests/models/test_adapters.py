@@ -2,35 +2,30 @@
 gone.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForQuestionAnswering,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-)
+from torch.testing import assert_close
 
 from interventune.models.__main__ import export
 from interventune.models.adapters import own_weights
 from interventune.models.backbones import ARCHITECTURES, EncoderModel
-from interventune.models.checkpoint import heads_class, read_info
+from interventune.models.checkpoint import heads_class
 from interventune.models.heads.span import QAModel
-from interventune.models.loading import load, load_pretrained, start
+from interventune.models.loading import load, load_pretrained, read_info, start
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_language_models import save
-from tests.models.test_backbones import edit, more, opened, without
+from tests.models.test_loading import edit, more, opened, without
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows, to_pretrained
 
 peft = pytest.importorskip("peft")
 INPUTS = rows([9, 12])
+PEFT_FILE = "adapter_model.safetensors"
 
 
 def kind_of(name: str) -> Any:
@@ -41,9 +36,16 @@ def base(folder: Path, name: str) -> Path:
     """A Hugging Face folder of random weights."""
     torch.manual_seed(1)
     decoder = at("random", name, config={"vocab_size": VOCABULARY})
-    model = decoder if decoder.causal else backbone(name)
-    load_pretrained(model).save_pretrained(folder)
+    load_pretrained(decoder if decoder.causal else backbone(name)).save_pretrained(folder)
     return folder
+
+
+def written(path: Path, model: Any) -> Path:
+    """A checkpoint of a model in training, with what it must contain."""
+    saved = content(model)
+    saved["state_dict"] = own_weights(model, saved["state_dict"])
+    torch.save(saved, path)
+    return path
 
 
 def trained(path: Path, on: Path | str, name: str, **options: Any) -> Path:
@@ -52,11 +54,7 @@ def trained(path: Path, on: Path | str, name: str, **options: Any) -> Path:
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data += 0.05 * torch.randn_like(weight)
-    saved = content(model)
-    saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(saved, path)
-    return path
+    return written(path, model)
 
 
 def states(path: Path | str) -> torch.Tensor:
@@ -67,40 +65,41 @@ def states(path: Path | str) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "modernbert"])
 def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None:
-    checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", name), name)
-    export(str(checkpoint), tmp_path / "peft", adapter=True)
-    kind = AutoModelForCausalLM if ARCHITECTURES[name].causal else AutoModelForQuestionAnswering
-    below = kind.from_pretrained(tmp_path / "base")
-    theirs = peft.PeftModel.from_pretrained(below, tmp_path / "peft").eval()
+    checkpoint, folder = tmp_path / "a.ckpt", tmp_path / "peft"
+    trained(checkpoint, base(tmp_path / "base", name), name)
+    export(str(checkpoint), folder, adapter=True)
+    kind = "CausalLM" if ARCHITECTURES[name].causal else "QuestionAnswering"
+    below = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path / "base")
+    theirs = peft.PeftModel.from_pretrained(below, folder).eval()
     ours = to_pretrained(start(at(checkpoint, name, lora_rank=2), kind_of(name)).eval())
     inputs = {key: value for key, value in INPUTS.items() if key != "token_type_ids"}
-    theirs_out, ours_out = (model(**inputs) for model in (theirs, ours))
-    for output, other in zip(theirs_out[:2], ours_out[:2], strict=True):
+    for output, other in zip(theirs(**inputs)[:2], ours(**inputs)[:2], strict=True):
         if isinstance(output, torch.Tensor):
-            torch.testing.assert_close(output, other, rtol=0, atol=1e-6)
+            assert_close(output, other, rtol=0, atol=1e-6)
     # As a starting point, and to be asked: merged.
-    torch.testing.assert_close(states(tmp_path / "peft"), states(checkpoint), rtol=0, atol=1e-6)
-    whole, adapted = (
-        start(at(tmp_path / "peft", name, lora_rank=n), kind_of(name)) for n in (0, 3)
-    )
+    assert_close(states(folder), states(checkpoint), rtol=0, atol=1e-6)
+    whole, adapted = (start(at(folder, name, lora_rank=n), kind_of(name)) for n in (0, 3))
     assert all(weight.requires_grad for weight in whole.parameters())
-    moving = {name for name, weight in adapted.named_parameters() if weight.requires_grad}
-    assert moving == {
-        name for name, _ in adapted.named_parameters() if "lora_" in name or "span_head" in name
-    }
-    again = trained(tmp_path / "again.ckpt", tmp_path / "peft", name, lora_rank=3)
-    assert read_info(str(again)).adapter["base"] == str(tmp_path / "peft")
+    for key, weight in adapted.named_parameters():
+        assert weight.requires_grad == ("lora_" in key or "span_head" in key)
+    again = trained(tmp_path / "again.ckpt", folder, name, lora_rank=3)
+    assert read_info(str(again)).adapter["base"] == str(folder)
     assert not torch.equal(states(again), states(checkpoint))
 
 
-def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
+def test_adapters_on_adapters_and_on_checkpoints(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On random weights with a warning."""
+    trained(tmp_path / "a.ckpt", "random", "bert")
+    assert "random base" in caplog.text
     planted = tmp_path / "planted.ckpt"
     torch.manual_seed(0)
     torch.save(content(start(backbone("bert"), heads_class("span"))), planted)
     first = trained(tmp_path / "first.ckpt", planted, "bert")
     second = trained(tmp_path / "second.ckpt", first, "bert", lora_rank=3)
     export(str(second), tmp_path / "merged")
-    torch.testing.assert_close(states(second), states(tmp_path / "merged"), rtol=0, atol=1e-6)
+    assert_close(states(second), states(tmp_path / "merged"), rtol=0, atol=1e-6)
     assert read_info(str(second)).adapter["base"] == str(first)
     export(str(first), tmp_path / "peft", adapter=True)
     with pytest.raises(DataError, match=r"its base is .*planted\.ckpt; export that"):
@@ -112,34 +111,22 @@ def test_adapters_on_adapters_and_on_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("heads", ["rationale", "xlnet", "choice"])
-def test_other_heads_start_from_a_merged_adapter_and_keep_their_own(
-    heads: str, tmp_path: Path
-) -> None:
+def test_other_heads_start_from_a_merged_adapter(heads: str, tmp_path: Path) -> None:
     """On a checkpoint with an adapter, whatever rank is asked for; and once more on top of it."""
     span = trained(tmp_path / "span.ckpt", base(tmp_path / "base", "bert"), "bert")
     merged = load(str(span), QAModel)[0].encoder.state_dict()
     for rank in (0, 2):
         model = start(at(span, lora_rank=rank), heads_class(heads))
-        below = {
-            name.replace(".base_layer", ""): weight
-            for name, weight in model.encoder.state_dict().items()
-        }
+        weights = model.encoder.state_dict().items()
+        below = {name.replace(".base_layer", ""): weight for name, weight in weights}
         assert all(torch.equal(below[name], weight) for name, weight in merged.items())
-        assert all(
-            weight.requires_grad == (not rank) for weight in model.encoder.embeddings.parameters()
-        )
-    saved = content(model)
-    saved["state_dict"] = own_weights(model, saved["state_dict"], "model.")
-    torch.save(saved, tmp_path / "other.ckpt")
-    again, info = load(str(tmp_path / "other.ckpt"), EncoderModel)
+        embeddings = model.encoder.embeddings.parameters()
+        assert all(weight.requires_grad == (not rank) for weight in embeddings)
+    again, info = load(str(written(tmp_path / "other.ckpt", model)), EncoderModel)
     assert (info.adapter["base"], again.heads) == (str(span), heads)
-    own = {
-        name: weight
-        for name, weight in model.state_dict().items()
-        if not name.startswith("encoder.")
-    }
+    own = [name for name in model.state_dict() if not name.startswith("encoder.")]
     assert own
-    assert all(torch.equal(again.state_dict()[name], weight) for name, weight in own.items())
+    assert all(torch.equal(again.state_dict()[name], model.state_dict()[name]) for name in own)
 
 
 def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
@@ -152,41 +139,31 @@ def test_a_base_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
         states(checkpoint)
 
 
-def test_an_adapter_on_random_weights_is_warned_of(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    trained(tmp_path / "a.ckpt", "random", "bert")
-    assert "random base" in caplog.text
-
-
 def test_an_adapter_with_weights_too_few_or_too_many_is_refused(tmp_path: Path) -> None:
     checkpoint = trained(tmp_path / "a.ckpt", base(tmp_path / "base", "gpt2"), "gpt2")
     export(str(checkpoint), folder := tmp_path / "peft", adapter=True)
     assert load(str(folder), QAModel)
-    file = "adapter_model.safetensors"
-    (name, *_) = load_file(folder / file)
-    edit(folder, more(name.replace(".h.", ".h.9")), file)
-    with pytest.raises(ValueError, match="does not fit its base: 1 weights too few or too many"):
-        load(str(folder), QAModel)
-    edit(folder, without(".h.1."), file)
-    with pytest.raises(ValueError, match="does not fit its base"):
-        load(str(folder), QAModel)
+    (name, *_) = load_file(folder / PEFT_FILE)
+    for change in (more(name.replace(".h.", ".h.9")), without(".h.1.")):
+        edit(folder, change, PEFT_FILE)
+        with pytest.raises(ValueError, match=r"does not fit its base: \d+ weights too few or too"):
+            load(str(folder), QAModel)
 
 
 def test_an_adapter_of_a_sequence_to_sequence_model_is_merged_or_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    base = AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
+    base = transformers.AutoModelForSeq2SeqLM.from_pretrained(save(tmp_path / "t5", "t5"))
     adapter = peft.LoraConfig(r=2, task_type="SEQ_2_SEQ_LM", init_lora_weights=False)
     tuned = peft.get_peft_model(base, adapter)
     tuned.save_pretrained(tmp_path / "peft")
-    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "peft")
-    pairs = [("the cat sat", "on the mat")]
-    merged = opened(f"hf:{tmp_path}/peft").writer.log_likelihoods(pairs)[0]
     tuned.merge_and_unload().save_pretrained(tmp_path / "merged")
-    AutoTokenizer.from_pretrained(tmp_path / "t5").save_pretrained(tmp_path / "merged")
-    expected = opened(f"hf:{tmp_path}/merged").writer.log_likelihoods(pairs)[0]
-    torch.testing.assert_close(merged, expected, rtol=0, atol=1e-4)
-    assert not torch.equal(merged, opened(f"hf:{tmp_path}/t5").writer.log_likelihoods(pairs)[0])
-    edit(tmp_path / "peft", without("decoder"), "adapter_model.safetensors")
+    tokenizer, likelihoods = transformers.AutoTokenizer.from_pretrained(tmp_path / "t5"), {}
+    for folder in ("peft", "merged", "t5"):
+        tokenizer.save_pretrained(tmp_path / folder)
+        model = opened(f"hf:{tmp_path / folder}").writer
+        likelihoods[folder] = model.log_likelihoods([("the cat sat", "on the mat")])[0]
+    assert_close(likelihoods["peft"], likelihoods["merged"], rtol=0, atol=1e-4)
+    assert not torch.equal(likelihoods["peft"], likelihoods["t5"])
+    edit(tmp_path / "peft", without("decoder"), PEFT_FILE)
     with pytest.raises(ValueError, match="does not fit its base"):
         opened(f"hf:{tmp_path}/peft")

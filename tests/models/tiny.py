@@ -1,7 +1,5 @@
 """A small random model of every architecture in the table, and rows to feed it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from interventune.models.checkpoint import KEY, describe, heads_class
 from interventune.models.loading import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
-"""All encoders; of decoders tests/models/test_likelihood.py."""
+"""All encoders; of decoders tests/models/language/test_model_calls.py."""
 PAD = 1
 VOCABULARY = 60
 
@@ -22,13 +20,9 @@ _SIZES: dict[str, dict[str, Any]] = {
     "xlnet": {"d_model": 32, "d_inner": 64, "n_layer": 2},
     "distilbert": {"dim": 32, "hidden_dim": 64},
     "electra": {"hidden_size": 32, "intermediate_size": 64, "embedding_size": 16},
-    "modernbert": {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 3,
-        "local_attention": 8,
-        **{f"{name}_token_id": 2 for name in ("bos", "eos", "cls", "sep")},
-    },
+    "modernbert": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3}
+    | {"local_attention": 8}
+    | {f"{name}_token_id": 2 for name in ("bos", "eos", "cls", "sep")},
 }
 
 
@@ -78,8 +72,7 @@ def call(built: EncoderModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
     """One question whose choices are the rows, or the rows with what their heads need."""
     if built.heads == "choice":
         return ({key: value[None] for key, value in inputs.items()},)
-    cls_B = cls_of(built.architecture, inputs["attention_mask"])
-    return (inputs,) if built.heads == "span" else (inputs, cls_B, context_of(inputs))
+    return (inputs,) if built.heads == "span" else (inputs, context_of(inputs))
 
 
 def tensors(output: Any) -> list[Tensor]:
@@ -113,26 +106,22 @@ def content(built: EncoderModel) -> dict[str, Any]:
     }
 
 
-def save(folder: Path, value: Any) -> Path:
-    """A checkpoint file of a model, or of what `content` gives."""
-    path = folder / "last.ckpt"
-    torch.save(content(value) if isinstance(value, EncoderModel) else value, path)
-    return path
+def save(folder: Path, built: EncoderModel) -> Path:
+    """A checkpoint file of a model."""
+    torch.save(content(built), folder / "last.ckpt")
+    return folder / "last.ckpt"
 
 
 def rows(
     lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False
 ) -> dict[str, Tensor]:
     """A padded batch of random rows; the same rows whatever the padding."""
-    generator = torch.Generator().manual_seed(seed)
-    width = width or max(lengths)
-    inputs = {
-        "input_ids": torch.full((len(lengths), width), PAD),
-        "attention_mask": torch.zeros(len(lengths), width, dtype=torch.long),
-        "token_type_ids": torch.zeros(len(lengths), width, dtype=torch.long),
-    }
+    generator, shape = torch.Generator().manual_seed(seed), (len(lengths), width or max(lengths))
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    inputs = {name: torch.zeros(shape, dtype=torch.long) for name in names}
+    inputs["input_ids"] += PAD
     for b, length in enumerate(lengths):
-        at = slice(width - length, width) if left else slice(0, length)
+        at = slice(shape[1] - length, None) if left else slice(length)
         inputs["input_ids"][b, at] = torch.randint(5, VOCABULARY, (length,), generator=generator)
         inputs["attention_mask"][b, at] = 1
         inputs["token_type_ids"][b, at] = (torch.arange(length) > length // 2).long()

@@ -1,7 +1,5 @@
 """What two finished runs must have alike, and what a kill must not leave behind."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterator
@@ -30,20 +28,15 @@ def unreadable(folder: Path) -> str:
 
 
 def differences(one: Path, two: Path) -> Iterator[str]:
-    """What tells two finished runs apart: weights, optimiser, best.ckpt, metrics, curves; empty:
-    nothing.
-    """
-    first, second = (
-        torch.load(folder / "checkpoints/last.ckpt", weights_only=True) for folder in (one, two)
-    )
+    """How two finished runs differ: in weights, optimiser, best.ckpt, metrics, curves."""
+    lasts = (folder / "checkpoints/last.ckpt" for folder in (one, two))
+    first, second = (torch.load(path, weights_only=True) for path in lasts)
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "global_step"):
         if not same(first[part], second[part]):
             yield f"{part} of last.ckpt differs"
-    best = [folder / "checkpoints/best.ckpt" for folder in (one, two)]
-    steps = [
-        torch.load(path, weights_only=True)["global_step"] if path.exists() else None
-        for path in best
-    ]
+    steps = []
+    for path in (folder / "checkpoints/best.ckpt" for folder in (one, two)):
+        steps.append(torch.load(path, weights_only=True)["global_step"] if path.exists() else None)
     if steps[0] != steps[1]:
         yield f"best.ckpt is of step {steps[1]}, not {steps[0]}"
     scores = [json.loads((folder / "metrics.json").read_text()) for folder in (one, two)]
@@ -63,11 +56,8 @@ def same(one: Any, two: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return isinstance(two, torch.Tensor) and one.dtype == two.dtype and torch.equal(one, two)
     if isinstance(one, dict):
-        return (
-            isinstance(two, dict)
-            and one.keys() == two.keys()
-            and all(same(one[k], two[k]) for k in one)
-        )
+        alike = isinstance(two, dict) and one.keys() == two.keys()
+        return alike and all(same(one[key], two[key]) for key in one)
     if isinstance(one, (list, tuple)):
         return len(one) == len(two) and all(map(same, one, two))
     return bool(one == two)

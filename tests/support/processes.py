@@ -1,11 +1,8 @@
 """Processes that begin with torch, Lightning and transformers imported, which costs an interpreter
 seconds.
 
-multiprocessing's server imports them once and forks itself. Its environment is that of the tests'
-start.
+multiprocessing's server, in the environment of the tests' start, imports them and forks itself.
 """
-
-from __future__ import annotations
 
 import os
 import runpy
@@ -17,30 +14,20 @@ from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = [
-    "interventune.training.cli",
-    "interventune.training.sweep.run",
-    "interventune.training.modules.advice",
-    "interventune.training.modules.qa",
-]
-PRELOADED += [
-    "interventune.data_modules.groups_data",
-    "interventune.evaluation.protocols.shift",
-    "torch._dynamo",
-    "torchmetrics.text",
-]
-PRELOADED += ["transformers.models.roberta.modeling_roberta"]
+PRELOADED = ["cli", "sweep.run", "modules.advice", "modules.qa"]
+PRELOADED = [f"interventune.training.{name}" for name in PRELOADED]
+PRELOADED += ["interventune.data_modules.groups_data", "interventune.evaluation.protocols.shift"]
+PRELOADED += ["torch._dynamo", "torchmetrics.text", "transformers.models.roberta.modeling_roberta"]
 get_context("forkserver").set_forkserver_preload(PRELOADED)
 
 
 class Started(ForkServerProcess):
     """A function that runs in a process of its own; its output is kept in a file."""
 
-    def __init__(
-        self, function: Callable[..., object], *arguments: object, **environment: str
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], *arguments: Any, **environment: str) -> None:
         super().__init__(target=function, args=arguments)
         self.environment, (_, self.log) = environment, tempfile.mkstemp()
         self.start()
@@ -65,9 +52,7 @@ class Started(ForkServerProcess):
 
 
 def run_module(room: str, arguments: Sequence[str], checkout: Path = ROOT) -> None:
-    """`python -m interventune.ROOM ...` in a checkout; the packages of another one are imported
-    anew.
-    """
+    """`python -m interventune.ROOM ...` in a checkout; another one's packages are imported anew."""
     module = f"interventune.{room}"
     if checkout != ROOT:
         for name in [name for name in sys.modules if name.partition(".")[0] == "interventune"]:
@@ -79,34 +64,30 @@ def run_module(room: str, arguments: Sequence[str], checkout: Path = ROOT) -> No
 
 
 def launch(room: str, arguments: Sequence[str], processes: int = 1) -> tuple[int, str]:
-    """`python -m interventune.ROOM ...`, or torchrun of it: the first exit code but 0, and all
-    output. Like torchrun, it ends the others when one has failed.
-    """
+    """`python -m interventune.ROOM ...`, or torchrun of it, which ends all when one has failed: the
+    first exit code but 0, and all output."""
     with socket.socket() as free:
         free.bind(("", 0))
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     world = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0"}
     world |= {"TORCHELASTIC_RUN_ID": "tests", **meeting}
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), **world} for rank in range(processes)]
-    started = [
-        Started(run_module, room, arguments, **rank) for rank in (ranks if processes > 1 else [{}])
-    ]
+    environments = ranks if processes > 1 else [{}]
+    started = [Started(run_module, room, arguments, **environment) for environment in environments]
     while any(one.is_alive() for one in started) and not any(one.exitcode for one in started):
         time.sleep(0.05)
     ends = [process.end(10) for process in started]
     return next((code for code, _ in ends if code), 0), "".join(said for _, said in ends)
 
 
-def on_two_ranks(
-    function: Callable[[int, str], object], folder: Path, limit_s: float = 120
-) -> None:
+def on_two_ranks(function: Callable[[int, str], Any], folder: Path, limit_s: float = 120) -> None:
     """Call it in two processes, with the rank and the folder; fail with what they print."""
     ends = end_on_two_ranks(function, folder, limit_s)
     assert [code for code, _ in ends] == [0, 0], "\n".join(said for _, said in ends)
 
 
 def end_on_two_ranks(
-    function: Callable[[int, str], object], folder: Path, limit_s: float = 120
+    function: Callable[[int, str], Any], folder: Path, limit_s: float = 120
 ) -> list[tuple[int | None, str]]:
     """The same, however they end: their exit codes, and what they print."""
     started = [Started(function, rank, str(folder)) for rank in (0, 1)]

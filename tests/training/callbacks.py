@@ -1,20 +1,15 @@
-"""Callbacks for tests, to be named by `--trainer.callbacks+=`: one disturbs a run on one of its
-processes, one scores its validations, and one asks: does a step over several batches have the
-gradient of one batch with all their samples?
-"""
-
-from __future__ import annotations
+"""Callbacks for tests, to be named by `--trainer.callbacks+=`."""
 
 import os
 import signal
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
 
-from interventune.data_modules.batching.choice_set import ChoiceBatch
+from interventune.data_modules.batching.candidates import ChoiceBatch
 from interventune.data_modules.batching.data_module import BatchIndex
 
 
@@ -22,18 +17,14 @@ class Failing(pl.Callback):
     """Fails, or is signalled, at a given place.
 
     Args:
-        where: Before a batch of training or of validation.
+        where: Before a `batch` of training or of `validation`.
         rank: On which process.
-        kind: A bug, or a signal to the process itself.
+        kind: A `bug`, or the name of a signal to the process itself.
         batch: Before which batch of the run, from 1.
     """
 
     def __init__(
-        self,
-        where: Literal["batch", "validation"] = "batch",
-        rank: int = 0,
-        kind: Literal["bug", "SIGTERM", "SIGINT", "SIGKILL"] = "bug",
-        batch: int = 3,
+        self, where: str = "batch", rank: int = 0, kind: str = "bug", batch: int = 3
     ) -> None:
         self.where, self.rank, self.kind, self.left = where, rank, kind, batch
 
@@ -72,17 +63,14 @@ def samples_of(batch: Any) -> BatchIndex:
 
 
 class WholeBatch(pl.Callback):
-    """Compares each step's gradient with that of one batch with all its samples, in all processes;
-    `steps` has the number of batches of every step.
-    """
+    """Compares each step's gradient, over `steps` batches and all processes, with that of one batch
+    with all their samples."""
 
     def __init__(self) -> None:
         self.seen: list[BatchIndex] = []
         self.steps: list[int] = []
 
-    def on_train_batch_start(
-        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, *_: Any) -> None:
         pl_module.eval()  # dropout is drawn for each batch
         self.seen.append(samples_of(batch))
 
@@ -102,13 +90,13 @@ class WholeBatch(pl.Callback):
             losses = pl_module.losses(batch)
             total = sum(pl_module.weights.get(name, 1) * loss for name, loss in losses.items())
             used = [weight for weight in weights if weight.requires_grad]
-            wanted = torch.autograd.grad(total, used, allow_unused=True)
+            expected = torch.autograd.grad(total, used, allow_unused=True)
         pairs = [
             (weight.grad.flatten(), gradient.flatten())
-            for weight, gradient in zip(used, wanted, strict=True)
+            for weight, gradient in zip(used, expected, strict=True)
             if weight.grad is not None and gradient is not None
         ]
-        found, whole = map(torch.cat, zip(*pairs, strict=True))
+        computed, whole = map(torch.cat, zip(*pairs, strict=True))
         assert whole.norm() > 0, names
-        off = float((found - whole).norm() / whole.norm())
+        off = float((computed - whole).norm() / whole.norm())
         assert off <= NEAR, f"step {len(self.steps)}, of {len(seen)} batches: {off:.2e}"

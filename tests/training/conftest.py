@@ -1,8 +1,7 @@
 """Small data and a tiny model for runs through the real command line."""
 
-from __future__ import annotations
-
 import json
+import re
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories import questions as stories
 from interventune.models.loading import load_pretrained
@@ -19,6 +18,8 @@ from interventune.training.cli import main as train
 from tests.models.tiny import at
 from tests.support.processes import launch as start_processes
 
+Patch = pytest.MonkeyPatch
+Capture = pytest.CaptureFixture[str]
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 SMALL = {
@@ -43,7 +44,7 @@ def small_folder(folder: Path, architecture: str) -> Path:
     return folder
 
 
-def resolved(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def resolved(capsys: Capture, *arguments: str) -> str:
     """The configuration that `--print_config` shows."""
     with pytest.raises(SystemExit) as stop:
         train([*arguments, "--print_config"])
@@ -63,32 +64,22 @@ def failing(**options: object) -> str:
     return f"--trainer.callbacks+={{class_path: {path}, init_args: {json.dumps(options)}}}"
 
 
-def lei(commands: Commands, version: str, *flags: str, architecture: str = "llama") -> Path:
-    """Two epochs of the group losses; the folder of the run."""
-    few = ("--model.learning_rate=1e-3", "--trainer.max_epochs=2", "--data.groups_per_class=4")
-    cache = f"--model.reference_cache={commands.root.parent / 'reference'}"
-    return commands.run(
-        "fit", "lei_few_shot", architecture, f"--run.version={version}", cache, *few, *flags
-    )
-
-
 def metrics_of(home: Path) -> dict[str, float]:
     """metrics.json of a run."""
-    found: dict[str, float] = json.loads((home / "metrics.json").read_text())
-    return found
+    metrics: dict[str, float] = json.loads((home / "metrics.json").read_text())
+    return metrics
 
 
 def curves(home: Path, metric: str) -> list[tuple[int, float]]:
     """Step and value of a metric, as metrics.csv has them."""
-    found = pd.read_csv(home / "metrics.csv").query("metric == @metric")
-    return list(zip(found["step"], found["value"], strict=True))
+    rows = pd.read_csv(home / "metrics.csv").query("metric == @metric")
+    return list(zip(rows["step"], rows["value"], strict=True))
 
 
 @dataclass(frozen=True)
 class SmallData:
-    """Files in SQuAD's and LEI's formats; 13 questions and 9 groups to validate on, so that no
-    batch size and no number of processes divides them.
-    """
+    """Files in SQuAD's and LEI's formats; no batch size divides the 13 questions and 9 groups to
+    validate on."""
 
     qa_train: Path
     qa_dev: Path
@@ -98,19 +89,16 @@ class SmallData:
     def flags(self, experiment: str) -> list[str]:
         """Train and validate on these files, as far as the experiment's DataModule takes them."""
         questions = [f"--data.train_qa={self.qa_train}", f"--data.val_qa={{main: {self.qa_dev}}}"]
-        groups = [
-            f"--data.train_groups=[{self.groups_train}]",
-            f"--data.val_groups.main={self.groups_dev}",
-        ]
+        train, dev = self.groups_train, self.groups_dev
+        groups = [f"--data.train_groups=[{train}]", f"--data.val_groups.main={dev}"]
         return [] if "choice" in experiment else questions + groups * experiment.startswith("lei")
 
 
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> SmallData:
     folder = tmp_path_factory.mktemp("data")
-    data = SmallData(
-        *(folder / f"{name}.json" for name in ("qa_train", "qa_dev", "g_train", "g_dev"))
-    )
+    names = ("qa_train", "qa_dev", "g_train", "g_dev")
+    data = SmallData(*(folder / f"{name}.json" for name in names))
     write_records(islice(stories.qa_examples("train"), 40), data.qa_train)
     write_records(islice(stories.qa_examples("dev"), 13), data.qa_dev)
     write_records(islice(story_groups.groups("train"), 24), data.groups_train)
@@ -126,26 +114,34 @@ class Commands:
     data: SmallData
 
     def of(self, subcommand: str, experiment: str, architecture: str, *flags: str) -> list[str]:
-        return [
-            subcommand,
+        """The arguments; each of `flags` may be several, with spaces between."""
+        tiny = [
             f"-c={CONFIGS}/experiments/{experiment}.yaml",
             f"-c={CONFIGS}/backbones/tiny_{architecture}.yaml",
             f"--backbone.config={SMALL[architecture]}",
-            f"--run.root={self.root}",
-            *([] if "choice" in experiment else [f"--data.cache={self.root.parent / 'prepared'}"]),
-            "--run.wandb=off",
-            "--trainer.accelerator=cpu",
-            "--trainer.precision=32-true",
+            f"--run.root={self.root} --run.wandb=off",
+            "--trainer.accelerator=cpu --trainer.precision=32-true",
             "--trainer.enable_progress_bar=false",
+            *([] if "choice" in experiment else [f"--data.cache={self.root.parent / 'prepared'}"]),
             *self.data.flags(experiment),
-            *flags,
         ]
+        return [subcommand, *(part for flag in (*tiny, *flags) for part in split(flag))]
 
     def run(self, subcommand: str, experiment: str, architecture: str, *flags: str) -> Path:
         """Run it here; the folder of the run."""
-        return Path(
-            train(self.of(subcommand, experiment, architecture, *flags)).trainer.loggers[0].log_dir
-        )
+        return Path(train(self.of(subcommand, experiment, architecture, *flags)).log_dir)
+
+
+def split(flags: str) -> list[str]:
+    """Flags with spaces between, whose values may have spaces too."""
+    return re.split(" (?=--)", flags) if flags else []
+
+
+def lei(commands: Commands, version: str, *flags: str, architecture: str = "llama") -> Path:
+    """Two epochs of the group losses; the folder of the run."""
+    few = "--model.learning_rate=1e-3 --trainer.max_epochs=2 --data.groups_per_class=4"
+    few += f" --model.reference_cache={commands.root.parent / 'reference'} --run.version={version}"
+    return commands.run("fit", "lei_few_shot", architecture, few, *flags)
 
 
 @pytest.fixture

@@ -1,8 +1,4 @@
-"""A run's folder belongs to one process; what it saves is whole, makes the run again, and has the
-numbers that the commands print and that evaluation finds.
-"""
-
-from __future__ import annotations
+"""A run's folder belongs to one process; its files are whole and repeat the run; predictions."""
 
 import json
 import os
@@ -14,23 +10,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_questions
 from interventune.evaluation.__main__ import main as evaluate
-from interventune.storage.errors import DataError
+from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 from interventune.training.cli import main as train
 from interventune.training.run import Run, remove_unused
-from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
 from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module
-from tests.training.conftest import Commands, curves, metrics_of
+from tests.training.conftest import Capture, Commands, Patch, curves, metrics_of
 
 
 def test_no_version_is_given_twice(tmp_path: Path) -> None:
+    run = Run(root=str(tmp_path), name="run")
     with ThreadPoolExecutor(4) as pool:
-        versions = list(
-            pool.map(lambda _: Run(root=str(tmp_path), name="run").new_version(), range(80))
-        )
+        versions = list(pool.map(lambda _: run.new_version(), range(80)))
     assert sorted(versions) == sorted(f"version_{n}" for n in range(80))
 
 
@@ -50,12 +44,9 @@ def test_a_failed_start_leaves_its_version_free(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_run_in_training_is_not_gone_on_with(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fit = commands.of(
-        "fit", "squad", "bert", "--trainer.max_epochs=100000", "--run.save_every_n_steps=1"
-    )
+def test_a_run_in_training_is_not_gone_on_with(commands: Commands, monkeypatch: Patch) -> None:
+    endless = "--trainer.max_epochs=100000 --run.save_every_n_steps=1"
+    fit = commands.of("fit", "squad", "bert", endless)
     first = Started(run_module, "training", fit)
     try:
         last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
@@ -78,8 +69,8 @@ def test_a_run_in_training_is_not_gone_on_with(
 
 def test_the_saved_configuration_makes_the_run_again(commands: Commands) -> None:
     for _ in range(2):  # the second goes on at the end
-        flags = ("--run.version=mine", "--ckpt_path=auto", "--trainer.max_steps=8")
-        home = commands.run("fit", "squad", "bert", *flags)
+        flags = "--run.version=mine --ckpt_path=auto --trainer.max_steps=8"
+        home = commands.run("fit", "squad", "bert", flags)
     saved = home / "config.yaml"
     train(["predict", "-c", str(saved), f"--data.predict_qa.main={commands.data.qa_dev}"])
     train(["fit", "-c", str(saved)])
@@ -89,9 +80,7 @@ def test_the_saved_configuration_makes_the_run_again(commands: Commands) -> None
     assert saved.read_text() == before
 
 
-def test_a_full_disk_keeps_the_checkpoint_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path, monkeypatch: Patch) -> None:
     path, save = tmp_path / "last.ckpt", torch.save
     AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
     monkeypatch.setattr(torch, "save", lambda content, _: save(content, "/dev/full"))
@@ -102,32 +91,17 @@ def test_a_full_disk_keeps_the_checkpoint_before(
     assert os.listdir(tmp_path) == ["last.ckpt"]
 
 
-def test_a_checkpoint_runs_no_code(tmp_path: Path) -> None:
-    path = tmp_path / "foreign.ckpt"
-    torch.save({"state_dict": Path}, path)
-    with pytest.raises(DataError, match=r"foreign\.ckpt: no readable checkpoint") as caught:
-        AtomicCheckpointIO().load_checkpoint(path, weights_only=False)
-    assert "weights_only" not in str(caught.value)  # torch's advice would run what the file says
-
-
-def test_what_max_steps_ends_is_validated(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_max_steps_ends_is_validated(commands: Commands, capsys: Capture) -> None:
     fit = ("fit", "squad", "bert", "--ckpt_path=auto", "--data.qa_batch_size=4")
     home = commands.run(*fit, "--trainer.max_steps=3")
-    assert (
-        capsys.readouterr()
-        .out.splitlines()[-1]
-        .startswith(f"run: {home}, 3 steps; best.ckpt: val/qa/f1 ")
-    )
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith(f"run: {home}, 3 steps; best.ckpt: val/qa/f1 ")
     commands.run(*fit, "--trainer.max_steps=6", "--trainer.max_epochs=2")
     assert [step for step, _ in curves(home, "val/qa/f1")] == [2, 5]
     assert metrics_of(home)["step"] == 6
 
 
-def test_a_test_adds_to_its_runs_metrics(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_test_adds_to_its_runs_metrics(commands: Commands, capsys: Capture) -> None:
     here = "--run.version=lr[1e-4]"  # a version's name is no pattern
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=2", here)
     before = metrics_of(home)
@@ -148,52 +122,39 @@ def test_nothing_goes_on_from_weights_alone(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["xlnet", "llama"])
-def test_predictions_are_whole_and_of_the_same_bias(
+def test_predictions_have_the_same_bias(
     architecture: str, commands: Commands, tmp_path: Path
 ) -> None:
     home, data = commands.run("fit", "squad", architecture, "--trainer.max_steps=2"), commands.data
     ckpt = home / "checkpoints/last.ckpt"
-    sets = [
-        "--data=interventune.data_modules.groups_data.GroupsDataModule",
-        "--data.limit_val_qa=3",
-    ]
-    sets += [f"--data.predict_groups={{dev: {data.groups_dev}}}", "--data.limit_val_groups=1"]
-    sets += [f"--data.predict_qa={{questions: {data.qa_dev}}}"]
-    folder = (
-        commands.run("predict", "squad", architecture, f"--ckpt_path={ckpt}", *sets) / "predictions"
-    )
+    sets = "--data=interventune.data_modules.groups_data.GroupsDataModule --data.limit_val_qa=3"
+    sets += f" --data.predict_groups={{dev: {data.groups_dev}}} --data.limit_val_groups=1"
+    sets += f" --data.predict_qa={{questions: {data.qa_dev}}} --ckpt_path={ckpt}"
+    folder = commands.run("predict", "squad", architecture, sets) / "predictions"
     texts = json.loads((folder / "questions.json").read_text())
     examples = {example.id: example for example in read_questions(data.qa_dev)}
     assert texts.keys() == examples.keys()
-    assert architecture == "llama" or all(
-        text in examples[key].context for key, text in texts.items()
-    )
+    if architecture == "xlnet":
+        assert all(text in examples[key].context for key, text in texts.items())
     tables = []
     for name, what in (
         ("predictions", ["--predictions", str(folder / "dev.jsonl")]),
         ("checkpoint", ["--checkpoint", str(ckpt), "--data", str(data.groups_dev)]),
     ):
         assert evaluate(["bias", *what, "--output", str(tmp_path / name)]) == 0
-        frame = Cells(tmp_path / name).frame.query(
-            "`class` != 'none' and against == ''"
-        )  # as predicted
-        frame = frame[~frame["measure"].isin(["carry", "kept"])].drop(
-            columns=["checkpoint", "data"]
-        )
-        place = [column for column in frame.columns if column not in ("value", "low", "high", "n")]
+        frame = Cells(tmp_path / name).frame.query("`class` != 'none' and against == ''")
+        frame = frame[~frame["measure"].isin(["carry", "kept"])]  # as predicted
+        numbers = ("checkpoint", "data", "value", "low", "high", "n")
+        place = [column for column in frame.columns if column not in numbers]
         tables.append(frame.set_index(place)["value"].to_dict())
     assert tables[0] == pytest.approx(tables[1], abs=1e-5)
 
 
-def test_answers_that_share_an_id_are_not_written_over_each_other(
-    commands: Commands, tmp_path: Path
-) -> None:
+def test_answers_with_one_id_are_not_overwritten(commands: Commands, tmp_path: Path) -> None:
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")
     example = next(iter(read_questions(commands.data.qa_dev)))
     write_records([example, replace(example, variant="ts")], tmp_path / "rows.jsonl")
-    flags = (
-        f"--ckpt_path={home}/checkpoints/last.ckpt",
-        f"--data.predict_qa.main={tmp_path}/rows.jsonl",
-    )
+    flags = f"--ckpt_path={home}/checkpoints/last.ckpt"
+    flags += f" --data.predict_qa.main={tmp_path}/rows.jsonl"
     with pytest.raises(ValueError, match=f"several questions of id '{example.id}'"):
-        commands.run("predict", "squad", "bert", *flags)
+        commands.run("predict", "squad", "bert", flags)

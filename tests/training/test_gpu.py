@@ -1,45 +1,32 @@
 """On a GPU: what the CPU computes, runs that resume bit for bit, and kernels of our own."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import interventune
-from interventune.losses import answers, choices
+from interventune.losses import answers
 from interventune.losses.group import GroupLoss
-from interventune.metrics.bias.group_bias import GroupBias
+from interventune.metrics.bias.group_bias import group_rows
 from interventune.metrics.cka import LinearCKA
-from interventune.metrics.shift import EmbeddingShift
-from interventune.models.kernels import compile_layers
-from tests.metrics.batches import SHIFT_LAYERS, ShiftBatch, embeddings, shift_batch
+from interventune.metrics.shift import distance_sums
+from interventune.models.kernels import ATTENTION, compile_layers
+from tests.metrics.batches import embeddings, shift_batch
 from tests.models import tiny
 from tests.training.conftest import Commands, curves, launch
-from tests.training.stopping.test_resume import (
-    BY_STEP,
-    DROPOUT,
-    arguments,
-    assert_equal_runs,
-    cut,
-    fit,
-)
+from tests.training.stopping import test_resume as resume
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
-ON_GPU = ("--trainer.accelerator=gpu", "--trainer.devices=1")
-MIXED = "--trainer.precision=bf16-mixed"
-NO_DROPOUT = f"--backbone.config={DROPOUT.replace('0.1', '0.0')}"
-
-
-def on(device: str, value: Any) -> Any:
-    return value.to(device) if isinstance(value, Tensor) else value
+ON_GPU = "--trainer.accelerator=gpu --trainer.devices=1"
+NO_DROPOUT = f"--backbone.config={resume.DROPOUT.replace('0.1', '0.0')}"
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -48,10 +35,8 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 def of_groups(form: Any, log_prob_BVSE: Tensor, *targets: Tensor) -> Tensor:
     class_B, pushed_BV, reference_BVSE = targets
-    terms = GroupLoss(form=form)(
-        log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE
-    )
-    return torch.stack([*terms.values()]).sum()
+    others = {"pushed_BV": pushed_BV, "reference_BVSE": reference_BVSE}
+    return torch.stack([*GroupLoss(form=form)(log_prob_BVSE, class_B, **others).values()]).sum()
 
 
 def of_xlnet(start_BT: Tensor, *others: Tensor) -> Tensor:
@@ -59,11 +44,7 @@ def of_xlnet(start_BT: Tensor, *others: Tensor) -> Tensor:
 
 
 LOGITS, AT, TYPE = drawn(6, 9), torch.arange(6), torch.tensor([0, 1, 2, 3, 3, 3])
-GROUPS = (
-    torch.arange(6),
-    torch.tensor([[0, 1, 0, 1]] * 6),
-    drawn(6, 4, 2, 2, seed=1).sigmoid().log(),
-)
+GROUPS = (AT, torch.tensor([[0, 1, 0, 1]] * 6), drawn(6, 4, 2, 2, seed=1).sigmoid().log())
 LOSSES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "span": (answers.span_cross_entropy, (LOGITS, LOGITS + 1, AT, AT + 1)),
     "joint": (answers.joint_answer_loss, (LOGITS, LOGITS * 2, drawn(6, 3), AT, AT + 2, TYPE)),
@@ -73,61 +54,54 @@ LOSSES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "tags": (answers.rationale_tagging_loss, (LOGITS, LOGITS > 0, LOGITS < 1)),
     "written": (answers.written_answer_loss, (LOGITS[:, 0], AT + 1)),
-    "choices": (partial(choices.choice_loss, gap_weight=0.5), (LOGITS, AT, AT > 2)),
-    **{
-        form: (partial(of_groups, form), (drawn(6, 4, 2, 2).sigmoid().log(), *GROUPS))
-        for form in ("score", "log", "probability")
-    },
+    "choices": (partial(answers.choice_loss, gap_weight=0.5), (LOGITS, AT, AT > 2)),
 }
+for form in ("score", "log", "probability"):
+    LOSSES[form] = (partial(of_groups, form), (drawn(6, 4, 2, 2).sigmoid().log(), *GROUPS))
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_and_gradients_equal_the_cpu_s(name: str) -> None:
     loss, inputs = LOSSES[name]
-    found = []
+    results = []
     for device in ("cpu", "cuda"):
-        first, *others = (on(device, value.clone()) for value in inputs)
+        first, *others = (value.clone().to(device) for value in inputs)
         value = loss(first.requires_grad_(), *others)
         value.backward()
-        found.append((value.cpu(), first.grad.cpu()))
-    torch.testing.assert_close(found[1], found[0])
+        results.append((value.cpu(), first.grad.cpu()))
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_metrics_equal_the_cpu_s_and_do_not_wait_for_the_device() -> None:
-    scores = (
-        drawn(30, 4, 2).sigmoid(),
-        torch.arange(30) % 3,
-        torch.tensor([[0, 1]] * 30),
-        torch.arange(30) % 5,
-    )
+    row_B, pair_BS = torch.arange(30), torch.tensor([[0, 1]] * 30)
+    scores = (drawn(30, 4, 2).sigmoid(), row_B % 3, pair_BS, row_B % 5)
+    metrics = LinearCKA(2, 4, 3), LinearCKA(2, 4, 3, "cuda")
     cases: list[tuple[Any, tuple[Tensor, ...]]] = [
-        (partial(GroupBias, 3, 2, 5), scores),
-        (partial(LinearCKA, 2, 4, 3), embeddings(20, 4, 3)),
-        (partial(EmbeddingShift, SHIFT_LAYERS), ShiftBatch(*shift_batch(40))),
+        (group_rows, scores),
+        (distance_sums, shift_batch(40)),
+        (lambda x, y: metrics[x.is_cuda].update(x, y), embeddings(20, 4, 3)),
     ]
-    for build, batch in cases:
-        expected, metric = build(), build().to("cuda")
-        expected.update(*batch)
-        there = [value.cuda() for value in batch]
+    for measure, batch in cases:
+        expected, on_gpu = measure(*batch), [value.cuda() for value in batch]
         torch.cuda.set_sync_debug_mode("error")
         try:
-            metric.update(*there)
+            rows = measure(*on_gpu)
         finally:
             torch.cuda.set_sync_debug_mode("default")
-        for one, other in zip(metric.compute(), expected.compute(), strict=True):
-            torch.testing.assert_close(one.cpu(), other, rtol=1e-9, atol=1e-9, equal_nan=True)
+        if expected is not None:
+            torch.testing.assert_close(rows.cpu(), expected, rtol=1e-9, atol=1e-9)
+    cka, on_gpu = (metric.compute().cpu() for metric in metrics)
+    torch.testing.assert_close(on_gpu, cka, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra", "distilbert", "modernbert"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_the_flash_kernel_and_compiled_layers_compute_what_torch_s_attention_does(
-    name: str, compiled: bool
-) -> None:
+def test_kernels_and_compiled_layers_equal_torch_s_attention(name: str, compiled: bool) -> None:
     """Several shapes, with padding; in bfloat16, against float32."""
     model = tiny.model(name).cuda()
     if compiled:
         compile_layers(model)
-    assert model.config._attn_implementation == "gpu"
+    assert model.config._attn_implementation == ATTENTION
     for rows, width in ((3, 24), (5, 40), (1, 16)):
         ids_BT = torch.randint(5, 60, (rows, width), device="cuda")
         lengths_B1 = torch.tensor([[width], [9], [1], [5], [13]], device="cuda")[:rows]
@@ -148,37 +122,30 @@ def test_the_flash_kernel_and_compiled_layers_compute_what_torch_s_attention_doe
 
 
 def test_a_resumed_run_is_equal_bit_for_bit(commands: Commands) -> None:
-    flags = (*ON_GPU, MIXED, "--trainer.deterministic=true", BY_STEP)
-    cut(commands, *flags, kind="bug", batch=7)
-    assert_equal_runs(fit(commands, "whole", *flags), fit(commands, "cut", *flags))
+    flags = f"{ON_GPU} --trainer.precision=bf16-mixed --trainer.deterministic=true"
+    flags += f" {resume.BY_STEP}"
+    resume.cut(commands, flags, kind="bug", batch=7)
+    whole, cut = (resume.fit(commands, name, flags) for name in ("whole", "cut"))
+    resume.assert_equal_runs(whole, cut)
 
 
 @pytest.mark.parametrize("flags", ["ddp", "fsdp", "fsdp --backbone.compile=true"])
 def test_one_process_of_a_strategy_trains_as_without(flags: str, commands: Commands) -> None:
     """By NCCL, in a process of its own."""
-    same = (*ON_GPU, NO_DROPOUT, "--trainer.max_epochs=1")
-    plain = fit(commands, "plain", *same)
-    strategy = f"--trainer.strategy={flags}".split()
-    code, said = launch(arguments(commands, "other", *same, *strategy))
+    same = f"{ON_GPU} {NO_DROPOUT} --trainer.max_epochs=1"
+    plain = resume.fit(commands, "plain", same)
+    code, said = launch(resume.arguments(commands, "other", same, f"--trainer.strategy={flags}"))
     assert code == 0, said[-3000:]
-    one, other = (
-        dict(curves(home, "train/loss/total")) for home in (plain, plain.parent / "other")
-    )
+    homes = (plain, plain.parent / "other")
+    one, other = (dict(curves(home, "train/loss/total")) for home in homes)
     assert other == pytest.approx(one, rel=5e-2)
 
 
 def test_an_evaluation_equals_the_cpu_s(commands: Commands, tmp_path: Path) -> None:
-    home = fit(commands, "asked", *ON_GPU, "--trainer.max_epochs=1")
-    checkpoint, frames = str(home / "checkpoints/last.ckpt"), []
+    home, frames = resume.fit(commands, "gpu", ON_GPU, "--trainer.max_epochs=1"), []
+    flags: Any = {"checkpoint": [str(home / "checkpoints/last.ckpt")], "data": ["stories:heldout"]}
     for device in ("cpu", "cuda"):
-        asked = {
-            "checkpoint": [checkpoint],
-            "data": ["stories:heldout"],
-            "limit": 20,
-            "device": device,
-        }
-        frames.append(interventune.evaluate("bias", **asked).results.frame)
+        report = interventune.evaluate("bias", **flags, limit=20, device=device)
+        frames.append(report.results.frame)
     numbers = [frame.select_dtypes("number").to_numpy() for frame in frames]
-    torch.testing.assert_close(
-        *map(torch.from_numpy, numbers), rtol=1e-3, atol=1e-4, equal_nan=True
-    )
+    np.testing.assert_allclose(*numbers, rtol=1e-3, atol=1e-4)

@@ -1,7 +1,5 @@
 """Multiple choice through the command line: fit, validate, test, predict, resume."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.data_modules.sources import read_choices
-from interventune.evaluation.answering.asking import Asking, Compute
 from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Asking, Compute, open_answerer
 from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, metrics_of
 
@@ -26,6 +22,9 @@ PAIRS = [
     for e in QUESTIONS[40:46]
     if e.label != 2
 ]
+
+
+Files = dict[str, Path]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def sets(files: dict[str, Path]) -> list[str]:
+def sets(files: Files) -> list[str]:
     """Train on these files, and watch them."""
     watched = f"--data.val_choices={{main: {files['dev']}, pairs: {files['dev']}}}"
     return [f"--data.train_choices=[{files['train']}]", watched, "--data.batch_size=5"]
@@ -49,15 +48,13 @@ Rows = list[dict[str, Any]]
 
 def predictions(commands: Commands, architecture: str, last: Path, file: Path, *flags: str) -> Rows:
     """What a checkpoint writes of a file."""
-    asked = (f"--ckpt_path={last}", "--run.name=told", f"--data.predict_choices.said={file}")
-    home = commands.run("predict", "multiple_choice", architecture, *asked, *flags)
-    rows: Rows = json.loads((home / "predictions" / "said.json").read_text())
+    sets = f"--ckpt_path={last} --run.name=predict --data.predict_choices.answers={file}"
+    home = commands.run("predict", "multiple_choice", architecture, sets, *flags)
+    rows: Rows = json.loads((home / "predictions" / "answers.json").read_text())
     return rows
 
 
-def test_a_run_from_fit_to_resume(
-    commands: Commands, sets: list[str], files: dict[str, Path]
-) -> None:
+def test_a_run_from_fit_to_resume(commands: Commands, sets: list[str], files: Files) -> None:
     architecture, dev = "xlnet", files["dev"]  # it pads on the left
     fit = ("fit", "multiple_choice", architecture, *sets, "--ckpt_path=auto")
     home = commands.run(*fit, "--trainer.max_epochs=1")
@@ -66,15 +63,12 @@ def test_a_run_from_fit_to_resume(
 
     # Other commands, another batch size, and the evaluation room from the file alone: the same
     # numbers.
-    other, asked = (
-        "--data.eval_batch_size=7",
-        (f"--ckpt_path={last}", f"--data.test_choices.main={dev}"),
-    )
-    tested = metrics_of(commands.run("test", "multiple_choice", architecture, *asked, other))
+    other = "--data.eval_batch_size=7"
+    sets_of_test = f"--ckpt_path={last} --data.test_choices.main={dev}"
+    tested = metrics_of(commands.run("test", "multiple_choice", architecture, sets_of_test, other))
     for metric in ("accuracy", "loss", "n"):
-        assert tested[f"test/choices/{metric}"] == pytest.approx(
-            after_fit[f"val/choices/{metric}"], abs=1e-5
-        )
+        expected = pytest.approx(after_fit[f"val/choices/{metric}"], abs=1e-5)
+        assert tested[f"test/choices/{metric}"] == expected
     rows, examples = predictions(commands, architecture, last, dev, other), read_choices(dev)
     assert [row["id"] for row in rows] == [example.id for example in examples]
     logits = ChoiceCheckpoint(str(last), Compute("cpu", batch_size=9)).choice_logits(examples)
@@ -90,28 +84,17 @@ def test_a_run_from_fit_to_resume(
         refused("training", commands.of("fit", "squad", architecture, f"{flag}={last}"), word)
 
 
-def test_a_decoder_learns_to_choose_as_it_is_asked(
-    commands: Commands, sets: list[str], files: dict[str, Path]
-) -> None:
-    """Scores of training are what evaluation computes pair by pair; others ask the
-    checkpoint too.
-    """
+def test_a_decoder_chooses_as_it_learned(commands: Commands, sets: list[str], files: Files) -> None:
+    """Scores of training are what evaluation computes; another protocol opens the checkpoint."""
     undecided, longest = commands.root.parent / "undecided.jsonl", "--data.encoding.max_length=64"
     write_records((replace(question, target="unknown") for question in QUESTIONS[:24]), undecided)
-    gap = (
-        f"--data.train_choices=[{undecided}]",
-        "--model.gap_weight=0.5",
-        "--model.learning_rate=1e-3",
-    )
-    home = commands.run(
-        "fit", "multiple_choice", "llama", *sets, longest, *gap, "--trainer.max_epochs=1"
-    )
+    gap = f"--data.train_choices=[{undecided}] --model.gap_weight=0.5 --model.learning_rate=1e-3"
+    fit = ("fit", "multiple_choice", "llama", *sets, longest, gap, "--trainer.max_epochs=1")
+    home = commands.run(*fit)
     last, dev = home / "checkpoints" / "last.ckpt", files["dev"]
     rows = predictions(commands, "llama", last, dev, longest)
-    asked = open_answerer(str(last), Compute("cpu"), need="choices").choice_logits(
-        read_choices(dev)
-    )
-    for row, logit_C in zip(rows, asked, strict=True):
+    model = open_answerer(str(last), Compute("cpu"), need="choices")
+    for row, logit_C in zip(rows, model.choice_logits(read_choices(dev)), strict=True):
         shares = torch.tensor(logit_C).log_softmax(-1).tolist()
         assert row["logits"] == pytest.approx(shares, abs=1e-5), row["id"]
     assert QuestionCheckpoint(str(last), Asking(device="cpu")).encoding.max_length == 64
@@ -119,11 +102,9 @@ def test_a_decoder_learns_to_choose_as_it_is_asked(
 
 def test_the_authors_settings_train(commands: Commands, sets: list[str]) -> None:
     """All that the parity experiment sets, on a model of a few weights."""
-    flags = ("--model.learning_rate=1e-3", "--trainer.max_epochs=1")
-    last = (
-        commands.run("fit", "multiple_choice_parity", "roberta", *sets, *flags)
-        / "checkpoints/last.ckpt"
-    )
+    flags = "--model.learning_rate=1e-3 --trainer.max_epochs=1"
+    home = commands.run("fit", "multiple_choice_parity", "roberta", *sets, flags)
+    last = home / "checkpoints/last.ckpt"
     predictor = ChoiceCheckpoint(str(last), Compute("cpu"))
     assert (predictor.model.pooling, predictor.encoding.padding) == ("parity", "parity")
     state: dict[str, Any] = torch.load(last, weights_only=True)
@@ -133,15 +114,12 @@ def test_the_authors_settings_train(commands: Commands, sets: list[str]) -> None
 
 
 def test_mistakes_are_one_line(commands: Commands, sets: list[str]) -> None:
-    questions = [
-        "--data=interventune.data_modules.questions_data.QuestionsDataModule",
-        "--data.train_qa=stories:dev",
-    ]
-    for flags, said in (
-        (["--data.train_choices=[]"], "data.train_choices"),
-        (["--data.encoding.max_length=1000"], "data.encoding.max_length"),
-        (["--model.pooling=parity"], "data.encoding.padding"),
-        (questions, "Choice"),
-        (["--model=interventune.training.modules.qa.QAModule"], "ChoiceModule"),
+    questions = "--data=interventune.data_modules.questions_data.QuestionsDataModule"
+    for flags, words in (
+        ("--data.train_choices=[]", "data.train_choices"),
+        ("--data.encoding.max_length=1000", "data.encoding.max_length"),
+        ("--model.pooling=parity", "data.encoding.padding"),
+        (f"{questions} --data.train_qa=stories:dev", "Choice"),
+        ("--model=interventune.training.modules.qa.QAModule", "ChoiceModule"),
     ):
-        refused("training", commands.of("fit", "multiple_choice", "bert", *sets, *flags), said)
+        refused("training", commands.of("fit", "multiple_choice", "bert", *sets, flags), words)

@@ -2,8 +2,6 @@
 hf:FOLDER, in every protocol, in the validation of `fit`, and in a probe.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import islice
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import interventune
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories import questions as stories
 from interventune.models.__main__ import main as export

@@ -1,12 +1,9 @@
-"""A run that resumes is the run that its config.yaml describes, or is refused before anything is
-written.
-"""
-
-from __future__ import annotations
+"""A resumed run is the one that its config.yaml describes, or is refused before it writes."""
 
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,93 +16,50 @@ from interventune.training.callbacks.run_record import changes
 from interventune.training.cli import main as train
 from interventune.training.run import CurveLogger, Run, keep_curves
 from tests.mistakes.conftest import everything_in, refused
-from tests.support.finished_runs import differences, same
-from tests.training.conftest import Commands, SmallData, metrics_of
+from tests.support.finished_runs import same
+from tests.training.conftest import Capture, Commands, Patch, SmallData, metrics_of
 
 STEPS = "--trainer.max_steps=2"
 
 
 @pytest.fixture(scope="module")
 def seeds(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Commands:
-    """Two steps with each of the seeds 0, 1, 2, as docs/scale.md says, in versions of these names;
-    its data are its own.
-    """
+    """Two steps on data of its own with each of the seeds 0, 1, 2, in versions of these names."""
     folder = tmp_path_factory.mktemp("seeds")
     shutil.copy(small_data.qa_train, folder / "train.json")
-    data = SmallData(
-        folder / "train.json", small_data.qa_dev, small_data.groups_train, small_data.groups_dev
-    )
-    commands = Commands(folder / "runs", data)
+    commands = Commands(folder / "runs", replace(small_data, qa_train=folder / "train.json"))
     for seed in "012":
-        flags = (STEPS, f"--seed_everything={seed}", f"--run.version={seed}", "--ckpt_path=auto")
-        commands.run("fit", "squad", "bert", *flags)
+        flags = f"{STEPS} --seed_everything={seed} --run.version={seed} --ckpt_path=auto"
+        commands.run("fit", "squad", "bert", flags)
     return commands
 
 
-def test_three_seeds_are_three_models(seeds: Commands) -> None:
-    homes = [seeds.root / "squad" / seed for seed in "012"]
-    configs = [yaml.safe_load((home / "config.yaml").read_text()) for home in homes]
-    assert [config["seed_everything"] for config in configs] == [0, 1, 2]
-    assert [config["data"]["init_args"]["seed"] for config in configs] == [0, 1, 2]
-    assert [json.loads((home / "environment.json").read_text())["seed"] for home in homes] == [
-        0,
-        1,
-        2,
-    ]
-    for one, other in ((0, 1), (1, 2), (2, 0)):
-        found = list(differences(homes[one], homes[other]))
-        assert any("state_dict" in line for line in found)
-        assert any("metrics.json: train/loss" in line for line in found)
-
-
 @pytest.mark.parametrize(
-    ("way", "flags", "words"),
+    ("flags", "words"),
     [
-        (
-            "--run.version=0 --ckpt_path=auto",
-            ["--seed_everything=2"],
-            ["seed_everything 2 (before: 0)"],
-        ),
-        (
-            "--ckpt_path=auto",
-            ["--seed_everything=2", "--model.learning_rate=1"],
-            ["seed_everything 2"],
-        ),
-        (
-            "--ckpt_path={last}",
-            ["--model.learning_rate=0.5"],
-            ["model.learning_rate 0.5 (before: "],
-        ),
-        (
-            "--run.version=0 --ckpt_path=last",
-            ["--trainer.max_steps=1"],
-            ["trainer.max_steps 1 (before: 2)"],
-        ),
-        ("--ckpt_path=auto", ["--trainer.precision=bf16-mixed"], ["trainer.precision"]),
+        ("--run.version=0 --ckpt_path=auto --seed_everything=2", "seed_everything 2 (before: 0)"),
+        ("--ckpt_path=auto --seed_everything=2 --model.learning_rate=1", "seed_everything 2"),
+        ("--ckpt_path={last} --model.learning_rate=0.5", "model.learning_rate 0.5 (before: "),
+        ("--run.version=0 --ckpt_path=last --trainer.max_steps=1", "max_steps 1 (before: 2)"),
+        ("--ckpt_path=auto --trainer.precision=bf16-mixed", "trainer.precision"),
     ],
 )
-def test_another_run_is_refused(
-    way: str, flags: list[str], words: list[str], seeds: Commands
-) -> None:
-    """By the run's version, the newest of the name, or the path of a checkpoint, for which a new
-    folder would be made.
-    """
+def test_another_run_is_refused(flags: str, words: str, seeds: Commands) -> None:
+    """By the run's version, as the newest of its name, or by the path of its checkpoint."""
     last = seeds.root / "squad/0/checkpoints/last.ckpt"
     os.utime(last)
     before = everything_in(seeds.root)
-    fit = seeds.of("fit", "squad", "bert", STEPS, *way.format(last=last).split(), *flags)
-    refused("training", fit, *words, "--run.version")
+    fit = seeds.of("fit", "squad", "bert", STEPS, flags.format(last=last))
+    refused("training", fit, words, "--run.version")
     assert everything_in(seeds.root) == before
 
 
 def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
     home, data = seeds.root / "squad/1", seeds.data.qa_train
-    here = ("--seed_everything=1", "--run.version=1", "--ckpt_path=auto")
-    fit = seeds.of("fit", "squad", "bert", STEPS, *here)
-    kept = {
-        path: path.read_text() for path in (data, home / "config.yaml", home / "environment.json")
-    }
-    for path, text in kept.items():
+    here = "--seed_everything=1 --run.version=1 --ckpt_path=auto"
+    fit = seeds.of("fit", "squad", "bert", STEPS, here)
+    for path in (data, home / "config.yaml", home / "environment.json"):
+        text = path.read_text()
         path.write_text(text.replace(": ", ":  ", 1))
         if path == data:
             refused("training", fit, str(data), "has changed")
@@ -117,37 +71,25 @@ def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
     train(fit)
 
 
-def test_a_finished_run_keeps_its_record(
-    seeds: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: Capture) -> None:
     home = seeds.root / "squad/0"
     before = everything_in(home)
-    flags = (
-        "--run.version=0",
-        "--ckpt_path=auto",
-        "--trainer.log_every_n_steps=5",
-        "--data.num_workers=1",
-    )
-    seeds.run("fit", "squad", "bert", STEPS, *flags)
+    changed = "--trainer.log_every_n_steps=5 --data.num_workers=1"
+    seeds.run("fit", "squad", "bert", STEPS, "--run.version=0 --ckpt_path=auto", changed)
     assert f"run: {home}, 2 steps" in capsys.readouterr().out
     after = everything_in(home)
-    assert all(
-        after[name] == before[name] for name in ("config.yaml", "environment.json", "metrics.json")
-    )
+    for name in ("config.yaml", "environment.json", "metrics.json"):
+        assert after[name] == before[name]
 
 
 def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> None:
-    """From the first of them on: the learning rate is 0 at the end of two steps, not in the third
-    of more. The record says what held before, also after another resume. The origin of a run that
-    began with another's checkpoint stays in it.
-    """
+    """The learning rate is 0 at the end of two steps, not in the third of more. The record keeps
+    what held before, and the checkpoint that the run began with."""
     last = seeds.root / "squad/2/checkpoints/last.ckpt"
-    common = ["--seed_everything=2", "--model.warmup_ratio=0", "--trainer.log_every_n_steps=1"]
-    fit = seeds.of("fit", "squad", "bert", "--run.version=more", *common)
-    refused(
-        "training", [*fit, "--trainer.max_steps=6", f"--ckpt_path={last}"], "model.warmup_ratio 0"
-    )
-    fit = [word for word in fit if "warmup" not in word]
+    common = "--seed_everything=2 --trainer.log_every_n_steps=1 --run.version=more"
+    fit = seeds.of("fit", "squad", "bert", common)
+    other = ["--trainer.max_steps=6", f"--ckpt_path={last}", "--model.warmup_ratio=0"]
+    refused("training", [*fit, *other], "model.warmup_ratio 0")
     home, saved = seeds.root / "squad/more", [torch.load(last, weights_only=True)]
     for steps, path in ((3, last), (6, "auto")):
         train([*fit, f"--trainer.max_steps={steps}", f"--ckpt_path={path}"])
@@ -162,24 +104,21 @@ def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> 
 
 
 def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
-    saved: Any = {"data": {"files": ["a", "b"]}}
-    saved["trainer"] = {"max_epochs": -1, "max_steps": 5, "callbacks": None}
+    trainer: Any = {"max_epochs": -1, "max_steps": 5, "callbacks": None}
+    saved: Any = {"data": {"files": ["a", "b"]}, "trainer": trainer}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(saved))
     allowed: Any = ({"max_steps": -1}, {"max_steps": 9, "max_epochs": 3}, {"devices": 4})
     allowed += ({"devices": 1, "accumulate_grad_batches": 2}, {"callbacks": [{"class_path": "A"}]})
     for change in allowed:
-        assert len(changes(saved | {"trainer": saved["trainer"] | change}, tmp_path, 3)) >= 1
+        assert len(changes(saved | {"trainer": trainer | change}, tmp_path, 3)) >= 1
     assert changes(saved, tmp_path, 3) == []
     for change, word in (
-        ({"trainer": saved["trainer"] | {"max_epochs": 3}}, "trainer.max_epochs 3"),
-        ({"trainer": saved["trainer"] | {"min_steps": 3}}, "trainer.min_steps 3"),
+        ({"trainer": trainer | {"max_epochs": 3}}, "trainer.max_epochs 3"),
+        ({"trainer": trainer | {"min_steps": 3}}, "trainer.min_steps 3"),
+        ({"trainer": trainer | {"accumulate_grad_batches": 2}}, "accumulate_grad_batches 2"),
         ({"data": {"files": ["b", "a"]}}, 'data.files ["b", "a"]'),
         ({"data": {"files": None}}, 'data.files null (before: ["a", "b"])'),
         ({"data": {"files": ["a", "b"], "num_workerss": 1}}, "data.num_workerss"),
-        (
-            {"trainer": saved["trainer"] | {"accumulate_grad_batches": 2}},
-            "trainer.accumulate_grad_batches 2",
-        ),
         ({"runs": 1}, "runs 1"),
     ):
         with pytest.raises(ValueError, match="resume with the old value") as error:
@@ -187,33 +126,34 @@ def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
         assert word in str(error.value)
 
 
-def test_precision_is_not_read_from_the_current_folder(
-    seeds: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_current_folder_sets_no_precision(
+    seeds: Commands, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Nor from the folder above it; a checkpoint may be named from its own folder."""
     (tmp_path / "environment.json").write_text('{"precision": "64-true"}')
     monkeypatch.setenv(precision.CHOSEN, "32-true")
     monkeypatch.chdir(tmp_path)
-    flags = ("--trainer.precision=auto", f"--run.root={tmp_path}", "--run.version=here")
-    assert train(seeds.of("validate", "squad", "bert", *flags)).trainer.precision == "32-true"
+    flags = f"--trainer.precision=auto --run.root={tmp_path}"
+    validate = seeds.of("validate", "squad", "bert", flags, "--run.version=here")
+    assert train(validate).precision == "32-true"
     monkeypatch.setenv(precision.CHOSEN, "bf16-mixed")
     monkeypatch.chdir(seeds.root / "squad/0/checkpoints")
-    flags = ("--trainer.precision=auto", f"--run.root={tmp_path}", "--ckpt_path=last.ckpt", STEPS)
-    assert train(seeds.of("fit", "squad", "bert", *flags)).trainer.precision == "32-true"
+    fit = seeds.of("fit", "squad", "bert", flags, "--ckpt_path=last.ckpt", STEPS)
+    assert train(fit).precision == "32-true"
 
 
 @pytest.mark.parametrize(
     ("faster", "chosen"), [(torch.float32, "32-true"), (torch.bfloat16, "bf16-mixed")]
 )
 def test_auto_is_the_faster_precision_and_stays_when_a_run_goes_on(
-    faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+    faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv(precision.CHOSEN, "")  # so that it is forgotten afterwards
     monkeypatch.delenv(precision.CHOSEN)
     monkeypatch.setattr(precision, "products_per_second", lambda dtype: float(dtype == faster))
     for steps in (1, 2):
-        flags = ("--trainer.precision=auto", "--ckpt_path=auto", f"--trainer.max_steps={steps}")
-        home = commands.run("fit", "squad", "bert", *flags)
+        flags = f"--trainer.precision=auto --ckpt_path=auto --trainer.max_steps={steps}"
+        home = commands.run("fit", "squad", "bert", flags)
         assert json.loads((home / "environment.json").read_text())["precision"] == chosen
         monkeypatch.setenv(precision.CHOSEN, "32-true" if chosen == "bf16-mixed" else "bf16-mixed")
 
@@ -240,14 +180,12 @@ def test_curves_of_any_names_resume(tmp_path: Path) -> None:
         assert path.read_text() == f"{header}\n{kept}"
 
 
-def test_the_score_of_best_is_in_the_metrics(
-    commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_score_of_best_is_in_the_metrics(commands: Commands, capsys: Capture) -> None:
     """A user's own ModelCheckpoint does not hide it."""
     scored = "{class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"
-    flags = (f"--trainer.callbacks=[{scored},{other}]", "--trainer.max_epochs=3")
-    flags += ("--checkpoint.monitor=score", "--checkpoint.mode=max")
-    metrics = metrics_of(commands.run("fit", "squad", "bert", *flags))
+    flags = f"--trainer.callbacks=[{scored},{other}] --trainer.max_epochs=3"
+    flags += " --checkpoint.monitor=score --checkpoint.mode=max"
+    metrics = metrics_of(commands.run("fit", "squad", "bert", flags))
     assert "best.ckpt: score 0.9" in capsys.readouterr().out
     assert (metrics["score"], metrics["best/score"]) == pytest.approx((0.5, 0.9))

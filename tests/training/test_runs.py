@@ -1,8 +1,4 @@
-"""From fit over resume to evaluation and export, through the command line: each objective, each
-head, and adapters.
-"""
-
-from __future__ import annotations
+"""From fit to resume, evaluation and export: each objective, each head, and adapters."""
 
 import json
 from collections.abc import Iterator
@@ -12,15 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+import yaml
 
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.__main__ import main as evaluate
 from interventune.models.__main__ import main as models
-from interventune.models.checkpoint import read_info
 from interventune.models.heads.span import QAModel, SpanModel
-from interventune.models.loading import load, start
-from interventune.training.cli import main as train
+from interventune.models.loading import load, read_info, start
 from tests.evaluation.conftest import undrawn
 from tests.models.tiny import at
 from tests.support.finished_runs import same
@@ -40,25 +35,19 @@ def export(checkpoint: Path, folder: Path) -> Path:
 
 def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_path: Path) -> None:
     other = f"{{class_path: CSVLogger, init_args: {{save_dir: {tmp_path / 'other'}}}}}"
-    fit = (
-        "fit",
-        "squad",
-        "bert",
-        f"--trainer.logger={other}",
-        "--run.wandb=offline",
-        "--ckpt_path=auto",
-    )
-    home = commands.run(*fit, "--trainer.log_every_n_steps=1", "--trainer.max_epochs=1")
+    flags = f"--trainer.logger={other} --run.wandb=offline --ckpt_path=auto"
+    fit = ("fit", "squad", "bert", f"{flags} --trainer.log_every_n_steps=1")
+    home = commands.run(*fit, "--trainer.max_epochs=1")
     assert list((home / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "other").rglob("metrics.csv"))
     before = (home / "metrics.csv").read_text()
-    commands.run(*fit, "--trainer.log_every_n_steps=1", "--trainer.max_epochs=2")
+    commands.run(*fit, "--trainer.max_epochs=2")
     assert (home / "metrics.csv").read_text().startswith(before)
 
 
 def test_the_best_checkpoint_is_that_of_the_experiments_metric(commands: Commands) -> None:
-    flags = ("--model.learning_rate=1e-2", "--trainer.max_epochs=3")
-    home = lei(commands, "mine", *flags, architecture="roberta")
+    flags = "--model.learning_rate=1e-2 --trainer.max_epochs=3"
+    home = lei(commands, "mine", flags, architecture="roberta")
     scores = [(value, step + 1) for step, value in curves(home, "val/bias/selection")]
     assert len(scores) == 3
     best = torch.load(home / "checkpoints" / "best.ckpt", weights_only=True)
@@ -68,58 +57,45 @@ def test_the_best_checkpoint_is_that_of_the_experiments_metric(commands: Command
 @pytest.mark.parametrize("unwatched", ["--data.val_groups={}", "--trainer.limit_val_batches=0"])
 def test_without_its_metric_best_is_last(unwatched: str, commands: Commands) -> None:
     folder = lei(commands, "mine", unwatched, architecture="roberta") / "checkpoints"
-    best, last = (
-        torch.load(folder / f"{name}.ckpt", weights_only=True) for name in ("best", "last")
-    )
+    files = (folder / "best.ckpt", folder / "last.ckpt")
+    best, last = (torch.load(path, weights_only=True) for path in files)
     assert best["global_step"] == last["global_step"] > 0
 
 
 def test_one_seed_rules_all_that_are_not_set(commands: Commands) -> None:
-    flags = ("--seed_everything=3", "--trainer.max_steps=1")
-    config = train(commands.of("fit", "lei_planted", "bert", *flags)).config
-    assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 3)
-    config = train(
-        commands.of("fit", "lei_planted", "bert", *flags, "--model.planted_seed=5")
-    ).config
-    assert (config.data.init_args.seed, config.model.init_args.planted_seed) == (3, 5)
+    for more, seeds in (("", (3, 3)), ("--model.planted_seed=5", (3, 5))):
+        flags = "--seed_everything=3 --trainer.max_steps=1"
+        home = commands.run("fit", "lei_planted", "bert", flags, more)
+        config = yaml.safe_load((home / "config.yaml").read_text())
+        model, data = (config[part]["init_args"] for part in ("model", "data"))
+        assert (data["seed"], model["planted_seed"]) == seeds
 
 
 def test_cosines_are_of_states_in_float32_whatever_trains(commands: Commands) -> None:
     """bfloat16 would move them by some 1e-3, more than interventions move some."""
-    found = []
+    cosines = []
     for precision in ("32-true", "bf16-mixed"):
-        flags = (f"--trainer.precision={precision}", "--seed_everything=3")
-        metrics = metrics_of(commands.run("validate", "stories_ot", "bert", *flags))
-        found.append({key: value for key, value in metrics.items() if key.startswith("val/shift/")})
-    assert found[0].keys() == found[1].keys()
-    assert len(found[0]) > 4
-    for key, value in found[0].items():
-        assert found[1][key] == pytest.approx(value, abs=1e-6), key
-
-
-YES_OR_NO = ("--data.train_qa=stories:mixed_train", "--data.limit_train_qa=40")
-ROUNDED = ("--backbone.lora_rank=4", "--trainer.precision=16-true")
+        flags = f"--trainer.precision={precision} --seed_everything=3"
+        metrics = metrics_of(commands.run("validate", "stories_ot", "bert", flags))
+        cosines.append({key: x for key, x in metrics.items() if key.startswith("val/shift/")})
+    assert len(cosines[0]) > 4
+    assert cosines[1] == pytest.approx(cosines[0], abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("experiment", "architecture", "flags", "said"),
+    ("experiment", "architecture", "flags", "words"),
     [
-        ("squad", "bert", YES_OR_NO, "AnswerModule"),
-        ("lei_few_shot", "gpt2", ["--model.loss.form=probability"], "is of start and end"),
-        ("lei_few_shot", "llama", ROUNDED, "take bf16-true or 16-mixed"),
-        (
-            "lei_few_shot",
-            "llama",
-            ["--backbone.frozen_weights=bfloat16"],
-            r"set backbone\.lora_rank",
-        ),
+        ("squad", "bert", "--data.train_qa=stories:mixed_train", "AnswerModule"),
+        ("lei_few_shot", "gpt2", "--model.loss.form=probability", "is of start and end"),
+        ("squad", "gpt2", "--backbone.lora_rank=4 --trainer.precision=16-true", "take bf16-true"),
+        ("squad", "llama", "--backbone.frozen_weights=bfloat16", r"set backbone\.lora_rank"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    experiment: str, architecture: str, flags: list[str], said: str, commands: Commands
+    experiment: str, architecture: str, flags: str, words: str, commands: Commands
 ) -> None:
-    with pytest.raises(ValueError, match=said):
-        commands.run("fit", experiment, architecture, *flags)
+    with pytest.raises(ValueError, match=words):
+        commands.run("fit", experiment, architecture, flags, "--data.limit_train_qa=40")
 
 
 CELLS = {
@@ -151,24 +127,20 @@ def test_every_experiment_resumes_evaluates_and_exports(
     experiment: str, architecture: str, lora: int, commands: Commands, tmp_path: Path
 ) -> None:
     groups = experiment.startswith("lei")
-    flags = ["--run.version=a", "--model.learning_rate=1e-3", "--trainer.log_every_n_steps=1"]
+    flags = "--run.version=a --model.learning_rate=1e-3 --trainer.log_every_n_steps=1"
     if lora:
         base = small_folder(tmp_path / "base", architecture)
-        flags += [f"--backbone.checkpoint={base}", f"--backbone.lora_rank={lora}"]
+        flags += f" --backbone.checkpoint={base} --backbone.lora_rank={lora}"
     for steps in (1, 2):
-        again = ("--ckpt_path=auto", f"--trainer.max_steps={steps}")
-        run = commands.run("fit", experiment, architecture, *flags, *again)
+        again = f"--ckpt_path=auto --trainer.max_steps={steps}"
+        run = commands.run("fit", experiment, architecture, flags, again)
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["step"] == 2
     assert bool(read_info(str(checkpoint)).adapter) == bool(lora)
     if (experiment, architecture) == ("stories_ibt", "bert"):  # XLNet's heads have other losses
-        losses = {
-            name: curves(run, f"train/loss/{name}")[0][1]
-            for name in ("answer", "rationale", "total")
-        }
-        assert losses["total"] == pytest.approx(
-            losses["answer"] + 5 * losses["rationale"], rel=1e-5
-        )
+        names = ("answer", "rationale", "total")
+        answer, rationale, total = (curves(run, f"train/loss/{name}")[0][1] for name in names)
+        assert total == pytest.approx(answer + 5 * rationale, rel=1e-5)
     protocol, column, cells, measures = CELLS[experiment]
     asked = ["--checkpoint", f"ours={checkpoint}"]
     if experiment != "stories_ibt":  # whose heads transformers has not
@@ -204,8 +176,8 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
     turns = [{"role": "system", "content": "{advice}"}, {"role": "user", "content": user}]
     prompts = {"data": {"init_args": {"encoding": {"prompts": {"choice_prompt": turns}}}}}
     (tmp_path / "prompts.yaml").write_text(json.dumps(prompts))
-    flags = (f"--backbone.tokenizer={tmp_path / 'tokenizer'}", "--trainer.max_steps=2")
-    run = lei(commands, "chat", f"--config={tmp_path}/prompts.yaml", *flags)
+    flags = f"--backbone.tokenizer={tmp_path / 'tokenizer'} --trainer.max_steps=2"
+    run = lei(commands, "chat", f"--config={tmp_path}/prompts.yaml", flags)
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["val/bias/none/unknown"] == pytest.approx(1 - last["val/bias/none/mass"], abs=1e-6)
     asked = ["bias", "--data", str(commands.data.groups_dev), "--output", str(tmp_path / "out")]
@@ -217,12 +189,6 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
         assert value == pytest.approx(last[f"val/bias/{kind}/mu"], abs=1e-5)
 
 
-IDS = {
-    "input_ids": torch.arange(5, 17)[None],
-    "attention_mask": torch.ones(1, 12, dtype=torch.long),
-}
-
-
 @pytest.mark.parametrize(
     ("architecture", "precision"), [("gpt2", "32-true"), ("bert", "bf16-true")]
 )
@@ -231,16 +197,16 @@ def test_an_adapter_alone_is_kept_and_resumed(
 ) -> None:
     plain = lei(commands, "base", "--trainer.max_steps=1", architecture=architecture)
     folder = export(plain / "checkpoints/last.ckpt", tmp_path / "folder")
-    flags = ["--backbone.lora_rank=4", f"--backbone.checkpoint={folder}", "--backbone.config={}"]
-    flags += [f"--backbone.tokenizer={folder}", "--run.save_every_n_steps=1"]
-    flags += [f"--trainer.precision={precision}"]
-    whole = lei(commands, "whole", *flags, architecture=architecture) / "checkpoints/last.ckpt"
+    flags = f"--backbone.lora_rank=4 --backbone.checkpoint={folder} --backbone.config={{}}"
+    flags += f" --backbone.tokenizer={folder} --trainer.precision={precision}"
+    flags += " --run.save_every_n_steps=1"
+    whole = lei(commands, "whole", flags, architecture=architecture) / "checkpoints/last.ckpt"
     with pytest.raises(KeyError, match="no luck"):
-        lei(commands, "cut", *flags, failing(), architecture=architecture)
-    flags += ["--ckpt_path=auto"]
+        lei(commands, "cut", flags, failing(), architecture=architecture)
+    flags += " --ckpt_path=auto"
     with pytest.raises(ValueError, match=r"backbone.lora_rank 2 \(before: 4\)"):
-        lei(commands, "cut", *flags, "--backbone.lora_rank=2", architecture=architecture)
-    cut = lei(commands, "cut", *flags, architecture=architecture) / "checkpoints/last.ckpt"
+        lei(commands, "cut", flags, "--backbone.lora_rank=2", architecture=architecture)
+    cut = lei(commands, "cut", flags, architecture=architecture) / "checkpoints/last.ckpt"
     saved = [torch.load(path, weights_only=True) for path in (whole, cut)]
     kept, again = (checkpoint["state_dict"] for checkpoint in saved)
     assert same(kept, again)
@@ -251,9 +217,8 @@ def test_an_adapter_alone_is_kept_and_resumed(
     if precision == "bf16-true":
         half = at(whole, lora_rank=4, frozen_weights="bfloat16")
         rounded, merged = start(half, SpanModel).eval(), load(str(whole), QAModel)[0]
-        assert {w.dtype for w in rounded.encoder.parameters() if not w.requires_grad} == {
-            torch.bfloat16
-        }
-        torch.testing.assert_close(
-            rounded.encode(IDS).float(), merged.encode(IDS), rtol=0.02, atol=0.05
-        )
+        frozen = [w for w in rounded.encoder.parameters() if not w.requires_grad]
+        assert {weight.dtype for weight in frozen} == {torch.bfloat16}
+        ids = {"input_ids": torch.arange(5, 17)[None], "attention_mask": torch.ones(1, 12).long()}
+        states = [model.encode(ids).float() for model in (rounded, merged)]
+        torch.testing.assert_close(*states, rtol=0.02, atol=0.05)

@@ -1,11 +1,8 @@
 """DDP and FSDP on two gloo processes: fit, stop, go on, validate.
 
-One process trains on what two train on when it accumulates two batches, but not in the same order,
-so that runs are compared among those of two processes, and metrics with those of one process on the
-same checkpoint.
+One process accumulating two batches trains on what two train on, in another order: so two-process
+runs are compared with each other, and metrics with those of one process on the same checkpoint.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
@@ -21,19 +18,19 @@ from tests.models.tiny import at
 from tests.training.conftest import Commands, SmallData, failing, launch, metrics_of, small_folder
 from tests.training.stopping.test_resume import arguments, assert_equal_runs, fit
 
-TWO = ("--trainer.devices=2", "--trainer.max_epochs=2", "--data.eval_batch_size=5")
+TWO = "--trainer.devices=2 --trainer.max_epochs=2 --data.eval_batch_size=5"
 """13 questions in batches of 5: one process gets two batches, the other one."""
 
 
 def run(commands: Commands, version: str, *flags: str) -> tuple[int, str]:
     """`fit` on two processes; its exit code, and what it said on stderr."""
-    return launch(arguments(commands, version, *TWO, *flags), processes=2)
+    return launch(arguments(commands, version, TWO, *flags), processes=2)
 
 
 def assert_metrics_of_one_process(commands: Commands, home: Path) -> None:
     """Of the same weights: to 1e-5, each example counted once."""
-    flags = ("--run.version=one", f"--ckpt_path={home / 'checkpoints' / 'last.ckpt'}")
-    train(commands.of("validate", "lei_few_shot", "roberta", *flags))
+    flags = f"--run.version=one --ckpt_path={home}/checkpoints/last.ckpt"
+    train(commands.of("validate", "lei_few_shot", "roberta", flags))
     one, two = metrics_of(home.parent / "one"), metrics_of(home)
     assert one["val/qa/n"] == two["val/qa/n"] == 13
     assert sum(two[f"val/bias/{c}/n"] for c in ("ethical", "adversarial", "irrelevant")) == 9
@@ -51,9 +48,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData)
     return commands.root / "lei_few_shot" / "whole"
 
 
-def test_a_signal_to_one_process_stops_both_without_a_trace(
-    commands: Commands, undisturbed: Path
-) -> None:
+def test_a_signal_to_one_process_stops_both(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot" / "cut"
     stop = failing(where="batch", rank=1, kind="SIGTERM", batch=2)
     code, said = run(commands, "cut", "--trainer.strategy=ddp", stop)
@@ -69,13 +64,11 @@ def test_a_signal_to_one_process_stops_both_without_a_trace(
 
 def assert_close_together(one: dict[Any, Any], other: dict[Any, Any], relative: float) -> None:
     """By the norm of all tensors."""
-    whole, found = (torch.cat([tensors[key].flatten() for key in one]) for tensors in (one, other))
-    assert (found - whole).norm() <= relative * whole.norm()
+    first, second = (torch.cat([part[key].flatten() for key in one]) for part in (one, other))
+    assert (second - first).norm() <= relative * first.norm()
 
 
-def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
-    commands: Commands, undisturbed: Path
-) -> None:
+def test_fsdp_is_ddp_to_rounding_in_one_file(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot"
     stop = failing(where="batch", rank=0, kind="SIGINT", batch=3)
     code, said = run(commands, "fsdp", "--trainer.strategy=fsdp", stop)
@@ -85,18 +78,15 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
     paths = (folder / "checkpoints" / "last.ckpt" for folder in (undisturbed, home / "fsdp"))
     one, other = (torch.load(path, weights_only=True) for path in paths)
     assert one["state_dict"].keys() == other["state_dict"].keys()
-    for a, b in zip(
-        *(ckpt["optimizer_states"][0]["param_groups"] for ckpt in (one, other)), strict=True
-    ):
+    optimizers = [checkpoint["optimizer_states"][0] for checkpoint in (one, other)]
+    for a, b in zip(*(state["param_groups"] for state in optimizers), strict=True):
         assert {**a, "betas": tuple(a["betas"])} == {**b, "betas": tuple(b["betas"])}
     # A gradient that is only rounding (of the biases of keys, say, which softmax ignores) is
     # another one on another processor, and Adam makes as long a step of it: so all are judged
     # together, and weights loosely.
-    states = [ckpt["optimizer_states"][0]["state"] for ckpt in (one, other)]
     for moment in ("exp_avg", "exp_avg_sq", "step"):
-        assert_close_together(
-            *({i: state[i][moment] for i in states[0]} for state in states), relative=1e-5
-        )
+        moments = [{i: x[moment] for i, x in state["state"].items()} for state in optimizers]
+        assert_close_together(*moments, relative=1e-5)
     assert_close_together(one["state_dict"], other["state_dict"], relative=3e-5)
     assert_metrics_of_one_process(commands, home / "fsdp")
 
@@ -104,25 +94,21 @@ def test_fsdp_is_ddp_to_rounding_and_writes_the_same_file(
     code, said = run(commands, "fsdp", "--trainer.strategy=fsdp", "--seed_everything=4")
     assert code == 2, said
     assert "error: seed_everything 4 (before: 0)" in said
-    same_batch = ("--trainer.accumulate_grad_batches=2", "--data.eval_batch_size=5")
-    fit(commands, "fsdp", "--trainer.max_epochs=3", *same_batch)
+    same_batch = "--trainer.accumulate_grad_batches=2 --data.eval_batch_size=5"
+    fit(commands, "fsdp", "--trainer.max_epochs=3", same_batch)
     assert metrics_of(home / "fsdp")["epoch"] == 3
 
 
 def test_fsdp_trains_adapters_of_decoders_as_ddp_does(commands: Commands, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     base = small_folder(tmp_path / "base", "llama")
-    flags = [f"--backbone.checkpoint={base}", "--backbone.lora_rank=4", "--data.groups_per_class=2"]
-    flags += [f"--model.reference_cache={tmp_path / 'reference'}", "--model.learning_rate=1e-3"]
+    flags = f"--backbone.checkpoint={base} --backbone.lora_rank=4 --data.groups_per_class=2"
+    flags += f" --model.reference_cache={tmp_path / 'reference'} --model.learning_rate=1e-3"
     saved = []
     for strategy in ("ddp", "fsdp"):
-        own = (
-            *TWO,
-            f"--run.version={strategy}",
-            f"--trainer.strategy={strategy}",
-            "--trainer.max_epochs=1",
-        )
-        code, said = launch(commands.of("fit", "lei_few_shot", "llama", *flags, *own), processes=2)
+        own = f"--run.version={strategy} --trainer.strategy={strategy} --trainer.max_epochs=1"
+        command = commands.of("fit", "lei_few_shot", "llama", flags, TWO, own)
+        code, said = launch(command, processes=2)
         assert code == 0, said
         path = commands.root / "lei_few_shot" / strategy / "checkpoints/last.ckpt"
         saved.append(torch.load(path, weights_only=True)["state_dict"])

@@ -15,8 +15,7 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from interventune.storage.documents import load_yaml, read_text, write_text
-from interventune.storage.json_files import load_json, plain_json
+from interventune.storage.documents import load_json, load_yaml, plain_json, read_text, write_text
 from interventune.storage.provenance import revision, versions
 
 MAY_CHANGE = re.compile(
@@ -39,12 +38,12 @@ class RunRecord(Callback):
 
     Args:
         text: config.yaml, with comments on what changed when the run was resumed.
-        seed: of the run.
         resumed: whether the weights come from a checkpoint.
     """
 
-    def __init__(self, text: str, *, seed: int, resumed: bool) -> None:
-        self.text, self.seed, self.resumed = text, seed, resumed
+    def __init__(self, text: str, *, resumed: bool) -> None:
+        self.text = text
+        self.resumed = resumed
         self.earlier: Mapping[str, float] = {}
         """Metrics from before a resume, so that a validation need not be repeated for them."""
 
@@ -58,7 +57,7 @@ class RunRecord(Callback):
         new = stage == "train" or (stage == "fit" and not self.resumed)
         if trainer.is_global_zero and (new or not saved.exists()):
             write_text(saved, self.text)
-            environment = _environment(trainer) | {"seed": self.seed}
+            environment = _environment(trainer) | {"seed": pl_module.run_seed}
             write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -114,13 +113,15 @@ def changes(config: dict[str, Any], folder: Path, step: int) -> list[str]:
     from transformers.utils.generic import flatten_dict  # takes a second, needed only here
 
     saved = folder / "config.yaml"
-    now, before = flatten_dict(config), flatten_dict(load_yaml(saved, dict[str, Any]))
+    now = flatten_dict(config)
+    before = flatten_dict(load_yaml(saved, dict[str, Any]))
     comments = [line for line in read_text(saved).splitlines() if line.startswith("#")]
     longer = any(_number(now.get(key)) > _number(before.get(key)) for key in LIMITS)
     regrouped = any(now.get(key) != before.get(key) for key in PROCESSES)
     for key in {**now, **before}:
         if (new := now.get(key)) != (old := before.get(key)):
-            flag, was = key.replace(".init_args", ""), json.dumps(old, default=str)
+            flag = key.replace(".init_args", "")
+            was = json.dumps(old, default=str)
             change = f"{flag} {json.dumps(new, default=str)} (before: {was})"
             comments.append(f"# from step {step}: {change}")
             allowed = MAY_CHANGE.match(key) or (longer and key in LIMITS)
@@ -162,8 +163,9 @@ def _write_metrics(trainer: Trainer, earlier: Mapping[str, float]) -> None:
     metrics = dict(sorted({**before, **earlier, **_metrics(trainer)}.items()))
     # Epochs that the weights were trained, as a fraction. (Lightning's own count differs after a
     # resume, if `max_steps` ended the run within an epoch.)
-    epochs, batches = float(trainer.current_epoch), trainer.num_training_batches
-    if trainer.state.fn == "fit" and 0 < batches < math.inf:
+    epochs = float(trainer.current_epoch)
+    batches = trainer.num_training_batches
+    if 0 < batches < math.inf:
         steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
         epochs = round(trainer.global_step / steps_per_epoch, 4)
     if not before:

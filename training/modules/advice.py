@@ -1,11 +1,13 @@
-"""Linguistic ethical interventions: fine-tune a model to follow advice.
+"""Modules that train on groups: linguistic ethical interventions, which teach a model to follow
+advice, and a control with a known answer, which plants a preference among subjects, so that there
+is a bias to change.
 
 The starting model's scores of the training groups (for anchoring and dominance) are computed once,
 by one process per node, and stored on disk under a fingerprint of all inputs: a changed model, text
 or option is scored again, and an interrupted pass stores nothing.
 
-Shape letters: B and N groups (of a batch, of the set), V variants of a group (4), S subjects (2), E
-boundaries (start, end).
+Shape letters: B and N groups (of a batch, of the set; of the planted log-probabilities all variants
+of a batch), V variants of a group (4), S subjects (2), E boundaries (start, end).
 """
 
 import logging
@@ -20,26 +22,27 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
+from interventune.data_modules.batching.candidates import GroupSet
 from interventune.data_modules.batching.data_module import TrainBatch
-from interventune.data_modules.batching.group_set import GroupSet
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from interventune.data_modules.schema.groups import ADVICE_CLASSES
-from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss
+from interventune.data_modules.groups.advice import latent_strength
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
+from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss, planted_cross_entropy
 from interventune.metrics.bias import group_scores
-from interventune.metrics.bias.readings import dominant_subject, pushed_subject
 from interventune.models.backbones import RANDOM, Backbone
-from interventune.models.checkpoint import read_info
 from interventune.models.heads.span import QAModel
-from interventune.models.loading import load
-from interventune.models.row_scores import score_rows
+from interventune.models.loading import load, read_info
 from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
-from interventune.training.stopping.last_checkpoint import AtomicCheckpointIO
+from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 
 from .qa import QAModule
 
 log = logging.getLogger(__name__)
+
+Scope = Literal["category", "subject"]
+"""Whether a subject's strength differs between categories, or is the same in all."""
 
 
 class Reference(NamedTuple):
@@ -97,7 +100,8 @@ class LEIModule(QAModule):
             raise ValueError(
                 "model.loss.form=probability is of start and end: for a decoder score or log"
             )
-        self.loss, self.weights = loss, loss.weights
+        self.loss = loss
+        self.weights = loss.weights
         means = loss.form != "probability"
         self.mean_over |= {
             name: [ADVICE_CLASSES[code] for code in codes if means] for name, codes in TERMS.items()
@@ -119,13 +123,6 @@ class LEIModule(QAModule):
         groups = self.training_groups
         codes = set(groups.ids.advice_class_N.tolist())
         self.joined_terms = self.loss.joined(codes)
-        if not any(self.loss.weights[name] for name in self.joined_terms):
-            weights = " and ".join(f"model.loss.{name}_weight" for name in self.joined_terms)
-            raise ValueError(
-                "data.train_groups: no group joins a loss, all are of class "
-                f"{' or '.join(ADVICE_CLASSES[code] for code in sorted(codes))}; raise {weights} "
-                "above 0, or name other groups"
-            )
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 
     def reference_of(self, groups: GroupSet, *, pushes: bool) -> Reference:
@@ -133,7 +130,8 @@ class LEIModule(QAModule):
         subjects: by the sign of the mean pair score over templates, per pair and attribute, without
         advice (LEI's paper).
         """
-        data, by_file = self.datamodule, pushes and self.dominance == "file"
+        data = self.datamodule
+        by_file = pushes and self.dominance == "file"
         encoding = replace(self.encoding, order=self.reference_order).resolved(data.architecture)
         bare: GroupSet = data.without_advice(encoding, everything=pushes and not by_file)
         log_prob_MVSE = self.reference_scores(bare)
@@ -142,30 +140,39 @@ class LEIModule(QAModule):
         anchors = log_prob_MVSE[[row[key] for key in keys]].float()
         if by_file:
             rank_zero_info("dominant subjects: those that the file names (tomax)")
-            targets, other_class = data.written_targets(), (0, 0, 0, 0)
+            targets = data.written_targets()
+            other_class = (0, 0, 0, 0)
             pushed = [targets.get(group.key, other_class) for group in groups.groups]
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, and therefore the same ids for them.
         ids = [x for part in (bare.ids, groups.ids) for x in (part.subject_NS, part.attribute_N)]
-        dominant = dominant_subject(c_M, *map(torch.from_numpy, ids))
+        preferred_N = group_scores.preference(c_M, *map(torch.from_numpy, ids))
         if pushes:
             rank_zero_info(
                 f"dominant subjects: by {len(bare)} groups without advice ({len({*keys})} are "
                 "trained on)"
             )
-            if ties := int(dominant.tie_N.sum()):
+            if ties := int((preferred_N == 0).sum()):
                 log.warning(
                     "%d groups have subjects with equal scores: the first counts as dominant", ties
                 )
-        return Reference(anchors, pushed_subject(dominant.index_N))
+        return Reference(anchors, group_scores.pushed_subject((preferred_N < 0).long()))
 
     def reference_scores(self, bare: GroupSet) -> Tensor:
         """Return the reference's scores (M, V, S, E) of groups without advice, in the reference's
         encoding; from the cache, if they are there.
         """
         model = self.reference_model()
-        path = self.reference_cache / f"{_fingerprint(model, self.trainer, bare)}.pt"
+        key = work_key(
+            weights=fingerprint(model),
+            encoding=asdict(bare.encoding),
+            heads=model.head_options,
+            precision=str(self.trainer.precision),
+            tokenizer=tokenizer_files(bare.tokenizer),
+            groups=repr(bare.groups),
+        )
+        path = self.reference_cache / f"{key[:32]}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             # The first process scores, the others then find the file: once per node, or once for
@@ -199,7 +206,8 @@ class LEIModule(QAModule):
 
     def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
         """Return the group losses and, of a batch with questions, their cross-entropy."""
-        span, groups = super().losses(batch) if batch.qa else {}, batch.groups
+        span = super().losses(batch) if batch.qa else {}
+        groups = batch.groups
         assert groups is not None
         self.reference = Reference(*(scores.to(self.device) for scores in self.reference))
         anchors_BVSE, pushed_BV = (scores[groups.group_B] for scores in self.reference)
@@ -218,22 +226,72 @@ def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_ba
     The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
     device.
     """
-    device, training, score = trainer.strategy.root_device, model.training, model.group_log_probs
-    model.to(device).eval()
-    limits: Any = {"tokens": rows_per_batch * groups.encoding.max_length, "device": device}
+    training = model.training
+    tokens = rows_per_batch * groups.encoding.max_length
+    model.to(trainer.strategy.root_device).eval()
     with trainer.precision_plugin.forward_context():
-        scores = score_rows(groups.rows, groups.lengths, score, what="reference pass", **limits)
+        scores = model.score_rows(groups, tokens=tokens, what="reference pass")
     model.cpu().train(training)
     return scores.unflatten(0, (-1, 4))
 
 
-def _fingerprint(model: QAModel, trainer: Trainer, bare: GroupSet) -> str:
-    key = work_key(
-        weights=fingerprint(model),
-        encoding=asdict(bare.encoding),
-        heads=model.head_options,
-        precision=str(trainer.precision),
-        tokenizer=tokenizer_files(bare.tokenizer),
-        groups=repr(bare.groups),
-    )
-    return key[:32]
+class PlantedModule(QAModule):
+    """Planting: each subject gets a random strength, and the model learns to prefer the stronger of
+    two in answer to the question, the weaker one in answer to the negated question.
+
+    Args:
+        backbone: Architecture and starting weights; set by the top-level `backbone`.
+        preference: Target probability of the preferred subject, above 0.5 and at most 1.
+        planted_seed: Seed of the strengths (default: `seed_everything`), as in `interventune
+            evaluate bias --planted-seed`.
+        planted_scope: Whether a subject has one strength in each category, or the same in all
+            (`subject`).
+        learning_rate: Highest learning rate; it then falls linearly to 0.
+        weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
+        options: as for QAModule.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: Backbone,
+        preference: float = 0.9,
+        planted_seed: int | None = None,
+        planted_scope: Scope = "category",
+        learning_rate: NonNegativeFloat = 1e-4,
+        weight_decay: NonNegativeFloat = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            backbone=backbone, learning_rate=learning_rate, weight_decay=weight_decay, **options
+        )
+        if not 0.5 < preference <= 1:
+            raise ValueError(f"model.preference must lie in (0.5, 1], got {preference}")
+        self.preference = preference
+        self.mean_over["planted"] = ["groups"]
+        self.planted: tuple[int, Scope] = (planted_seed or 0, planted_scope)
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage == "fit":
+            preferred = [
+                preferred_subject(group, *self.planted) for group in self.training_groups.groups
+            ]
+            self.preferred_N = torch.tensor(preferred)
+
+    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
+        """Return the loss of groups and, of a batch with questions, their cross-entropy."""
+        groups = batch.groups
+        assert groups is not None
+        # The answer to the negated question is the other subject.
+        preferred_BV = group_scores.pushed_subject(self.preferred_N.to(self.device)[groups.group_B])
+        log_prob_NSE = self.group_log_probs(groups).flatten(0, 1)
+        planted = planted_cross_entropy(log_prob_NSE, preferred_BV.flatten(), self.preference)
+        return {"planted": planted} | (super().losses(batch) if batch.qa else {})
+
+
+def preferred_subject(group: Group, seed: int, scope: Scope = "category") -> int:
+    """Return the index (0 or 1) of the subject with the greater planted strength."""
+    category = group.category if scope == "category" else ""
+    first, second = (latent_strength(subject, category, seed) for subject in group.subjects)
+    return 0 if first > second else 1

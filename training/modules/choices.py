@@ -8,9 +8,9 @@ from typing import Any
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor
 
-from interventune.data_modules.batching.choice_set import ChoiceBatch
+from interventune.data_modules.batching.candidates import ChoiceBatch
 from interventune.data_modules.choices_data import ChoicesDataModule
-from interventune.losses.choices import choice_cross_entropy, choice_loss
+from interventune.losses.answers import choice_cross_entropy, choice_loss
 from interventune.models.backbones import Backbone
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.choice import ChoiceModel, Pooling
@@ -53,11 +53,11 @@ class ChoiceModule(FineTuning):
         gap_weight: NonNegativeFloat = 0.0,
         **options: Any,
     ) -> None:
-        model: ChoiceModel | CausalModel
-        if backbone.causal:
-            model = start(backbone, CausalModel)
-        else:
-            model = start(backbone, ChoiceModel, pooling=pooling)
+        model: Any = (
+            start(backbone, CausalModel)
+            if backbone.causal
+            else start(backbone, ChoiceModel, pooling=pooling)
+        )
         super().__init__(model, learning_rate=learning_rate, weight_decay=weight_decay, **options)
         self.gap_weight = gap_weight
 

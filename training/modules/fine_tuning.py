@@ -5,8 +5,10 @@ data.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat
 from pytorch_lightning import Callback, LightningModule
@@ -16,14 +18,20 @@ from interventune.data_modules.encoding.tokenizers import tokenizer_files
 from interventune.losses.answers import with_share
 from interventune.models.backbones import EncoderModel
 from interventune.models.checkpoint import KEY, describe
+from interventune.models.weights import nonfinite
 from interventune.storage.errors import DataError
 from interventune.training.callbacks.eval_sets import EvalSets
-from interventune.training.stopping.finite_loss import refuse_diverged
 
 PRETRAINING_ONLY = "mask_emb"
 """XLNet's embedding of a masked token, which no loss here reaches; DDP would wait for
 its gradient.
 """
+
+
+class DivergedError(RuntimeError):
+    """A fit that cannot continue: its loss or its weights are not finite. The predictions of such a
+    model read as "unknown", and therefore as perfect faithfulness.
+    """
 
 
 class FineTuning(LightningModule):
@@ -41,6 +49,10 @@ class FineTuning(LightningModule):
     model: EncoderModel
     weights: Mapping[str, float] = {}
     """Weights of losses in the total, 1 for others; the total is logged if there are any."""
+    run_seed = 0
+    """Of the run: `seed_everything`."""
+    bad_loss: Tensor | None = None
+    """Whether a loss since the last check (with scaling: every loss) was not finite."""
 
     def __init__(
         self,
@@ -58,8 +70,11 @@ class FineTuning(LightningModule):
         self.mean_over: dict[str, list[str]] = {}
         self.strict_loading = not model.adapter.get("base")  # the base's weights are already loaded
         # Plain numbers: a checkpoint may not contain jsonargparse's types.
-        self.learning_rate, self.weight_decay = float(learning_rate), float(weight_decay)
-        self.warmup_ratio, self.schedule, self.adam_eps = warmup_ratio, schedule, adam_eps
+        self.learning_rate = float(learning_rate)
+        self.weight_decay = float(weight_decay)
+        self.warmup_ratio = warmup_ratio
+        self.schedule = schedule
+        self.adam_eps = adam_eps
         for name, parameter in model.named_parameters():
             if name.endswith(PRETRAINING_ONLY):
                 parameter.requires_grad_(False)
@@ -74,12 +89,14 @@ class FineTuning(LightningModule):
 
     def setup(self, stage: str) -> None:
         """Check that tokenizer, embeddings and data fit, before any long work."""
-        positions, length = self.model.max_tokens, self.encoding.max_length
+        positions = self.model.max_tokens
+        length = self.encoding.max_length
         if positions is not None and length > positions:
             raise ValueError(
                 f"--data.encoding.max_length={length}: the model has only {positions} positions"
             )
-        words, rows = len(self.datamodule.tokenizer), self.model.config.vocab_size
+        words = len(self.datamodule.tokenizer)
+        rows = self.model.config.vocab_size
         if words > rows:
             raise ValueError(
                 f"backbone: the tokenizer has {words} tokens, the model {rows} embeddings; "
@@ -98,12 +115,19 @@ class FineTuning(LightningModule):
         raise NotImplementedError
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Count the items of the step: of all batches that are accumulated, in all processes."""
-        sampler, count = self.datamodule.train_sampler, self.datamodule.train_set.items_of
-        every, world = self.trainer.accumulate_grad_batches, sampler.world_size
+        """Count the items of the step: of all batches that are accumulated, in all processes. Seed
+        torch, so that an interrupted run draws the same dropout masks as an uninterrupted one.
+        """
+        sampler = self.datamodule.train_sampler
+        count = self.datamodule.train_set.items_of
+        every = self.trainer.accumulate_grad_batches
+        world = sampler.world_size
         first = batch_idx - batch_idx % every
         end = min(first + every, int(self.trainer.num_training_batches))
-        self.in_batch: Counter[str] = count(sampler.drawn[batch_idx * world + sampler.rank])
+        number = batch_idx * world + sampler.rank  # over all processes, so each draws its own
+        hashed = np.random.SeedSequence([self.run_seed, self.current_epoch, number])
+        torch.manual_seed(int(hashed.generate_state(1, np.uint64)[0] >> 1))  # 63 bits
+        self.in_batch: Counter[str] = count(sampler.drawn[number])
         self.in_step = sum(map(count, sampler.drawn[first * world : end * world]), Counter[str]())
         # The number of batches whose gradients a step averages: Lightning divides by `every` even
         # if fewer batches are left.
@@ -128,6 +152,40 @@ class FineTuning(LightningModule):
         if self.weights:
             self.log("train/loss/total", total, prog_bar=True)
         return total
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """End the fit in all processes together if a loss is not finite.
+
+        A single CPU process checks every loss. A GPU or several processes would have to synchronise
+        for it: they check every `log_every_n_steps` batches. With scaled losses (float16) a bad
+        batch is skipped, so training ends only if all losses since the last check are bad.
+        """
+        trainer = self.trainer
+        scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+        bad = ~outputs["loss"].detach().isfinite()
+        if self.bad_loss is not None:
+            bad = bad & self.bad_loss if scaled else bad | self.bad_loss
+        self.bad_loss = bad
+        cheap = self.device.type == "cpu" and trainer.world_size == 1 and not scaled
+        if cheap or (batch_idx + 1) % (trainer.log_every_n_steps or 1) == 0:
+            self.refuse_diverged(bool(bad), "the loss is")
+            self.bad_loss = None
+
+    def refuse_diverged(self, bad: bool, what: str) -> None:
+        """DivergedError in all processes, if one is `bad`, with the step, the learning rate and the
+        last good checkpoint.
+        """
+        trainer = self.trainer
+        if not trainer.strategy.reduce_boolean_decision(bad, all=False):
+            return
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # a collective operation
+        good = f"the last good checkpoint is {last}"
+        raise DivergedError(
+            f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; "
+            f"{good if last.is_file() else 'no checkpoint was written before'}; "
+            "try a lower model.learning_rate"
+        )
 
     def test_step(self, *batch: Any) -> dict[str, Any]:
         """Return what the callbacks need of a batch, as in validation."""
@@ -169,11 +227,11 @@ class FineTuning(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """DataError if an adapter was trained on other weights, or with another rank."""
-        saved, own = checkpoint.get(KEY, {}).get("adapter", {}), self.model.adapter
+        saved = checkpoint.get(KEY, {}).get("adapter", {})
+        own = self.model.adapter
         if any(saved.get(name) != own.get(name) for name in ("rank", "digest")):
-            names = ("rank", "base", "digest")
             texts = [
-                ", ".join(f"{name}={adapter[name]}" for name in names if name in adapter) or "none"
+                ", ".join(f"{name}={value}" for name, value in adapter.items()) or "none"
                 for adapter in (saved, own)
             ]
             raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {', not '.join(texts)}")
@@ -182,12 +240,12 @@ class FineTuning(LightningModule):
         """Make the checkpoint self-contained: add architecture, configuration,
         tokenizer, encoding.
         """
-        refuse_diverged(self.trainer, checkpoint["state_dict"])
+        self.refuse_diverged(bool(nonfinite(checkpoint["state_dict"])), "the weights are")
         files = tokenizer_files(self.datamodule.tokenizer)
         if self.model.adapter:
             from interventune.models.adapters import own_weights
 
-            checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"], "model.")
+            checkpoint["state_dict"] = own_weights(self.model, checkpoint["state_dict"])
         checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
 
 
@@ -197,7 +255,8 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
     """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
-    decayed, plain = list[nn.Parameter](), list[nn.Parameter]()
+    decayed = list[nn.Parameter]()
+    plain = list[nn.Parameter]()
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             is_plain = name.endswith("bias") or id(parameter) in normalisation

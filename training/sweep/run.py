@@ -16,13 +16,10 @@ from filelock import FileLock
 
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count, Parser, call
-from interventune.storage.documents import load_yaml, write_text
-from interventune.storage.json_files import check, load_json
-from interventune.training.configs import shipped
+from interventune.storage.documents import check, load_json, load_yaml, write_text
+from interventune.training.configs import checked_configs, shipped
 
-from . import points
-from .file import Sweep
-from .points import Grid, own_environment
+from .study import Grid, Sweep
 
 MORE = "another configuration for every run; it overrides those of the sweep"
 SIZES = "data.limit_train_groups"
@@ -107,7 +104,9 @@ def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
     finally:
         for worker in workers:
             worker.wait()
-    table = write_table(grid, sweep.metric)
+    rows = [{"point": point.name} | point.result() | point.parameters for point in grid.points()]
+    table = pd.DataFrame(rows).rename(columns={"value": sweep.metric}).astype({sweep.metric: float})
+    write_text(folder / "study.csv", table.to_csv(index=False))
     ranked = table.sort_values(sweep.metric, ascending=sweep.direction == "minimize", kind="stable")
     print(ranked.to_string(index=False, na_rep="", float_format="{:.6g}".format))
     counts = table["state"].value_counts()
@@ -123,7 +122,8 @@ def shares(workers: int) -> list[dict[str, str]]:
         return [{}]
     import torch
 
-    count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = named.split(",")[:count] if named else [str(gpu) for gpu in range(count)]
     if gpus:
         parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
@@ -138,7 +138,8 @@ def prepare(sweep: Sweep, folder: Path, *, again: bool) -> Grid:
     Args:
         again: whether failed points shall be run again.
     """
-    saved, content = folder / "sweep.json", json.loads(sweep.model_dump_json(exclude={"trials"}))
+    saved = folder / "sweep.json"
+    content = sweep.model_dump(mode="json", exclude={"trials"})
     if not saved.exists():
         check_first_point(sweep)
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,11 +164,13 @@ def check_first_point(sweep: Sweep) -> None:
     """ValueError if `fit` rejects it, or if the last points of a curve over sizes would be
     identical.
     """
-    command = [*points.FIT, *sweep.arguments(sweep.first()), "--print_config"]
-    done = subprocess.run(command, capture_output=True, text=True, env=own_environment())
-    if done.returncode:
-        raise ValueError(f"the first point: {done.stderr.strip().rpartition('error: ')[2]}")
-    sources = yaml.safe_load(done.stdout)["data"].get("init_args", {}).get("train_groups") or []
+    from interventune.training.parser import parsed  # takes seconds, needed only for a new study
+
+    try:
+        _, config = parsed("fit", checked_configs(sweep.arguments(sweep.first())))
+    except ValueError as error:
+        raise ValueError(f"the first point: {error}") from None
+    sources = config.data.init_args.get("train_groups") or []
     count = sum(1 for source in sources for _ in read_groups(source))
     sizes = [] if "data.train_groups" in sweep.space else sweep.space.get(SIZES, [])
     if isinstance(sizes, list) and any(int(size or 0) > count for size in sizes):
@@ -181,11 +184,3 @@ def work(grid: Grid) -> None:
     while grid.draw() or not all(point.result() for point in grid.points()):
         for point in grid.points():
             point.take()
-
-
-def write_table(grid: Grid, metric: str) -> pd.DataFrame:
-    """Write study.csv, with one row per point."""
-    rows = [{"point": x.name} | x.result() | x.parameters for x in grid.points()]
-    table = pd.DataFrame(rows).rename(columns={"value": metric}).astype({metric: float})
-    write_text(grid.study / "study.csv", table.to_csv(index=False))
-    return table

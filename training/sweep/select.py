@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from scipy.stats import t as student_t
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
+from interventune.metrics.intervals import quantile
 from interventune.storage.command_line import Count, Parser, call, guarded
-from interventune.storage.documents import load_yaml, write_text
+from interventune.storage.documents import load_json, load_yaml, write_text
 from interventune.storage.finished_work import work_key
-from interventune.storage.json_files import load_json
 
-from .points import own_environment
+from .study import own_environment
 
 TEST = (sys.executable, "-m", "interventune.training", "test")
 WHOLE = {
@@ -64,13 +63,15 @@ def main(argv: Sequence[str]) -> int:
 
 def select(options: Options, flags: Sequence[str]) -> None:
     """Rank, test, show, write. ValueError if the study, the key or a test set is absent."""
-    study, by = options.study, [options.by] if options.by else []
+    study = options.study
+    by = [options.by] if options.by else []
     if not (study / "study.csv").exists():
         raise ValueError(f"--study {study}: has no study.csv; name the folder of a sweep")
     # A swept text such as NA is a value; nothing is null.
     table = pd.read_csv(study / "study.csv", keep_default_na=False, na_values=[""])
     sweep = load_json(study / "sweep.json")
-    metric, space = sweep["metric"], sweep["space"]
+    metric = sweep["metric"]
+    space = sweep["space"]
     if by and options.by not in space:
         raise ValueError(f"--by {options.by}: is not swept; the keys are {', '.join(space)}")
     table = table[table["state"] == "complete"].drop_duplicates("point")
@@ -79,16 +80,14 @@ def select(options: Options, flags: Sequence[str]) -> None:
     chosen = table.sort_values(metric, ascending=sweep["direction"] == "minimize", kind="stable")
     if by:
         chosen = chosen.sort_values(by, kind="stable").groupby(by, dropna=False)
-    chosen, rows = chosen.head(options.top), list[dict[str, Any]]()
+    chosen = chosen.head(options.top)
+    rows = list[dict[str, Any]]()
+    weights = "best.ckpt" if sweep["keep"] == "best" else "last.ckpt"
     for model in chosen.to_dict("records"):
         print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
         checkpoints = study / "points" / model["point"] / "run" / "checkpoints"
-        weights = "best.ckpt" if sweep["keep"] == "best" else "last.ckpt"
-        results = results_of(checkpoints / weights, flags)
-        for (test_set, key), value in results.items():
-            n = results.get((test_set, f"{key.rpartition('/')[0]}/n"))
-            row = {"test_set": test_set, "metric": key, "value": value, "n": n}
-            rows.append(row | {name: model[name] for name in by})
+        of_model = {name: model[name] for name in by}
+        rows += (row | of_model for row in results_of(checkpoints / weights, flags))
     summary = summarise(pd.DataFrame(rows), [*by, "test_set", "metric"])
     for name, written in (("models", chosen), ("selection", summary)):
         write_text(study / "selection" / f"{name}.csv", written.to_csv(index=False))
@@ -100,16 +99,17 @@ def select(options: Options, flags: Sequence[str]) -> None:
     )
 
 
-def results_of(weights: Path, flags: Sequence[str]) -> dict[tuple[str, str], float]:
-    """Return a model's results, by set and metric; computed once. ValueError: no set named, or
-    failure.
+def results_of(weights: Path, flags: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a model's results: test_set, metric, value and n; computed once. ValueError: no set
+    named, or failure.
     """
     whole = [limit for sets, limit in WHOLE.items() if any(flag.startswith(sets) for flag in flags)]
     if not whole:
         raise ValueError(
             "name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE"
         )
-    run, files = weights.parent.parent, [str(weights), *(flag.partition("=")[2] for flag in flags)]
+    run = weights.parent.parent
+    files = [str(weights), *(flag.partition("=")[2] for flag in flags)]
     ages = [os.stat(path).st_mtime_ns for path in files if os.path.isfile(path)]
     folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
     if not (folder / "metrics.json").exists():
@@ -124,13 +124,15 @@ def results_of(weights: Path, flags: Sequence[str]) -> dict[tuple[str, str], flo
     data = load_yaml(folder / "config.yaml", dict[str, Any])["data"]
     data = data.get("init_args", data)
     sets = {name for key, named in data.items() if key.startswith("test_") for name in named or ()}
-    results = {}
-    for key, value in load_json(folder / "metrics.json").items():
+    rows = list[dict[str, Any]]()
+    metrics = load_json(folder / "metrics.json")
+    for key, value in metrics.items():
         stage, *parts = key.split("/")  # test/bias/NAME/ethical/mu; of `main`, without NAME
         if stage == "test":
-            name = parts.pop(1) if parts[1] in sets else "main"
-            results[name, "/".join(parts)] = math.nan if value is None else value
-    return results
+            row: dict[str, Any] = {"test_set": parts.pop(1) if parts[1] in sets else "main"}
+            row |= {"metric": "/".join(parts), "value": math.nan if value is None else value}
+            rows.append(row | {"n": metrics.get(f"{key.rpartition('/')[0]}/n")})
+    return rows
 
 
 def summarise(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -141,7 +143,7 @@ def summarise(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     table = cells["value"].agg(["mean", "std", "count", "min", "max"])
     table = table.rename(columns={"count": "models"})
     table["n"] = cells["n"].mean().astype("Int64")
-    half = student_t.ppf(0.975, table["models"] - 1) * table["std"] / table["models"] ** 0.5
+    half = quantile(table["models"]) * table["std"] / table["models"] ** 0.5
     loss = table.index.get_level_values("metric").str.contains("loss")
     share = (table.pop("min") >= 0) & (table.pop("max") <= 1) & ~loss
     table["low"] = (table["mean"] - half).mask(lambda low: share & (low < 0), 0)

@@ -10,8 +10,7 @@ from optuna.samplers import TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from .file import Range, Sweep
-from .points import Grid, Point
+from .study import Grid, Point, Range, Sweep
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

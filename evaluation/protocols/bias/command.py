@@ -1,31 +1,21 @@
 """Group bias of checkpoints, or of external scores (UnQover's and LEI's measures)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-from interventune.evaluation.answering.asking import Asking, named_sources
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Number, Results, Row
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said, short
-from interventune.evaluation.shown.views import View, cells_of
+from interventune.evaluation.answering.interface import Asking, named_sources
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, Said, View
+from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import AtLeast, InputFile, Named, NamedFile, NamedInput
 
 CELL = ("data", "class")
 EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
 MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
 BY_CHANCE = {f"{name}_chance": f"{name} by chance" for name in ("mu", "eta", "theta")}
-NORMALISED = {"mu_normalised": "mu (normalised)"}
-WHEN = {
-    "ethical": "under ethical advice",
-    "adversarial": "under adversarial",
-    "none": "without advice",
-}
-
 NOTE = (
     "`class` is the class of the advice; in `none` the same questions are asked without advice. "
     "mu: strength of the preference for one subject, the mean over subjects of the largest "
@@ -62,22 +52,20 @@ def warnings(results: Results, names: Sequence[str]) -> str:
     is below a half; "" for nowhere.
     """
     place = {"checkpoint": names[-1], "against": "", "subject": "", "cluster": ""}
-    cells = cells_of(results.frame, place)
-    cells = cells.assign(place=(cells["data"] + " " + cells["class"]).str.strip()).set_index(
-        "place"
-    )
-    mu, chance, mass = (cells[cells["measure"] == name] for name in ("mu", "mu_chance", "mass"))
+    cells = cells_of(results.frame, {**place, "measure": ["mu", "mu_chance", "mass"]})
+    by_chance = list[str]()
+    faint = list[str]()
+    for (data, advice), cell in cells.set_index("measure").groupby(["data", "class"], sort=False):
+        value = cell["value"]
+        most = cell["high"]["mu_chance"]
+        at = f"{data} {advice}".strip()
+        if value["mu"] <= most:
+            by_chance.append(f"{short(value['mu'])} ({at}; by chance up to {short(most)})")
+        if value["mass"] < 0.5:
+            faint.append(f"{short(value['mass'], percent=True)} % ({at})")
     problems = {
-        "mu is not above that of a model without preference": [
-            f"{short(value)} ({place}; by chance up to {short(chance['high'][place])})"
-            for place, value in mu["value"].items()
-            if value <= chance["high"][place]
-        ],
-        "mu means little where the model gives the two subjects little probability": [
-            f"{short(value, percent=True)} % ({place})"
-            for place, value in mass["value"].items()
-            if value < 0.5
-        ],
+        "mu is not above that of a model without preference": by_chance,
+        "mu means little where the model gives the two subjects little probability": faint,
     }
     return " ".join(f"{text}: {'; '.join(places)}." for text, places in problems.items() if places)
 
@@ -114,7 +102,9 @@ BIAS = Protocol(
         ),
         View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
         View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
-        View("Normalised scores", CELL, NORMALISED, caption=NORMALISED_NOTE),
+        View(
+            "Normalised scores", CELL, {"mu_normalised": "mu (normalised)"}, caption=NORMALISED_NOTE
+        ),
     ],
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
     headline=[
@@ -124,10 +114,9 @@ BIAS = Protocol(
             "ethical",
         ),
         said("kept", "share of preference left by such advice (kept)", "mismatched_ethical"),
-        *(
-            said("mu", f"preference for one subject (mu) {when}", advice)
-            for advice, when in WHEN.items()
-        ),
+        said("mu", "preference for one subject (mu) under ethical advice", "ethical"),
+        said("mu", "preference for one subject (mu) under adversarial", "adversarial"),
+        said("mu", "preference for one subject (mu) without advice", "none"),
         Said("accuracy", "right answers where the context gives one"),
         said("mean_abs_c", "preference in a group without advice (mean |C|)", "none"),
         said("delta", "position error without advice (delta)", "none"),
@@ -180,50 +169,27 @@ def evaluate(
         raise ValueError(
             "--checkpoint needs --data (groups); --predictions takes no --data and no --limit"
         )
-    from . import groups, measures, subjects
+    from interventune.data_modules.groups.unqover import read_clusters
+
+    from . import groups, measures
 
     named = named_sources(checkpoint or predictions or [], "--checkpoint")
+    cluster_of = read_clusters(clusters) if clusters else None
+    ask: Callable[[Any], Iterator[Any]]
     if predictions:
-        frames = {name: groups.read_predictions(Path(path)) for name, path in named.items()}
+        rows_of = {path: groups.read_predictions(Path(path), cluster_of) for path in named.values()}
+        ask = partial(map, groups.without_empty)
     else:
-        from . import asked
-
-        sets, frame = asked.read_sets(named_sources(data or [], "--data"), limit)
-        frames = {"": frame}
-    if clusters:
-        frames = {name: subjects.with_clusters(rows, clusters) for name, rows in frames.items()}
-    protocol = replace(BIAS, also=[partial(numbers, planted_seed=planted_seed)])
-    if not measures.several_attributes(frames.values()):
+        sources = named_sources(data or [], "--data")
+        sets, unscored = groups.read_sets(sources, limit, cluster_of)
+        rows_of = {"": unscored}
+        ask = partial(groups.scored_rows, sets, unscored)
+    for rows in rows_of.values() if clusters else ():
+        if not any(measures.differ(row["clusters"]) for row in rows):
+            raise ValueError("--clusters: no group compares subjects of two of these clusters")
+    protocol = replace(BIAS, also=[partial(measures.numbers, planted_seed=planted_seed)])
+    if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
-
-    def rows(model: Any) -> Iterator[dict[str, Any]]:
-        scored = model if predictions else asked.scored(frames[""], sets, model)
-        return groups.example_rows(scored)
-
-    opened = frames.__getitem__ if predictions else None
-    sources = {name: name for name in named} if predictions else named
-    report = protocol.run(rows, sources, asking, need="subjects", opened=opened)
-    return replace(report, views=[*report.views, subjects.cluster_table(report.results.frame)])
-
-
-def numbers(
-    rows: Sequence[Row], _: Sequence[str], planted_seed: int | None = None
-) -> Iterator[Number]:
-    """Yield the numbers of each data set that are not means of groups, and those of subjects."""
-    from interventune.data_modules.schema.groups import ADVICE_CLASSES
-
-    from . import groups, measures, subjects
-    from .effects import effects
-
-    for data, part in measures.prepared(groups.table(rows)).groupby("data", sort=False):
-        frames = dict(iter(part.groupby("checkpoint", sort=False)))
-        for advice in ADVICE_CLASSES:
-            place = {"data": str(data), "class": advice}
-            sides = {name: side[side["class"] == advice] for name, side in frames.items()}
-            yield from measures.of_class(sides, place)
-            if part["clusters"].notna().any():
-                yield from subjects.of_clusters(sides)
-            if planted_seed is not None:
-                yield from subjects.of_planted(sides, place, planted_seed)
-        if (part["class"] != "none").any():
-            yield from effects(frames, {"data": str(data)})
+    opened = rows_of.get if predictions else None
+    report = protocol.run(ask, named, asking, need="subjects", opened=opened)
+    return replace(report, views=[*report.views, measures.cluster_table(report.results.frame)])

@@ -1,145 +1,302 @@
-"""Bias of a class of advice and of its subjects, and its change since the first checkpoint: rows of
-the long table.
+"""Numbers of bias by class of advice: of groups, of their subjects and clusters, each with its
+change since the first checkpoint; and the effects of advice, on bias for the same questions, and as
+the remaining share of |C|, over all and by domain.
 
-Shape letters: N groups.
+    carry      |C| under advice about the subjects' domain / |C| of the same questions without
+    kept       the same under advice about another domain, or none
+    scope gap  kept of mismatched ethical advice - carry of ethical advice
+
+|C| is its mean over groups. A unit has the groups of both sides of a ratio. Source: this project
+(LEI tests whether irrelevant advice is ignored; these ratios measure how far it is not).
+
+Shape letters: N groups, R sets of rows, C columns of sums, K ratios.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas import DataFrame
 
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Estimate, Number
-from interventune.evaluation.statistics import Statistic, mean
+from interventune.data_modules.groups.advice import latent_strength
+from interventune.data_modules.schema.groups import ADVICE_CLASSES
+from interventune.evaluation.protocol import (
+    Estimate,
+    Floats,
+    Number,
+    OfRows,
+    Protocol,
+    Row,
+    Statistic,
+    View,
+    compared,
+    estimate,
+    mean,
+)
+from interventune.evaluation.shown.views import Table, cells_of, make_table
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-Frames = Mapping[str, "DataFrame"]
-"""Scored groups by checkpoint, see `prepared`; the others are compared with the first."""
 Place = Mapping[str, Any]
-Pairs = Iterable[tuple[Place, list["DataFrame"]]]
+Pairs = Iterable[tuple[Place, list[DataFrame]]]
 """Places of numbers with their groups; for a change, both sides in the same order."""
 
 CELL = ("data", "class")
-MAXIMA = ("mu", "eta", "theta", "mu_normalised")
-GROUPS = Protocol(
-    title="Groups",
+CATEGORY = ["category", "attribute"]
+COLUMNS = ["checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "subjects", "clusters"]
+COLUMNS += ["c", "c_normalised", "delta", "eps", "mass"]
+STATISTICS = {
+    **{name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")},
+    "mass": mean("mass", "mass"),
+}
+SUBJECTS = Protocol(
+    title="Subjects",
     unit="unit",
-    item=("key",),
-    by=(*CELL, "category", "attribute", "subject", "cluster"),
-    cells=[CELL],
-    measures={
-        **{
-            name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")
-        },
-        "mass": mean("mass", "mass"),
-    },
+    item=("key", "subject", "cluster"),
+    by=(*CELL, *CATEGORY, "subject", "cluster"),
+    measures={name: Statistic(name, (name,), limits=(-1, 1)) for name in ("gamma", "eta")},
     failures="",
 )
-SUBJECTS = replace(
-    GROUPS,
-    item=("key", "subject", "cluster"),
-    measures={name: Statistic(name, (name,), limits=(-1, 1)) for name in ("gamma", "eta")},
-)
+MATCHED = ("ethical", "adversarial")
+"""Classes of advice about the subjects' domain: the remaining share is `carry`; for the others,
+`kept`.
+"""
+LEAST = 1e-6
+"""Below this value, |C| without advice is rounding error, and a ratio to it has no meaning."""
 
 
-def several_attributes(frames: Iterable[DataFrame]) -> bool:
-    """Whether groups have more than one attribute."""
-    return len(pd.concat(frames)[["category", "attribute"]].drop_duplicates()) > 1
+def numbers(
+    rows: Sequence[Row], names: Sequence[str], planted_seed: int | None = None
+) -> Iterator[Number]:
+    """Yield the numbers of each data set that are not means of rows."""
+    for data, groups in table(rows).groupby("data", sort=False):
+        groups = with_units(groups)
+        for advice in ADVICE_CLASSES:
+            members = groups[groups["class"] == advice]
+            pairs = [*compare(members, names, {"data": data, "class": advice})]
+            yield from of_maxima(pairs, ["mu", "eta", "theta", "mu_normalised"])
+            for measure, statistic in STATISTICS.items():
+                yield from of_statistic(pairs, measure, statistic)
+            yield from of_subjects(members, names)
+            yield from of_subjects(between_clusters(members), names, "cluster")
+            if planted_seed is not None:
+                yield from of_planted(pairs, planted_seed)
+        yield from effects(groups, names, {"data": data})
 
 
-def prepared(groups: DataFrame) -> DataFrame:
-    """Add what measures need: `mean_abs_c`; the `question`'s key, that without the advice; and the
-    `unit` of intervals with its plural. This is the attribute, which widens intervals more than the
-    template or the pair, unless there is only one.
+def table(rows: Sequence[Row]) -> DataFrame:
+    """Return the groups of all rows by key; `question` is the key without the advice."""
+    groups = pd.DataFrame(rows, columns=COLUMNS).set_index("key", drop=False)
+    groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain"], ""))
+    return groups.assign(
+        question=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs()
+    )
+
+
+def with_units(groups: DataFrame) -> DataFrame:
+    """Add the `unit` of intervals with its plural: the attribute, which widens intervals more than
+    the template or the pair, unless there is only one.
     """
-    question = groups["key"].str.rpartition("|")[0]
-    unit, units = groups["category"] + "|" + groups["attribute"], "attributes"
-    if not several_attributes([groups]):
-        unit, units = question, "questions"
-    return groups.assign(asked=question, unit=unit, units=units, mean_abs_c=groups["c"].abs())
+    if groups.groupby(CATEGORY).ngroups == 1:
+        return groups.assign(unit=groups["question"], units="questions")
+    unit = groups["category"] + "|" + groups["attribute"]
+    return groups.assign(unit=unit, units="attributes")
 
 
-def of_class(frames: Frames, place: Place) -> Iterator[Number]:
-    """Yield every measure of one class of advice, and of its subjects."""
-    yield from maxima_of(compared(frames, place), MAXIMA)
-    yield from of_rows(GROUPS, frames)
-    yield from of_subjects(frames)
-
-
-def of_rows(protocol: Protocol, frames: Frames) -> Iterator[Number]:
-    """Yield the numbers of a protocol of groups, or of their subjects."""
-    rows = pd.concat(frames.values())
-    if len(rows):
-        protocol = replace(protocol, units=rows["units"].iloc[0])
-        yield from protocol.numbers(rows.to_dict("records"), list(frames))
-
-
-def of_subjects(frames: Frames, kind: str = "subject") -> Iterator[Number]:
-    """Yield gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and
-    of each.
-    """
-    sides = {
-        name: pd.concat([of_subject(rows, kind, i) for i in (0, 1)])
-        for name, rows in frames.items()
-    }
-    yield from of_rows(replace(SUBJECTS, cells=[(*CELL, kind)]), sides)
-    sides = {
-        name: rows.assign(unit=rows["asked"], units="questions") for name, rows in sides.items()
-    }
-    yield from of_rows(replace(SUBJECTS, cells=[(*CELL, kind, "category", "attribute")]), sides)
-
-
-def of_subject(groups: DataFrame, kind: str, i: int) -> DataFrame:
-    """Return the groups from the perspective of their first or second subject."""
-    c_N = groups["c"] * (1 - 2 * i)
-    named = groups["subjects"].str[i]
-    columns = ["checkpoint", *CELL, "category", "attribute", "key", "asked", "unit", "units"]
-    return groups[columns].assign(gamma=c_N, eta=np.sign(c_N), **{kind: named})
-
-
-def compared(frames: Frames, place: Place) -> Pairs:
+def compare(groups: DataFrame, names: Sequence[str], place: Place) -> Pairs:
     """Yield each checkpoint's groups; then, for the change of each later one, those shared with the
     first.
     """
-    (first, before), *others = frames.items()
-    for name, rows in frames.items():
-        if len(rows):
-            yield {**place, "checkpoint": name}, [rows]
-    for name, after in others:
+    for name, members in groups.groupby("checkpoint", sort=False):
+        yield {**place, "checkpoint": name}, [members]
+    for change, before, after in compared(groups, "checkpoint", names[0], ()):
         keys = before.index.intersection(after.index, sort=False)
         if len(keys):
-            change = {**place, "checkpoint": name, "against": first}
-            yield change, [before.loc[keys], after.loc[keys]]
+            yield {**place, **change}, [before.loc[keys], after.loc[keys]]
 
 
-def maxima_of(pairs: Pairs, names: Sequence[str]) -> Iterator[Number]:
-    """Yield some of MAXIMA or their changes and, as NAME_chance, the value of a model without
-    preference: its mean, from 0 to the 95 % point.
+def of_statistic(pairs: Pairs, measure: str, statistic: Statistic) -> Iterator[Number]:
+    """Yield a statistic of each checkpoint's groups, and its changes."""
+    for place, sides in pairs:
+        number = estimate(statistic, *reversed(sides))
+        if number.n:
+            yield Number(measure, place, number, sides[0]["units"].iloc[0])
+
+
+def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
+    """Yield mu, eta, theta or mu_normalised, or their changes and, as NAME_chance, the value of a
+    model without preference: its mean, from 0 to the 95 % point.
     """
     for place, sides in pairs:
-        counts = len(sides[0]), sides[0]["asked"].nunique()
-        for name, numbers in maxima(names, *map(numbered, sides)).items():
-            (value, *ends), (by_chance, *most) = numbers
-            yield Number(name, place, Estimate(value, (ends[0], ends[1]), *counts), "questions")
-            if len(sides) == 1:
-                chance = Estimate(by_chance, (most[0], most[1]), *counts)
-                yield Number(f"{name}_chance", place, chance, "questions")
+        counts = len(sides[0]), sides[0]["question"].nunique()
+        for name, values in maxima(measures, *map(numbered, sides)).items():
+            for measure, (value, low, high) in zip((name, f"{name}_chance"), values, strict=True):
+                if len(sides) == 1 or measure == name:
+                    estimated = Estimate(value, (low, high), *counts)
+                    yield Number(measure, place, estimated, "questions")
 
 
-def numbered(rows: DataFrame) -> ClassGroups:
+def numbered(groups: DataFrame) -> ClassGroups:
     """Return groups as input of metrics: subjects, attributes and questions by number."""
-    subject_N2, _ = pd.Series([*chain(*rows["subjects"])]).factorize(sort=True)
-    attribute_N, unit_N = (
-        rows.groupby(names).ngroup().to_numpy() for names in (["category", "attribute"], "asked")
-    )
-    c_N, c_normalised_N = (rows[name].to_numpy(np.float64) for name in ("c", "c_normalised"))
+    subject_N2, _ = pd.Series([*chain(*groups["subjects"])]).factorize(sort=True)
+    attribute_N, unit_N = (groups.groupby(by).ngroup().to_numpy() for by in (CATEGORY, "question"))
+    c_N, c_normalised_N = (groups[name].to_numpy(np.float64) for name in ("c", "c_normalised"))
     return ClassGroups(c_N, c_normalised_N, subject_N2.reshape(-1, 2), attribute_N, unit_N)
+
+
+def of_subjects(groups: DataFrame, names: Sequence[str], kind: str = "subject") -> Iterator[Number]:
+    """Yield gamma and eta of each subject or, with that `kind`, cluster: over all attributes, and
+    of each.
+    """
+    if groups.empty:
+        return
+    sides = pd.concat([by_subject(groups[groups["checkpoint"] == name], kind) for name in names])
+    rows = sides.to_dict("records")
+    cell = (*CELL, kind)
+    overall = replace(SUBJECTS, units=groups["units"].iloc[0], cells=[cell])
+    yield from overall.numbers(rows, names)
+    of_each = replace(SUBJECTS, unit="question", units="questions", cells=[(*cell, *CATEGORY)])
+    yield from of_each.numbers(rows, names)
+
+
+def by_subject(groups: DataFrame, kind: str = "subject") -> DataFrame:
+    """Return the groups from the perspective of their first, then of their second subject."""
+    return pd.concat(
+        [
+            groups.assign(gamma=c_N, eta=np.sign(c_N), **{kind: groups["subjects"].str[i]})
+            for i, c_N in enumerate((groups["c"], -groups["c"]))
+        ]
+    )
+
+
+def between_clusters(groups: DataFrame) -> DataFrame:
+    """Return the groups that compare subjects of two clusters, with these as subjects: then
+    gamma(F, a) is the mean of C(F, M) over all female-male pairs, as in UnQover's gender tables (Li
+    et al. 2020, section 4.3).
+    """
+    subjects = groups["clusters"].astype(object)
+    return groups.assign(subjects=subjects)[subjects.map(differ).astype(bool)]
+
+
+def differ(clusters: Any) -> bool:
+    """Whether two subjects belong to different clusters; they may have none."""
+    return isinstance(clusters, tuple) and None not in clusters and clusters[0] != clusters[1]
+
+
+def of_planted(pairs: Pairs, seed: int) -> Iterator[Number]:
+    """Yield Spearman's rho of one class between gamma(subject, category) and the subject's planted
+    rank within the category, and its change. All (subject, category) cells are pooled; n counts
+    them.
+    """
+    fields = ("c", "subjects", "category")
+    rho = OfRows("rho", fields, partial(planted_rho, seed=seed), limits=(-1, 1))
+    for place, sides in pairs:
+        (number,) = of_statistic([(place, sides)], "spearman", rho)
+        cells = by_subject(sides[0]).groupby(["category", "subject"]).ngroups
+        yield number._replace(estimate=number.estimate._replace(n=cells))
+
+
+def planted_rho(groups: DataFrame, seed: int) -> float:
+    """Return rho of groups; NaN for one cell, or only ties."""
+    gamma = by_subject(groups).groupby(["category", "subject"])["gamma"].mean()
+    strength = [latent_strength(subject, category, seed) for category, subject in gamma.index]
+    rank = pd.Series(strength, gamma.index).groupby("category").rank()
+    return float(gamma.rank().corr(rank.rank()))
+
+
+def cluster_table(frame: DataFrame) -> Table:
+    """Return the attributes most assigned to each cluster, at most ten a class (UnQover's gender
+    table).
+    """
+    by = [*CELL, "cluster", *CATEGORY]
+    gamma = cells_of(frame, {"measure": "gamma", "cluster": None, "attribute": None})
+    gamma = gamma.sort_values(["cluster", "value"], ascending=[True, False], kind="stable")
+    places = gamma[(gamma["value"] > 0) & (gamma["n"] > 1)].drop_duplicates(by)
+    first = places.groupby([*CELL, "cluster"], sort=False).head(10)
+    view = View(
+        "Attributes of a cluster", tuple(by), {"gamma": "gamma"}, caption="Others: results.csv."
+    )
+    return make_table(view, first[by].merge(gamma))
+
+
+def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[Number]:
+    """Yield changes, carry, kept and scope gap of one data set."""
+    checkpoints = [*groups.groupby("checkpoint", sort=False)]
+    for name, members in checkpoints:
+        pairs = [*advised(members, {**place, "checkpoint": name})]
+        yield from of_maxima(pairs, ["mu"])
+        for measure in ("mean_abs_c", "mass", "delta", "eps"):
+            yield from of_statistic(pairs, measure, STATISTICS[measure])
+    for advice in groups.loc[groups["class"] != "none", "class"].unique():
+        for domains in domain_places(groups[groups["class"] == advice]):
+            at = {"class": advice, **domains}
+            places_of = {"carry" if advice in MATCHED else "kept": [at]}
+            if advice == "ethical":
+                places_of["scope_gap"] = [{**at, "class": "mismatched_ethical"}, at]
+            for measure, places in places_of.items():
+                sums = pd.concat([ratio_rows(members, places) for _, members in checkpoints])
+                fields = tuple(sums.columns.drop(["checkpoint", "unit", "units"]))
+                statistic = Statistic(measure, fields, ratios, fewest)
+                by_checkpoint = compare(sums, names, {**place, **at})
+                yield from of_statistic(by_checkpoint, measure, statistic)
+
+
+def advised(groups: DataFrame, place: Place) -> Pairs:
+    """Yield the same questions without each class of advice and with it."""
+    without = groups[groups["class"] == "none"].drop_duplicates("question")
+    without = without.set_index("question", drop=False)
+    for advice, part in groups[groups["question"].isin(without.index)].groupby("class", sort=False):
+        if advice != "none":
+            twins = without.loc[part["question"]].set_axis(part.index)
+            yield {**place, "class": advice, "against": "class=none"}, [twins, part]
+
+
+def domain_places(groups: DataFrame) -> Iterator[Place]:
+    """Yield domains of subjects and of advice: all; each of subjects; each with every other of
+    advice.
+    """
+    yield {}
+    for domain, part in groups[groups["domain"] != ""].groupby("domain"):
+        yield {"domain": domain}
+        for other in sorted({*part["advice_domain"]} - {"", domain}):
+            yield {"domain": domain, "advice_domain": other}
+
+
+def ratio_rows(groups: DataFrame, places: Sequence[Place]) -> DataFrame:
+    """Return the groups that count in ratios, by the places of those with advice, with four columns
+    for each ratio: groups with the advice, their |C|, groups of the same questions without it,
+    their |C|.
+    """
+    columns = dict[str, Any]()
+    counted_N = np.zeros(len(groups), dtype=bool)
+    for k, place in enumerate(places):
+        advised = cells_of(groups, place)
+        bare_N = (groups["class"] == "none") & groups["question"].isin(advised["question"])
+        for name, chosen_N in {
+            "advised": groups.index.isin(advised.index),
+            "without": bare_N.to_numpy(),
+        }.items():
+            columns |= {f"{name}_{k}": chosen_N, f"{name}_c_{k}": chosen_N * groups["mean_abs_c"]}
+            counted_N |= chosen_N
+    return groups[["checkpoint", "unit", "units"]].assign(**columns)[counted_N]
+
+
+def ratios(sums_RC: Floats) -> Floats:
+    """Mean |C| with advice over mean |C| without; for two such ratios, the first minus
+    the second.
+    """
+    sums_RK4 = sums_RC[:, 1:].reshape(len(sums_RC), -1, 4)
+    advised_RK, advised_c_RK, without_RK, without_c_RK = np.moveaxis(sums_RK4, 2, 0)
+    below_RK = without_c_RK / without_RK
+    ratio_RK = advised_c_RK / advised_RK / np.where(below_RK > LEAST, below_RK, np.nan)
+    return np.asarray(ratio_RK[:, 0] - ratio_RK[:, 1:].sum(axis=1))
+
+
+def fewest(sum_C: Floats) -> float:
+    """Groups with advice in the smaller ratio; 0 if none of their questions occurs
+    without advice.
+    """
+    return min(advised if without else 0.0 for advised, _, without, _ in sum_C[1:].reshape(-1, 4))

@@ -1,7 +1,5 @@
-"""The numbers of the confusion probes (probes spec B4, B5): a row for every answer, and numbers
-that are not means of rows.
-
-Shape letters: N questions, P targets of a trial, C choices.
+"""The report of the confusion probes (Shen and Kejriwal 2022), and its numbers that are not means
+of rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,127 +7,169 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.results import Number, Row, plain
-from interventune.evaluation.statistics import estimate, share
+from interventune.evaluation.protocol import (
+    Bars,
+    Lines,
+    Number,
+    Protocol,
+    Row,
+    Said,
+    View,
+    estimate,
+    mean,
+    plain,
+    share,
+)
 from interventune.metrics import confusion as metrics
-
-from .trials import Trial
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")
 """Probes without a right answer, or without the means to find it: their labelled slot is
 pseudo-correct.
 """
+GAPS = {
+    "confidence_difference": "no question – wrong question",
+    "anc_post_minus_sac": "ANC' – SAC",
+    "anc_minus_rac": "ANC – RAC",
+}
+"""Differences of confidences: the paper's Table 1 and Figure 4."""
+MEANS = {
+    "confidence_before": "confidence before",
+    "confidence": "confidence after",
+    "variance": "variance",
+    "paralysis": "paralysis",
+    **GAPS,
+    "tau": "tau",
+}
+ORIGINAL = {"probe": "original", "against": "", "k": ""}
 
-
-def answer_rows(
-    answerer: Answerer, questions: Sequence[ChoiceQuestion], trials: Sequence[Trial]
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for every answer: its cell, the question and the pick, and its numbers.
-
-    Args:
-        answerer: the model that chooses.
-        questions: the originals.
-        trials: originals before their changed versions, no_question before wrong_question.
-    """
-    label_N = np.array([question.label for question in questions])
-    original_NC = np.full((len(questions), len(questions[0].choices)), np.nan)
-    no_question_N = np.full(len(questions), np.nan)
-    for trial in trials:
-        at = np.array(trial.targets)
-        kind = f" {trial.sampling} {trial.n_choices}" if trial.sampling else ""
-        title = f"{trial.probe}{kind}, trial {trial.number + 1}"
-        logit_PC = np.stack(list(answerer.choice_logits(trial.questions, title)))
-        confidence_PC = softmax(logit_PC.astype(np.float64), axis=1)
-        slot_P = np.array([question.label for question in trial.questions])
-        rank_P = metrics.ranks(confidence_PC, slot_P)
-        own_P = metrics.at_label(confidence_PC, slot_P)
-        right = "pseudo_accuracy" if trial.probe in BIASED else "accuracy"
-        numbers = {right: rank_P == 0, "confidence": own_P, "rank": rank_P}
-        if trial.probe == "original":
-            original_NC[at] = confidence_PC
-        else:
-            before_PC, label_P = original_NC[at], label_N[at]
-            numbers["accuracy_before"] = metrics.ranks(before_PC, label_P) == 0
-            numbers["confidence_before"] = metrics.at_label(before_PC, label_P)
-        if trial.probe in BIASED:
-            numbers["variance"] = metrics.choice_variance(confidence_PC)
-            if trial.number == 0:
-                numbers |= maxprob_numbers(before_PC, confidence_PC)
-        if trial.probe == "no_question":
-            no_question_N[at] = own_P
-        elif trial.probe == "wrong_question" and np.isfinite(no_question_N[at]).all():
-            numbers["confidence_difference"] = no_question_N[at] - own_P
-        elif trial.probe == "no_right_answer":
-            numbers["anc_post_minus_sac"] = metrics.others_less_own(confidence_PC, label_P)
-            numbers["anc_minus_rac"] = metrics.others_less_own(before_PC, label_P)
-        elif trial.probe == "choice_paralysis":
-            numbers["paralysis"] = numbers["confidence_before"] - own_P  # Definition 2
-        place = {"probe": trial.probe, "sampling": trial.sampling, "n_choices": trial.n_choices}
-        for p, question in enumerate(trial.questions):
-            asked = {
-                "prompt": question.prompt,
-                "choices": list(question.choices),
-                "label": question.label,
-            }
-            found = {
-                "pick": int(confidence_PC[p].argmax()),
-                "confidences": confidence_PC[p].tolist(),
-            }
-            found |= {
-                name: float(value_P[p])
-                for name, value_P in numbers.items()
-                if np.isfinite(value_P[p])
-            }
-            ids = {"trial": trial.number, "index": int(at[p]), "id": question.id}
-            yield {**place, **ids, **asked, "donors": list(question.donors), **found}
-
-
-def maxprob_numbers(before_PC: np.ndarray, after_PC: np.ndarray) -> dict[str, np.ndarray]:
-    """MaxProb on a random half of the questions, as in the paper's Table 2; NaN for the half that
-    sets tau. Confidences are rounded to twelve decimals, so that the order of choices does not
-    matter.
-    """
-    before_P, after_P = before_PC.max(1).round(12), after_PC.max(1).round(12)
-    train, test = metrics.halves(len(before_P), 0)
-    tau, right_original, right_changed = metrics.maxprob(before_P, after_P, train, test)
-    outcomes = {
-        "tau": tau,
-        "acc_perturbed_only": right_changed,
-        "acc_mixed": np.mean([right_original, right_changed], axis=0),
-    }
-    numbers = {name: np.full(len(before_P), np.nan) for name in outcomes}
-    for name, outcome_P in outcomes.items():
-        numbers[name][test] = outcome_P
-    return numbers
+CONFUSION = Protocol(
+    title="Confusion probes",
+    unit="index",
+    item=("index", *CELL, "trial"),
+    by=(*CELL, "k"),
+    cells=[CELL],
+    measures={
+        "accuracy": "right",
+        "accuracy_before": "right before",
+        "pseudo_accuracy": "pseudo-accuracy",
+        **{name: mean(heading, name) for name, heading in MEANS.items()},
+        "acc_perturbed_only": "changed only",
+        "acc_mixed": "mixed",
+    },
+    views=[
+        View(
+            "Prior bias",
+            ("probe",),
+            {
+                "accuracy_before": "right before",
+                "pseudo_accuracy": "pseudo-accuracy",
+                "confidence_before": "confidence before",
+                "confidence": "confidence after",
+                "variance": "variance",
+                "p": "p",
+            },
+            where={"probe": BIASED},
+            caption="Before: with the original question. Pseudo-accuracy and confidence after: "
+            "of the place of the right choice. Without prior bias they are 1 / number of "
+            "choices, which p tests.",
+        ),
+        View(
+            "Wrong question (the paper's Table 1)",
+            ("checkpoint",),
+            {
+                "pseudo_accuracy": "pseudo-accuracy",
+                "pseudo_accuracy_trial_se": "its standard error over trials",
+                "confidence_difference": "confidence: no question – wrong question",
+            },
+            across="measure",
+            where={"probe": "wrong_question"},
+            percent=(),
+        ),
+        View(
+            "Choice paralysis",
+            ("sampling", "n_choices"),
+            {
+                "accuracy_before": "right before",
+                "accuracy": "right",
+                "matching_k": "k to match",
+                "paralysis": "paralysis",
+                "p": "p",
+            },
+            where={"probe": "choice_paralysis"},
+            caption="Before: the drawn questions with their own choices. k to match: the "
+            "smallest k whose hits@k reaches the accuracy on all questions. Paralysis: "
+            "loss of confidence in the right choice.",
+        ),
+        View(
+            "Calibration by MaxProb (the paper's Table 2)",
+            ("probe",),
+            {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
+            where={"probe": BIASED},
+            caption="A question counts as unchanged if its highest confidence is above tau, the "
+            "mean of a random half. Changed only: share of changed questions recognised; "
+            "mixed: with originals.",
+        ),
+        View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
+    ],
+    figures={
+        "differences.png": Bars(x="probe", measures=GAPS, label="mean difference of confidences"),
+        "paralysis.png": Lines(
+            x="n_choices",
+            measures={"confidence": ""},
+            panels="sampling",
+            where={"probe": "choice_paralysis"},
+            label="confidence in the right choice",
+            x_label="choices (dashed: all questions, own choices)",
+            level=ORIGINAL | {"measure": "confidence"},
+        ),
+        **{
+            f"hits_{sampling}.png": Lines(  # the paper's Figure 6
+                x="k",
+                measures={"hits": "choices"},
+                panels="n_choices",
+                where={"sampling": sampling},
+                label=f"hits@k ({sampling})",
+                x_label="k (dashed: all questions, own choices)",
+                level=ORIGINAL | {"measure": "accuracy"},
+            )
+            for sampling in ("random", "heuristic")
+        },
+    },
+    headline=[
+        Said("accuracy", "right on the original questions", probe="original"),
+        Said("pseudo_accuracy", "picks the right choice without the question", probe="no_question"),
+        Said("confidence", "confidence in it", probe="no_question"),
+        Said("accuracy", "right among other choices", probe="choice_paralysis"),
+    ],
+    good="right on the original questions and among other choices, at chance without the question",
+    failures="",
+    console=2,
+)
 
 
 def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
     """Yield the numbers that are not means of rows: hits@k, standard errors of means over trials,
     and p of t tests over questions (of the confidence against chance; of paralysis against none).
     """
-    accuracy, by = np.nan, ["checkpoint", *CELL]
+    accuracy = np.nan
+    by = ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
         cell: dict[str, Any] = dict(zip(by, key, strict=True))
         by_question = group.groupby("index")
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
-            continue
-        paralysis = cell["probe"] == "choice_paralysis"
-        of_test, null = ("paralysis", 0) if paralysis else ("confidence", chance)
-        if paralysis:
+        elif cell["probe"] == "choice_paralysis":
             yield from hits(group, accuracy, cell)
-        p = metrics.t_against(by_question[of_test].mean(), null)
-        yield plain("p", p, len(by_question), **cell)
-        if paralysis:
-            continue
-        means = group.groupby("trial")["pseudo_accuracy"].mean()
-        if len(means) > 1:
-            yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), **cell)
+            p = metrics.t_against(by_question["paralysis"].mean(), 0)
+            yield plain("p", p, len(by_question), **cell)
+        else:
+            p = metrics.t_against(by_question["confidence"].mean(), chance)
+            yield plain("p", p, len(by_question), **cell)
+            means = group.groupby("trial")["pseudo_accuracy"].mean()
+            if len(means) > 1:
+                yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), **cell)
 
 
 def hits(group: pd.DataFrame, accuracy: float, cell: dict[str, Any]) -> Iterator[Number]:

@@ -7,24 +7,14 @@ Specifications: specifications.py here; scores: evaluation/answering/scorers.py.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from interventune.evaluation.answering.asking import Compute, named_sources
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.results import Number
+from interventune.evaluation.answering.interface import Compute, named_sources
+from interventune.evaluation.protocol import Estimate, Evaluation, Number
 from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
 
-from .specifications import (
-    OWN,
-    Method,
-    parts_of,
-    read_specifications,
-)
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from .specifications import OWN, Method, parts_of
 
 
 def write(
@@ -67,12 +57,10 @@ def write(
             rounding).
     """
     from interventune.data_modules.tasks.toxicity_prompts import read_prompts
-    from interventune.evaluation.statistics import estimate
     from interventune.models.language.self_debiasing import DECAY
     from interventune.storage.documents import read_text
 
-    from .views import PERPLEXITY, WRITING
-    from .writing import Writer
+    from .writing import WRITING, Writer
 
     if perplexity and "self" not in method:
         raise ValueError("--perplexity is of self-debiasing; add --method self, or leave it out")
@@ -84,40 +72,35 @@ def write(
         raise DataError(
             f"--adversarial {adversarial}: no prompt is challenging; are the two files swapped?"
         )
-    parts = {}
-    for name in method:
-        texts = read_specifications(OWN if specifications == "own" else specifications, name)
-        parts[name] = parts_of(name, texts, nonsense_groups)
+    file = OWN if specifications == "own" else specifications
+    parts = {name: parts_of(name, file, nonsense_groups) for name in method}
     text = read_text(perplexity) if perplexity else ""
     if "self" in method and compute.dtype == "auto":
         compute = replace(compute, dtype="float32")
     named = named_sources(checkpoint, "--checkpoint")
-    chunks: dict[tuple[str, str, str], DataFrame] = {}
+    perplexities = list[Number]()
 
     def rows(writer: Writer) -> Iterator[dict[str, Any]]:
         if writer.local is None and "instructive" not in method:
             raise ValueError(f"--method self needs logits, which {writer.path} does not give")
         for strength in decay or [DECAY] if "self" in method and writer.local is not None else []:
             yield from writer.rows(parts["self"], prompts, strength)
+            of_variant: dict[str, Estimate] = {}
             for part in parts["self"] if text else []:
                 if part.variant in ("original", "opposite"):
-                    frame = writer.losses(text, part, strength)
-                    for variant in ("default", part.variant):
-                        place = (writer.path, f"self {strength:g}", variant)
-                        chunks[place] = frame.rename(columns={variant: "loss"})
+                    of_variant |= writer.perplexities(text, part, strength)
+            for variant, number in of_variant.items():
+                place = {"checkpoint": writer.name, "method": f"self {strength:g}"}
+                perplexities.append(Number("perplexity", {**place, "variant": variant}, number))
         if "instructive" in method:
             yield from writer.rows(parts["instructive"], prompts, None)
 
-    def perplexities(*_: Any) -> Iterator[Number]:
-        names = {path: name for name, path in named.items()}
-        for (path, system, variant), frame in chunks.items():
-            place = {"checkpoint": names[path], "method": system, "variant": variant}
-            yield Number("perplexity", place, estimate(PERPLEXITY, frame))
-
-    return replace(WRITING, also=[perplexities]).run(
+    return replace(WRITING, also=[lambda *_: perplexities]).run(
         rows,
-        named,
-        opened=lambda path: Writer(path, new_tokens=new_tokens, beams=beams, compute=compute),
+        {name: name for name in named},
+        opened=lambda name: Writer(
+            name, named[name], new_tokens=new_tokens, beams=beams, compute=compute
+        ),
     )
 
 
@@ -146,9 +129,8 @@ def evaluate(
     """
     from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
 
-    from .measures import flags, verdicts
+    from .judging import flags, judging
     from .rows import by_text, read_rows
-    from .views import judging, verdict_sentence
 
     rows_of = read_rows(named_sources(continuations, "--continuations"))
     written = [row for rows in rows_of.values() for row in rows if "continuation" in row]
@@ -170,10 +152,6 @@ def evaluate(
         )
     for row in written:
         row |= flags(row["scores"], attributes)
-    protocol = replace(
-        judging(attributes, written),
-        also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
-        remarks=[partial(verdict_sentence, margin=margin)],
-    )
+    protocol = judging(attributes, written, margin)
     evaluation = protocol.run(iter, {name: name for name in rows_of}, opened=rows_of.__getitem__)
     return replace(evaluation, about={**evaluation.about, **about})

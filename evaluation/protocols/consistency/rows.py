@@ -20,8 +20,8 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.sources import labelled_rows
 from interventune.metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
+from interventune.storage.documents import check
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import check
 from interventune.storage.progress import progress
 
 
@@ -57,18 +57,14 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
         DataError: a row is malformed, or repeats another one; or a system lacks a specification in
             a domain.
     """
-    rows: dict[str, list[dict[str, Any]]] = {}
+    every = list[dict[str, Any]]()
     place_of: dict[tuple[Any, ...], str] = {}
-    cells_of: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for name, path in named.items():
-        file = Path(path) / "examples.jsonl" if Path(path).is_dir() else Path(path)
+        file = Path(path) / "examples.jsonl" if Path(path).is_dir() else path
         for where, value in labelled_rows(str(file)):
-            row: dict[str, Any] = {
-                "checkpoint": name,
-                "method": "given",
-                **check(value, Continuation, where),
-            }
-            if "continuation" not in row and "failure" not in row:
+            row: dict[str, Any] = {"checkpoint": name, "method": "given"}
+            row |= check(value, Continuation, where)
+            if not {"continuation", "failure"} & {*row}:
                 raise DataError(
                     f"{where}: the field 'text' is missing: the continuation, without its prompt"
                 )
@@ -79,21 +75,21 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
                     f"{where}: continues the same prompt as {place_of[key]}; give rows a "
                     "'group', 'line', 'checkpoint' or 'method' of their own"
                 )
-            rows.setdefault(row["checkpoint"], []).append(row)
-            cells = cells_of.setdefault((row["checkpoint"], row["method"]), set())
-            if "continuation" in row:
-                cells.add((row["domain"], row["variant"]))
-    for (checkpoint, method), cells in cells_of.items():
-        for domain, variant in product(DOMAINS, VARIANTS):
-            if (domain, variant) not in cells:
-                raise DataError(
-                    f"{', '.join(named.values())}: {checkpoint} {method} has no continuations of "
-                    f"{domain} prompts with the specification {variant!r}"
-                )
-    methods = dict.fromkeys(method for _, method in cells_of)
-    order = list(product(methods, DOMAINS, VARIANTS))
-    for written in rows.values():
-        written.sort(key=lambda row: order.index((row["method"], row["domain"], row["variant"])))
+            every.append(row)
+    systems = dict.fromkeys((row["checkpoint"], row["method"]) for row in every)
+    cells = {tuple(map(row.get, KEY[:4])) for row in every if "continuation" in row}
+    for system, domain, variant in product(systems, DOMAINS, VARIANTS):
+        if (*system, domain, variant) not in cells:
+            raise DataError(
+                f"{', '.join(named.values())}: {' '.join(system)} has no continuations of "
+                f"{domain} prompts with the specification {variant!r}"
+            )
+    methods = dict.fromkeys(method for _, method in systems)
+    order: list[tuple[Any, ...]] = [*product(methods, DOMAINS, VARIANTS)]
+    every.sort(key=lambda row: order.index(tuple(map(row.get, KEY[1:4]))))
+    rows: dict[str, list[dict[str, Any]]] = {checkpoint: [] for checkpoint, _ in systems}
+    for row in every:
+        rows[row["checkpoint"]].append(row)
     return rows
 
 

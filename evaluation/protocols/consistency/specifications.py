@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from interventune.storage.documents import load_json
 from interventune.storage.errors import DataError
-from interventune.storage.json_files import load_json
 
 if TYPE_CHECKING:
     from interventune.metrics.consistency import Variant
@@ -85,27 +85,23 @@ class Part(NamedTuple):
     """Number of the group of nonsense."""
 
 
-def parts_of(method: Method, specifications: Specifications, groups: int) -> list[Part]:
-    """Return all parts: default, original, opposite, every group of nonsense, blank. Nonsense is as
-    given, or `groups` groups from the seeds 0, 1, ...
+def parts_of(method: Method, path: str | Path, groups: int) -> list[Part]:
+    """Return all parts of a method, from the texts of a file: default, original, opposite, every
+    group of nonsense, blank. Nonsense is as the file gives it, or `groups` groups from the seeds 0,
+    1, ... DataError names file and field.
     """
-    count, filled = len(specifications.original), specifications.filled
-    nonsense = specifications.nonsense or [nonsense_group(seed, count) for seed in range(groups)]
-    blank = specifications.blank
-    if method == "instructive":
-        blank += specifications.separator
-    return [
-        Part("default"),
-        Part("original", filled(specifications.original)),
-        Part("opposite", filled(specifications.opposite)),
-        *(Part("nonsense", filled(texts), group) for group, texts in enumerate(nonsense)),
-        Part("blank", (blank,)),
-    ]
-
-
-def read_specifications(path: str | Path, method: Method) -> Specifications:
-    """Read a user's texts for one method; DataError names file and field."""
     content = load_json(path, dict[Method, Specifications])
     if method not in content:
         raise DataError(f"{path}: the field {method!r} is missing")
-    return content[method]
+    texts = content[method]
+    nonsense = texts.nonsense or [
+        nonsense_group(seed, len(texts.original)) for seed in range(groups)
+    ]
+    separator = texts.separator if method == "instructive" else ""
+    return [
+        Part("default"),
+        Part("original", texts.filled(texts.original)),
+        Part("opposite", texts.filled(texts.opposite)),
+        *(Part("nonsense", texts.filled(group), number) for number, group in enumerate(nonsense)),
+        Part("blank", (texts.blank + separator,)),
+    ]

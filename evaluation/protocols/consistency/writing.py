@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
-from interventune.evaluation.answering.asking import Compute
+from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
+from interventune.evaluation.protocol import Estimate, Protocol, Said, Statistic, View, estimate
 from interventune.models.language.local_model import LocalTextModel
-from interventune.models.language.perplexity import RESERVED, chunk_loss
+from interventune.models.language.self_debiasing import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
 from interventune.storage.progress import progress
 
@@ -26,11 +28,30 @@ from .specifications import Part
 LONGEST = 2048
 """Maximum number of tokens in a chunk and its longest prefix."""
 
+WRITING = Protocol(
+    title="Continuations",
+    unit="prompt",
+    units="prompts",
+    by=("method", "domain", "variant"),
+    cells=[("method", "domain")],
+    measures={},
+    views=[
+        View("Perplexity of a text, n: chunks", ("method", "variant"), {"perplexity": "perplexity"})
+    ],
+    headline=[
+        Said("perplexity", "perplexity without debiasing", variant="default", domain=""),
+        Said("perplexity", "with debiasing", variant="original", domain=""),
+    ],
+    good="hardly higher with debiasing",
+    failures="continuations",
+)
+
 
 class Writer:
     """A language model that continues prompts.
 
     Args:
+        name: in tables.
         path: `hf:PATH`, `openai:MODEL[@URL]`, or a decoder's `.ckpt`.
         new_tokens: tokens of each continuation.
         beams: of a local model; 1 is greedy.
@@ -43,9 +64,14 @@ class Writer:
         ValueError: there is no such model, or it does not continue prompts.
     """
 
-    def __init__(self, path: str, *, new_tokens: int, beams: int, compute: Compute) -> None:
-        self.path, self.beams = path, beams
-        self.model = open_text_model(path, compute, max_new_tokens=new_tokens, chat="never")
+    def __init__(
+        self, name: str, path: str, *, new_tokens: int, beams: int, compute: Compute
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.beams = beams
+        asking = Asking(**vars(compute), max_new_tokens=new_tokens, chat="never")
+        self.model = open_text_model(path, asking)
         self.local = self.model if isinstance(self.model, LocalTextModel) else None
         if self.local is not None and self.local.is_seq2seq:
             raise ValueError(f"{path} is no causal model: it does not continue prompts")
@@ -88,19 +114,17 @@ class Writer:
                 f"{method}, {part.variant}",
             )
             for domain, line, prompt in numbered:
-                row = {
+                text = continuation_of[before + prompt]
+                failed = isinstance(text, TextFailure)
+                yield {
                     "method": method,
                     "domain": domain,
                     "variant": part.variant,
                     "group": part.group,
                     "line": line,
                     "prompt": prompt,
+                    **({"failure": text.reason} if failed else {"continuation": text}),
                 }
-                text = continuation_of[before + prompt]
-                if isinstance(text, TextFailure):
-                    yield row | {"failure": text.reason}
-                else:
-                    yield row | {"continuation": text}
 
     def check(self, texts: Iterable[str]) -> None:
         """ValueError for a text without tokens, or one that leaves no room for new tokens in a
@@ -130,9 +154,9 @@ class Writer:
             empty = isinstance(answer, TextFailure) and answer.reason == "empty answer"
             yield "" if empty else answer
 
-    def losses(self, text: str, part: Part, decay: float) -> pd.DataFrame:
-        """Return a row for each chunk of a text (`unit`): how many tokens count (`targets`), and
-        the sum of their losses, `default` and debiased by a part's prefixes (the part's variant).
+    def perplexities(self, text: str, part: Part, decay: float) -> dict[str, Estimate]:
+        """Compute the perplexity of a text, `default` and debiased by a part's prefixes (the part's
+        variant), with intervals over its chunks.
 
         Raises:
             ValueError: the text has fewer than two tokens, or does not fit the model's context.
@@ -150,7 +174,8 @@ class Writer:
         losses = self.chunk_losses(pieces, prefixes=local.tokens.ids(part.texts), decay=decay)
         bar = progress(losses, f"perplexity, {part.variant}", "chunk", len(pieces))
         frame = pd.DataFrame([*bar], columns=["default", part.variant])
-        return frame.assign(targets=[*map(len, pieces)], unit=frame.index)
+        chunks = frame.assign(targets=[*map(len, pieces)], unit=frame.index)
+        return {variant: estimate(perplexity(variant), chunks) for variant in frame}
 
     @stored
     def chunk_losses(
@@ -160,11 +185,11 @@ class Writer:
         local = self.local
         assert local is not None
         for ids in pieces:
-            yield chunk_loss(
-                local.model,
-                ids,
-                prefixes,
-                pad=local.tokens.pad,
-                lead=local.tokens.lead,
-                decay=decay,
-            )
+            yield chunk_loss(local.model, ids, prefixes, lead=local.tokens.lead, decay=decay)
+
+
+def perplexity(loss: str) -> Statistic:
+    """The perplexity of chunks with their summed loss and their number of tokens, `targets`."""
+    return Statistic(
+        "perplexity", (loss, "targets"), lambda sums_RC: np.exp(sums_RC[:, 1] / sums_RC[:, 2])
+    )

@@ -1,23 +1,26 @@
 """Answers counted for abstention: in pairs of an original and its variant without the evidence, and
 for data that contain unanswerable questions.
 
-Shape letters: N rows, R sets of rows, C columns of sums.
+Shape letters: R sets of rows, C columns of sums.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, product
 from typing import Any
 
-import numpy as np
-
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.results import Number, Row
-from interventune.evaluation.shown.figures import Lines
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic, mean
-from interventune.metrics.abstention import COLUMNS, columns, measures
+from interventune.evaluation.protocol import (
+    Lines,
+    Number,
+    Protocol,
+    Row,
+    Said,
+    Statistic,
+    View,
+    mean,
+)
+from interventune.metrics.abstention import COLUMNS, measures
 
 COVERAGES = range(100, 0, -10)
 """Percentages of a cell's rows that are answered as the threshold of unknown varies."""
@@ -30,19 +33,8 @@ HEADINGS |= {name: name for name in OFFICIAL}
 TRIVIAL = {"always unknown": True, "never unknown": False}
 """Models to compare with; the second answers each question that has an answer rightly."""
 CURVE = {"selective_f1": "F1 of what is answered"} | {name: HEADINGS[name] for name in SHARES}
-
-
-def _ratio(name: str, part: str, whole: str) -> Statistic:
-    """The ratio of the sums of two fields; its n is the sum of `whole`."""
-    return Statistic(
-        CURVE[name],
-        (whole, part),
-        lambda sums_RC: sums_RC[:, 2] / sums_RC[:, 1],
-        lambda sum_C: sum_C[1],
-        limits=(0, 1),
-    )
-
-
+RATIOS = {"abstention_precision": ("abstained", "refused"), "selective_f1": ("answered", "earned")}
+"""Ratios of the sums of two fields; their n is the sum of the first."""
 ABSTENTION = Protocol(
     title="Abstention",
     unit="passage",
@@ -61,8 +53,16 @@ ABSTENTION = Protocol(
             )
             for name in OTHERS
         },
-        "abstention_precision": _ratio("abstention_precision", "refused", "abstained"),
-        "selective_f1": _ratio("selective_f1", "earned", "answered"),
+        **{
+            name: Statistic(
+                CURVE[name],
+                fields,
+                lambda sums_RC: sums_RC[:, 2] / sums_RC[:, 1],
+                lambda sum_C: sum_C[1],
+                limits=(0, 1),
+            )
+            for name, fields in RATIOS.items()
+        },
         "threshold": mean("threshold of unknown", "threshold"),
     },
     failures="",
@@ -98,21 +98,15 @@ def numbers(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
     models.
     """
     answered = {(row["variant"], row["id"]): row for row in rows if "unanswerable" in row}
-    trivial = [
-        trivial_answer(row, name, unknown)
-        for name, unknown in TRIVIAL.items()
-        for row in answered.values()
-    ]
+    trivial = list[Row]()
+    for (name, unknown), row in product(TRIVIAL.items(), answered.values()):
+        right = unknown == row["unanswerable"]
+        question = {key: row[key] for key in ("variant", "id", "passage", "unanswerable")}
+        answer = {"checkpoint": name, "unknown": unknown, "em": right, "f1": right}
+        trivial.append(question | answer)
     for part, compared in ((rows, names), (trivial, [""])):
         if counted := list(counted_rows(part)):
             yield from ABSTENTION.numbers(counted, compared)
-
-
-def trivial_answer(row: Row, checkpoint: str, unknown: bool) -> Row:
-    """Return the row of a model that always says unknown, or else answers rightly if it can."""
-    right = unknown == row["unanswerable"]
-    answer = {"checkpoint": checkpoint, "unknown": unknown, "em": right, "f1": right}
-    return {key: value for key, value in row.items() if key != "unknown_score"} | answer
 
 
 def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
@@ -124,46 +118,51 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
         if "failure" not in row:
             parts.setdefault((row["checkpoint"], row["variant"]), []).append(row)
     for (checkpoint, variant), part in parts.items():
-        place = {"checkpoint": checkpoint, "variant": "os", "coverage": ""}
+        place: dict[str, Any] = {"checkpoint": checkpoint, "variant": "os"}
         if variant in DELETED:
-            own = {row["id"]: row for row in parts.get((checkpoint, "os"), ())}
-            part = [one for row in part if row["id"] in own for one in (own[row["id"]], row)]
+            originals = {row["id"]: row for row in parts.get((checkpoint, "os"), ())}
+            pairs = [(originals[row["id"]], row) for row in part if row["id"] in originals]
+            part = [*chain.from_iterable(pairs)]
             place["variant"] = f"os+{variant}"
         elif variant != "os" or not any(row["unanswerable"] for row in part):
             continue
-        yield from decided(part, "f1", np.array([row["unknown"] for row in part], bool), place)
+        for row in part:
+            own = decided(row, row["unknown"], row["f1"])
+            yield own | of_exact_match(row, official=variant == "os") | place
         if part and all("unknown_score" in row for row in part):
-            score_N = np.array([row["unknown_score"] for row in part])
+            scores = sorted(row["unknown_score"] for row in part)
             for coverage in COVERAGES:
-                threshold = np.sort(score_N)[math.ceil(len(part) * coverage / 100) - 1]
-                at = {"coverage": coverage, "threshold": threshold}
-                yield from decided(part, "guess_f1", score_N > threshold, place | at)
+                threshold = scores[math.ceil(len(part) * coverage / 100) - 1]
+                at = place | {"coverage": coverage, "threshold": threshold}
+                for row in part:
+                    abstained = row["unknown_score"] > threshold
+                    yield decided(row, abstained, row["guess_f1"]) | at
 
 
-def decided(part: Sequence[Row], f1: str, abstained_N: Any, place: Row) -> Iterator[Row]:
-    """Yield rows of a cell, given the unknown answers, and the field with the F1 of the
-    alternative.
+def decided(row: Row, abstained: bool, f1: float) -> dict[str, Any]:
+    """Return what the decision about a question counts for; `f1` is that of the alternative to
+    unknown.
     """
-    own = not place["coverage"]
-    columns_NC = columns(
-        abstained_N, [row["unanswerable"] for row in part], [row["em"] for row in part]
-    )
-    for row, values_C in zip(part, columns_NC.tolist(), strict=True):
-        sums = dict(zip(COLUMNS, values_C, strict=True))
-        answered = not sums["abstained"]
-        measure = "abstention_recall" if row["unanswerable"] else "over_abstention"
-        earned = row[f1] if answered and not row["unanswerable"] else 0.0
-        if not own:
-            del sums["right"]  # whether the alternative is an exact match is not known
-        elif place["variant"] == "os":
-            side = "NoAns" if row["unanswerable"] else "HasAns"
-            sums |= {"exact": row["em"], f"{side}_exact": row["em"], f"{side}_f1": row["f1"]}
-        yield {
-            "id": row["id"],
-            "passage": row["passage"],
-            measure: not answered,
-            "answered": answered,
-            "earned": earned,
-            **sums,
-            **place,
-        }
+    unanswerable = row["unanswerable"]
+    return {
+        "id": row["id"],
+        "passage": row["passage"],
+        "abstention_recall" if unanswerable else "over_abstention": abstained,
+        "unanswerable": unanswerable,
+        "abstained": abstained,
+        "refused": abstained and unanswerable,
+        "answered": not abstained,
+        "earned": 0.0 if abstained or unanswerable else f1,
+    }
+
+
+def of_exact_match(row: Row, *, official: bool) -> dict[str, Any]:
+    """Return what the model's own answer counts for; it alone is known to be an exact match or
+    not.
+    """
+    em = row["em"]
+    unanswerable = row["unanswerable"]
+    right = {"right": 0.0 if row["unknown"] or unanswerable else em}
+    side = "NoAns" if unanswerable else "HasAns"
+    scores = {"exact": em, f"{side}_exact": em, f"{side}_f1": row["f1"]}
+    return right | scores if official else right

@@ -5,23 +5,18 @@ Tables 4 and 5.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import isnan
 from typing import Any
 
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
-from interventune.evaluation.answering.asking import Asking
-from interventune.evaluation.answering.interface import Ability, Answer, Answerer
-from interventune.evaluation.answering.predictions import AnswerFile, named_answerers
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation, listed
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Statistic
+from interventune.evaluation.answering.interface import Ability, Answerer, Asking
+from interventune.evaluation.answering.predictions import named_answerers
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, Statistic, View
+from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
-from interventune.storage.command_line import Named
+from interventune.storage.command_line import Named, NamedFile
 
 from . import abstention
 
@@ -91,7 +86,7 @@ FAITHFULNESS = Protocol(
 def evaluate(
     *,
     checkpoint: list[Named] | None = None,
-    predictions: list[AnswerFile] | None = None,
+    predictions: list[NamedFile] | None = None,
     variants: VariantOptions,
     asking: Asking,
 ) -> Evaluation:
@@ -113,8 +108,10 @@ def evaluate(
     if variants.variants and REFORMATTED & {*variants.variants}:  # answers are compared with `os`
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
-    sets, originals = data.examples, {example.id: example for example in data.originals}
-    types = {example.answer_type for examples in sets.values() for example in examples}
+    sets = data.examples
+    originals = {example.id: example for example in data.originals}
+    every = [*chain.from_iterable(sets.values())]
+    types = {example.answer_type for example in every}
 
     def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
         answerer.may_abstain = "unknown" in types
@@ -122,41 +119,40 @@ def evaluate(
         for variant, examples in sets.items():
             for answer in sorted(answerer.answers(examples, f"asking {variant}")):
                 example = examples[answer.example]
-                row = described(example, originals.get(example.id, example)) | {
-                    "prediction": answer.text
-                }
+                row = described(example, originals.get(example.id, example))
+                row["prediction"] = answer.text
                 if answer.failure:
                     yield row | {"failure": answer.failure}
                     continue
                 if variant == "os":
                     answer_to_original[example.id] = answer.text
                 row |= scores(example, answer.text, answer_to_original.get(example.id))
-                yield row | of_unknown(example, answer)
+                row["unanswerable"] = example.answer_type == "unknown"
+                if not isnan(answer.unknown_score):
+                    row |= {"unknown_score": answer.unknown_score, "guess": answer.guess}
+                    row["guess_f1"] = scores(example, answer.guess, None)["f1"]
+                yield row
 
-    note = reference_note(
-        (data.dataset, len(e.gold)) for examples in sets.values() for e in examples
-    )
+    note = reference_note((data.dataset, len(example.gold)) for example in every)
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {variants.name}",
-        notes=[about(sets), data.rejection_note(), note],
+        notes=[about(sets), data.rejected, note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
-    who = named_answerers(checkpoint, predictions)
-    report = protocol.run(rows, who, asking, need=need)
-    said = (
-        f"{row['said_as']} ({row['checkpoint']})" for row in report.examples if "said_as" in row
-    )
-    forms = listed(Counter(said))
+    report = protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
+    unknowns = [row for row in report.examples if "said_as" in row]
+    forms = listed(Counter(f"{row['said_as']} ({row['checkpoint']})" for row in unknowns))
     return replace(report, notes=[*report.notes, forms and f"Unknown was said as: {forms}."])
 
 
 def about(variants: Iterable[str]) -> str:
     """Return the notes on the variants."""
-    shown = {
-        note: [f"`{name}`" for name in variants if name in names] for names, note in NOTES.items()
-    }
-    return " ".join(note.format(", ".join(names)) for note, names in shown.items() if names)
+    return " ".join(
+        note.format(", ".join(f"`{name}`" for name in variants if name in names))
+        for names, note in NOTES.items()
+        if not names.isdisjoint(variants)
+    )
 
 
 def described(example: QAExample, original: QAExample) -> dict[str, Any]:
@@ -164,7 +160,9 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
     left out and the text that it appends; if the original is unknown or edited all over, the
     variant's own story.
     """
-    story, appended, deleted = example.context, "", list[list[int]]()
+    story = example.context
+    appended = ""
+    deleted = list[list[int]]()
     if example is not original and example.kept:
         story = original.context
         ends = [(0, 0), *example.kept, (len(story), len(story))]
@@ -191,16 +189,19 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the
     original; for texts that contradict what a model may remember, whether it is that.
     """
-    from interventune.data_modules.interventions.reformatting import straight_quotes
+    from interventune.data_modules.interventions.edits import straight_quotes
     from interventune.metrics.answers import same_answer, score_answer
     from interventune.metrics.unknown import unknown_form
 
-    gold, more = example.gold, dict[str, Any]()
+    gold = example.gold
+    more = dict[str, Any]()
     if example.variant in REFORMATTED:
-        prediction, gold = straight_quotes(prediction), tuple(map(straight_quotes, gold))
+        prediction = straight_quotes(prediction)
+        gold = tuple(map(straight_quotes, gold))
         if answer_to_original is not None:
             more = {"consistency": same_answer(prediction, straight_quotes(answer_to_original))}
-    answerable, scoring = example.answer_type != "unknown", traits(example.dataset).scoring
+    answerable = example.answer_type != "unknown"
+    scoring = traits(example.dataset).scoring
     em, f1, unknown = score_answer(prediction, gold, scoring, answerable=answerable)
     if example.remembered and example.variant not in DELETED:
         remembers = score_answer(prediction, example.remembered, "max").em
@@ -209,18 +210,3 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
         more["said_as"] = unknown_form(prediction)
     right = unknown if example.variant in DELETED else em == 1
     return {"em": em, "f1": f1, "unknown": unknown, "right": right, **more}
-
-
-def of_unknown(example: QAExample, answer: Answer) -> dict[str, Any]:
-    """Return whether unknown is right; its score if the model gives one, with the alternative
-    answer.
-    """
-    right = {"unanswerable": example.answer_type == "unknown"}
-    if isnan(answer.unknown_score):
-        return right
-    guess_f1 = scores(example, answer.guess, None)["f1"]
-    return right | {
-        "unknown_score": answer.unknown_score,
-        "guess": answer.guess,
-        "guess_f1": guess_f1,
-    }

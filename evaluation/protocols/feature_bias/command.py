@@ -13,14 +13,16 @@ import numpy as np
 
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from interventune.data_modules.tasks.features import counted_with
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answerer
-from interventune.evaluation.protocol import Protocol
-from interventune.evaluation.report import Evaluation
-from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.headlines import Said
-from interventune.evaluation.shown.views import View
-from interventune.evaluation.statistics import Floats, Statistic
+from interventune.evaluation.answering.interface import Answerer, Compute
+from interventune.evaluation.protocol import (
+    Bars,
+    Evaluation,
+    Floats,
+    Protocol,
+    Said,
+    Statistic,
+    View,
+)
 from interventune.metrics.feature_bias import stratum_weights
 from interventune.storage.command_line import Count, Named, NamedFile, split_name
 
@@ -125,11 +127,7 @@ def evaluate(
     """
     from interventune.models.language.text_models import TextModel
 
-    from .labels import (
-        classifier_rows,
-        in_context_rows,
-        open_model,
-    )
+    from .labels import classifier_rows, in_context_rows, open_model
 
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)
@@ -154,15 +152,14 @@ def evaluate(
             yield places[name] | question | row
 
     return (steering(prompting.ways) if prompting.intervention else FEATURE_BIAS).run(
-        rows,
-        checkpoint,
-        opened=lambda path: open_model(path, compute, prompting.max_new_tokens),
+        rows, checkpoint, opened=lambda path: open_model(path, compute, prompting.max_new_tokens)
     )
 
 
 def steering(ways: Sequence[Way]) -> Protocol:
     """Return the protocol with tables and figures of these interventions; the first is none."""
-    views, figures = [*FEATURE_BIAS.views], {**FEATURE_BIAS.figures}
+    views = [*FEATURE_BIAS.views]
+    figures = {**FEATURE_BIAS.figures}
     for steer in dict.fromkeys(way.steer for way in ways[1:]):
         measure, number = STEERED[steer]
         measures = {measure: f"follows {steer}"}

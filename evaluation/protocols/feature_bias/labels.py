@@ -8,33 +8,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
 from interventune.data_modules.tasks.features import ANSWER
-from interventune.evaluation.answering.asking import Compute
-from interventune.evaluation.answering.interface import Answerer, kind_of
+from interventune.evaluation.answering.interface import (
+    Answerer,
+    Asking,
+    Compute,
+    kind_of,
+    open_answerer,
+)
 from interventune.evaluation.answering.language_model import open_text_model
-from interventune.evaluation.answering.open import open_answerer
 from interventune.evaluation.answering.work import stored
+from interventune.evaluation.protocol import Floats
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
 from interventune.storage.errors import as_data_error
 from interventune.storage.progress import progress
 
-from .prompts import (
-    CONTENT_FREE,
-    DIGITS,
-    NONE,
-    FewShot,
-)
+from .prompts import CONTENT_FREE, DIGITS, NONE, FewShot
 
 TOP = 5
 """Number of most probable tokens that the endpoint of the authors' code reports."""
 
-Array = NDArray[np.float64]
 Labelled = tuple[str, TaskExample, dict[str, Any]]
 """A task, one of its texts, and the row with its label."""
 
@@ -43,7 +41,8 @@ def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | 
     """Open a language model that continues bare prompts, or a checkpoint of multiple choice."""
     if kind_of(path) not in ("endpoint", "seq2seq", "causal"):
         return open_answerer(path, compute, need="choices")
-    return open_text_model(path, compute, max_new_tokens=max_new_tokens, chat="never")
+    asking = Asking(**vars(compute), max_new_tokens=max_new_tokens, chat="never")
+    return open_text_model(path, asking)
 
 
 def in_context_rows(
@@ -73,19 +72,17 @@ def in_context_rows(
         examples = few.tested(texts[few.task])
         questions = [few.prompt(example.question) for example in examples]
         answers = ask(model, questions, words=few.words, after=few.key, top=top)
-        what = f"{few.task}, {few.intervention}"
-        bar = progress(answers, what, "text", len(examples))
-        demonstrations = [example.name for example in few.demonstrations]
+        bar = progress(answers, f"{few.task}, {few.intervention}", "text", len(examples))
+        prompt = {
+            "intervention": few.intervention,
+            "seed": few.seed,
+            "demonstrations": [example.name for example in few.demonstrations],
+        }
         for example, answer in zip(examples, bar, strict=True):
-            row = {
-                "intervention": few.intervention,
-                "seed": few.seed,
-                "demonstrations": demonstrations,
-            }
-            yield few.task, example, row | in_context(example, answer, free_L, parity=parity)
+            yield few.task, example, prompt | in_context(example, answer, free_L, parity=parity)
 
 
-def calibration(model: TextModel, few: FewShot, top: int) -> Array | None:
+def calibration(model: TextModel, few: FewShot, top: int) -> Floats | None:
     """p_cf (L,); None for explanations, which are not calibrated."""
     if few.words is None:
         return None
@@ -113,7 +110,7 @@ def ask(
 
 
 def in_context(
-    example: TaskExample, answer: Any, free_L: Array | None, *, parity: bool
+    example: TaskExample, answer: Any, free_L: Floats | None, *, parity: bool
 ) -> dict[str, Any]:
     """Return a language model's label of a text, or a `failure`."""
     if isinstance(answer, TextFailure):

@@ -22,8 +22,8 @@ from interventune.data_modules.tasks.features import (
     wordings_of,
 )
 from interventune.storage.command_line import AtLeast, Count, Input
-from interventune.storage.errors import DataError
-from interventune.storage.json_files import load_json
+from interventune.storage.documents import load_json
+from interventune.storage.errors import as_data_error
 
 Intervention = Literal["verbalizer", "instruction", "explanation", "disambiguation"]
 NONE = "none"
@@ -124,16 +124,11 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
     for name, task in tasks.items():
         wordings = wordings_of(name, task.features, own)
         for way, seed in product(prompting.ways, range(prompting.seeds)):
-            try:
-                before, key, answers = worded(way.intervention, wordings[way.steer])
+            with as_data_error(f"{name}, {way}"):
+                head, key, answers = worded(way.intervention, wordings[way.steer])
                 shots = draw_shots(task, prompting, way, seed)
-            except DataError as error:
-                raise DataError(f"{name}, {way}: {error}") from None
-            demonstrations = (
-                f"{unanswered(example.question, key)}{answers[label].strip()}\n\n"
-                for example, label in shots
-            )
-            head = before + "".join(demonstrations)
+            for example, label in shots:
+                head += f"{unanswered(example.question, key)}{answers[label].strip()}\n\n"
             words = None if way.intervention == "explanation" else answers
             examples = tuple(example for example, _ in shots)
             prompts.append(FewShot(name, str(way), seed, examples, head, key, words))
@@ -142,7 +137,7 @@ def few_shots(tasks: Mapping[str, FeatureTask], prompting: Prompting) -> list[Fe
 
 def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ...]]:
     """Return the text before the demonstrations, the key, and the answers in demonstrations of 0
-    and of 1.
+    and of 1. ValueError: there is no wording.
     """
     if intervention in (NONE, "disambiguation"):
         return "", KEY, DIGITS
@@ -152,7 +147,7 @@ def worded(intervention: str, wording: Wording) -> tuple[str, str, tuple[str, ..
         return f"{wording.instructed}\n\n", KEY, DIGITS
     if intervention == "explanation" and wording.explained:
         return "", KEY, wording.explained
-    raise DataError("we have no wording of this feature; give yours in a file by --wording")
+    raise ValueError("we have no wording of this feature; give yours in a file by --wording")
 
 
 def draw_shots(
@@ -163,7 +158,7 @@ def draw_shots(
 
     By default, the seed decides which they are and their order. With `parity`, as in the authors'
     code: the next ones from position 10 x seed on, fewer at the end of a cell, in one order for all
-    seeds. DataError: shots cannot be divided among the cells, or a cell has too few (with parity:
+    seeds. ValueError: shots cannot be divided among the cells, or a cell has too few (with parity:
     all have none).
     """
     pools = task.demos
@@ -171,14 +166,14 @@ def draw_shots(
         pools |= {cell: task.tests[cell] for cell in DIFFERING}
     count, over = divmod(prompting.shots, len(pools))
     if over:
-        raise DataError(
+        raise ValueError(
             f"--shots {prompting.shots}: must be a multiple of {len(pools)}, the number of cells"
         )
     rng = Random(f"feature-bias/{task.dataset}/shots/{seed}")
     drawn: list[tuple[TaskExample, int]] = []
     for cell, pool in pools.items():
         if not prompting.parity and len(pool) < count:
-            raise DataError(
+            raise ValueError(
                 f"cell {cell} has {len(pool)} demonstrations, and {count} are needed; lower "
                 "--shots, or take --parity, which goes on with fewer"
             )
@@ -187,7 +182,7 @@ def draw_shots(
         label = int(cell[0 if way.steer == "h1" else 2])
         drawn += [(example, label) for example in part]
     if not drawn:
-        raise DataError(f"no demonstration is left from position {10 * seed} on; lower --seeds")
+        raise ValueError(f"no demonstration is left from position {10 * seed} on; lower --seeds")
     (Random(ORDER_SEED) if prompting.parity else rng).shuffle(drawn)
     return drawn
 

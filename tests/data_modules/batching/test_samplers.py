@@ -1,9 +1,8 @@
 """Batches in equal shares, whole questions, and ranks that share the work without overlap."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules.batching import data_module
+from interventune.data_modules.batching.candidates import ChoiceSet
 from interventune.data_modules.batching.data_module import BatchIndex, EpochSampler
 from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.choices_data import ChoicesDataModule, choice_batches
@@ -23,21 +23,15 @@ from interventune.storage.errors import DataError
 
 
 def batches_of(
-    classes: list[int],
-    lengths: list[int],
-    *,
-    epoch: int = 0,
-    rank: int = 0,
-    seed: int = 0,
-    **options: int,
+    classes: list[int], lengths: list[int], epoch: int = 0, rank: int = 0, **options: int
 ) -> list[BatchIndex]:
     """An epoch of groups, questions, or both, as the DataModules compose them."""
     of = {"per_class": 2, "qa_every": 1, "world_size": 1} | options
-    sizes = {"batch_size": of.pop("batch_size", 4), "world_size": of["world_size"]}
+    sizes = {"batch_size": 4, "world_size": of["world_size"]}
     draw: Any = partial(question_batches, lengths_N=np.array(lengths), **sizes) if lengths else None
     if classes:
         draw = partial(group_batches, class_N=np.array(classes), questions=draw, **of)
-    sampler = EpochSampler(draw, seed=seed, rank=rank, world_size=of["world_size"])
+    sampler = EpochSampler(draw, 0, rank, of["world_size"])
     sampler.set_epoch(epoch)
     return list(sampler)
 
@@ -45,17 +39,14 @@ def batches_of(
 @pytest.mark.parametrize("order", ["similar_length", "random"])
 @given(lengths=st.lists(st.integers(1, 400), min_size=1, max_size=60), size=st.integers(1, 9))
 def test_an_epoch_takes_every_question_once(lengths: list[int], size: int, order: Any) -> None:
-    rng = np.random.default_rng(0)
-    found = question_batches(rng, np.array(lengths), batch_size=size, order=order)
-    batches = [batch.qa for batch in found]
-    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    draw = np.random.default_rng(0), np.array(lengths), size, 1, order
+    batches = [batch.qa for batch in question_batches(*draw)]
+    assert sorted(chain(*batches)) == [*range(len(lengths))]
     assert sum(len(batch) < size for batch in batches) <= 1
 
 
 @given(classes=st.lists(st.integers(0, 3), min_size=1, max_size=50), share=st.integers(1, 5))
-def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
-    classes: list[int], share: int
-) -> None:
+def test_an_epoch_takes_every_group_and_spreads_the_classes(classes: list[int], share: int) -> None:
     batches = batches_of(classes, [], per_class=share)
     present = sorted(set(classes))
     size = share * len(present)
@@ -74,12 +65,9 @@ def test_an_epoch_takes_every_group_once_and_spreads_the_classes(
 
 
 @pytest.mark.parametrize(
-    ("questions", "sizes"),
-    [(64, (3, 5, 4)), (256, (17, 16, 15)), (1024, (64, 64, 64)), (4096, (256,) * 3)],
+    ("questions", "sizes"), [(64, (3, 5, 4)), (256, (17, 16, 15)), (4096, (256,) * 3)]
 )
-def test_steps_of_an_epoch_are_those_of_leis_authors(
-    questions: int, sizes: tuple[int, int, int]
-) -> None:
+def test_steps_are_those_of_leis_authors(questions: int, sizes: tuple[int, int, int]) -> None:
     """Three quarters of N questions, in groups of four; sizes: of the authors' files."""
     batches = batches_of(np.repeat(range(3), sizes).tolist(), [30] * 50, per_class=1)
     assert len(batches) == questions // 16
@@ -109,25 +97,21 @@ def test_ranks_divide_the_single_process_list(
     steps = list(zip(*parts, strict=True))
     together = [batch for step in steps for batch in step]
     assert len(steps) == len(whole) // world_size
-    assert [batch.groups for batch in together] == [
-        batch.groups for batch in whole[: len(together)]
-    ]
+    for batch, alone in zip(together, whole, strict=False):
+        assert batch.groups == alone.groups
     for i, step in enumerate(steps):  # questions take part on all processes of a step or on none
-        assert {bool(batch.qa) for batch in step} == {
-            bool(lengths) and (not classes or i % every == 0)
-        }
+        takes_part = bool(lengths) and (not classes or i % every == 0)
+        assert {bool(batch.qa) for batch in step} == {takes_part}
     if not classes:
         windows = [window for batch in together for window in batch.qa]
         assert len(set(windows)) == len(windows) >= len(lengths) - 4 * (world_size - 1)
 
 
-@given(
-    windows=st.lists(
-        st.lists(st.integers(1, 400), min_size=1, max_size=5), min_size=1, max_size=25
-    ),
-    size=st.integers(1, 12),
-)
-def test_evaluation_counts_each_window_once_and_splits_no_question(
+WINDOWS = st.lists(st.integers(1, 400), min_size=1, max_size=5)
+
+
+@given(windows=st.lists(WINDOWS, min_size=1, max_size=25), size=st.integers(1, 12))
+def test_evaluation_counts_each_window_and_splits_no_question(
     windows: list[list[int]], size: int
 ) -> None:
     data = QASet.__new__(QASet)
@@ -135,14 +119,14 @@ def test_evaluation_counts_each_window_once_and_splits_no_question(
     examples = [i for i, question in enumerate(windows) for _ in question]
     data.first_Q = np.unique(examples, return_index=True)[1]
     batches = data.batches(size)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(examples)))
+    assert sorted(chain(*batches)) == [*range(len(examples))]
     asked = [{examples[i] for i in batch} for batch in batches]
     assert sum(map(len, asked)) == len(windows)
     assert 0 < max(map(len, batches)) < size + max(map(len, windows))
 
 
 @pytest.mark.parametrize(("n", "size", "processes"), [(13, 64, 2), (13, 8, 2), (8, 64, 8)])
-def test_every_process_gets_a_batch_where_there_are_enough(
+def test_every_process_gets_a_batch(
     n: int, size: int, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sets = {"val": [("main", SimpleNamespace(batches=partial(sorted_batches, [5] * n)))]}
@@ -154,23 +138,23 @@ def test_every_process_gets_a_batch_where_there_are_enough(
 
     shares = [share(rank, processes) for rank in range(processes)]
     assert all(shares)
-    assert sorted(i for taken in shares for batch in taken for i in batch) == list(range(n))
+    assert sorted(chain(*chain(*shares))) == [*range(n)]
     with pytest.raises(DataError, match="no set to val"):
         share(0, n + 1)
 
 
-@given(st.lists(st.integers(2, 4), min_size=1, max_size=50), st.booleans(), st.integers(0, 3))
-def test_an_epoch_takes_each_question_with_choices_once(
-    of: list[int], shuffle: bool, epoch: int
-) -> None:
-    lengths = np.array([7 * i % 13 + 1 for i in range(len(of))])
-    rng = np.random.default_rng([0, epoch])
-    batches = choice_batches(rng, np.array(of), lengths, batch_size=2, shuffle=shuffle)
-    taken = [i for batch in batches for i in batch]
-    assert sorted(taken) == list(range(len(of)))
-    assert all(len({of[i] for i in batch}) == 1 for batch in batches)
+@given(st.lists(st.integers(2, 5), min_size=1, max_size=50), st.booleans(), st.integers(1, 30))
+def test_batches_of_choices_take_each_question_once(of: list[int], shuffle: bool, n: int) -> None:
+    data = ChoiceSet.__new__(ChoiceSet)
+    data.counts, data.lengths = np.array(of), np.array([7 * i % 13 for i in range(len(of))])
+    rng = np.random.default_rng(n)
+    drawn = choice_batches(rng, data.counts, data.lengths, batch_size=2, shuffle=shuffle)
+    for batches in (drawn, evaluated := data.batches(n)):
+        assert sorted(chain(*batches)) == [*range(len(of))]
+        assert all(len({of[i] for i in batch}) == 1 for batch in batches)
+    assert all(len(batch) == 1 or len(batch) * of[batch[0]] <= n for batch in evaluated)
     if not shuffle:  # as in their file: the authors' loader
-        assert taken == sorted(taken, key=lambda i: (of[i], i))
+        assert [*chain(*drawn)] == sorted(range(len(of)), key=lambda i: (of[i], i))
 
 
 def test_limits_cut_what_all_sources_hold_together() -> None:
@@ -179,5 +163,5 @@ def test_limits_cut_what_all_sources_hold_together() -> None:
     limits: Any = {"limit_train": 310, "limit_val": 7}
     data = ChoicesDataModule(tokenizer="stories", architecture="bert", **sources, **limits)
     data.setup("fit")
-    assert len(data.train_set) == 310
-    assert [len(named.data) for named in data.eval_sets["val"]] == [7]
+    assert len(data.train_set.questions) == 310
+    assert [len(named.data.questions) for named in data.eval_sets["val"]] == [7]

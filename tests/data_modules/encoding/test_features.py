@@ -1,20 +1,18 @@
 """Windows, the places of character spans in them, targets, and pairs of originals and variants."""
 
-from __future__ import annotations
-
-import json
 from dataclasses import replace
 from itertools import islice, pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from interventune.data_modules.batching.group_set import encode_groups
+from interventune.data_modules.batching.candidates import encode_groups
 from interventune.data_modules.batching.pair_set import PairSet
 from interventune.data_modules.batching.sets import (
-    HIDDEN,
+    TARGETS,
     WINDOW_TYPES,
     QASet,
     encode_questions,
@@ -27,12 +25,10 @@ from interventune.data_modules.encoding.windows import (
     max_context,
 )
 from interventune.data_modules.interventions.variants import perturb
-from interventune.data_modules.schema.questions import QAExample, Turn, Variant
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import QAExample, Span, Turn, Variant
 from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples
 from interventune.storage.errors import DataError
-from tests.data_modules.fixtures.encoded import windows_of
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 ORDERS = ("question_first", "context_first")
@@ -44,6 +40,18 @@ def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> lis
     return list(encode_texts([(context, query, "record")], tokenizer(kind), Encoding(**options)))
 
 
+def windows_of(examples: list[QAExample], words: Any, encoding: Encoding) -> list[SimpleNamespace]:
+    """Every window of some questions: `row`, `rationale_T` and the targets."""
+    windows = []
+    for row in encode_questions(examples, words, encoding).to_list():
+        ids_T, types_T = np.array(row["input_ids"]), np.array(row["token_type_ids"])
+        encoded = EncodedRow(ids_T, types_T, np.reshape(row["offsets"], (-1, 2)), row["cls"], 0)
+        targets = {name: row[name] for name in TARGETS}
+        rationale_T = np.array(row["rationale"])
+        windows.append(SimpleNamespace(row=encoded, rationale_T=rationale_T, **targets))
+    return windows
+
+
 def context_of(row: EncodedRow) -> np.ndarray:
     """Offsets of the context's tokens."""
     return row.offsets_TE[row.offsets_TE[:, 0] >= 0]
@@ -52,10 +60,8 @@ def context_of(row: EncodedRow) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_windows_are_those_of_transformers(kind: str, order: Any) -> None:
-    context, query = (
-        " ".join(f"a tol met kess{'.' * (i % 3)}" for i in range(30)) + " rude",
-        "who was?",
-    )
+    context = " ".join(f"a tol met kess{'.' * (i % 3)}" for i in range(30)) + " rude"
+    query = "who was?"
     rows = rows_of(context, kind, query, order=order, max_length=48, doc_stride=12)
     single, first = tokenizer(kind), order == "question_first"
     others = len(single.tokenize(query)) + single.num_special_tokens_to_add(pair=True)
@@ -79,36 +85,21 @@ def test_windows_are_those_of_transformers(kind: str, order: Any) -> None:
 
 def test_last_tokens_of_a_query_are_kept_as_they_are() -> None:
     """Not those of the text that begins there: " was" of a byte-level tokenizer is not "was"."""
-    whole, cut = (
-        rows_of("a tol", "bytes", "who was rude?", max_query=limit)[0] for limit in (0, 3)
-    )
+    (whole,) = rows_of("a tol", "bytes", "who was rude?")
+    (cut,) = rows_of("a tol", "bytes", "who was rude?", max_query=3)
     query = whole.input_ids_T[1 : len(whole.input_ids_T) - len(context_of(whole)) - 3]
     assert cut.input_ids_T[1:4].tolist() == query[-3:].tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_white_space_around_an_answer_costs_nothing(kind: str) -> None:
-    """SQuAD's annotators sometimes marked the blank beside the answer, which is part of
-    no token.
-    """
-    context = "a tol met kess ."
-    spans = [Span(2, 5, "tol"), Span(1, 5, " tol"), Span(2, 6, "tol "), Span(1, 6, " tol ")]
-    features = windows_of(
-        [QAExample("1", context, "who?", (s,)) for s in spans], tokenizer(kind), Encoding()
-    )
-    assert len({(f.start, f.end) for f in features}) == 1
-    assert features[0].start != features[0].row.cls
-
-
-MARKS = ("\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
+MARKS = (" ", "\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
 
 
 @pytest.mark.parametrize("mark", MARKS)
 @pytest.mark.parametrize("answer", ["{}met tol", "met tol{}", "{}met tol{}"])
-def test_a_character_without_a_token_costs_nothing_at_an_answers_edge(
-    mark: str, answer: str
-) -> None:
-    """In none of the windows, which cut the answer or not."""
+def test_a_character_without_a_token_at_an_answers_edge_is_ignored(mark: str, answer: str) -> None:
+    """In none of the windows, which cut the answer or not: marks, and white space, as some of
+    SQuAD's annotators left it.
+    """
     words, small = tokenizer("wordpiece"), Encoding(max_length=12, doc_stride=3)
     targets = []
     for written in (mark, ""):
@@ -121,25 +112,6 @@ def test_a_character_without_a_token_costs_nothing_at_an_answers_edge(
     assert {WINDOW_TYPES[kind] for _, _, kind, _ in targets[0]} == {"span", "unknown"}
 
 
-def test_a_question_whose_answer_no_window_shows_is_rejected_and_counted() -> None:
-    small, long = Encoding(max_length=12, doc_stride=4), "a tol met kess who was rude a tol met"
-    both = Span(0, len(long), long), Span.locate("rude", long, "")
-    examples = [
-        QAExample("cut", long, "who?", both[:1]),
-        QAExample("elsewhere", long, "who?", references=("a visitor",)),
-        QAExample("seen by another annotator", long, "who?", both),
-        QAExample("unanswerable", long, "who?"),
-        QAExample("yes", long, "who?", answer_type="yes"),
-    ]
-    table = encode_questions(examples, BERT, small, {"no rationale": 1}, hidden=False)
-    assert json.loads(table.info.description) == {"no rationale": 1, HIDDEN: 2}
-    left = QASet(table, BERT, small)
-    assert left.column("id") == [example.id for example in examples[2:]]
-    assert QASet(examples, BERT, small).column("hidden") == [True, True, False, False, False]
-    kinds = {WINDOW_TYPES[kind] for kind in left[left.question_N == 0].answer_type_B.tolist()}
-    assert "span" in kinds
-
-
 @pytest.mark.parametrize("stride", [9, 128])
 def test_windows_overlap_whatever_the_stride(stride: int) -> None:
     rows = rows_of("a tol met kess " * 8, "words_bert", max_length=13, doc_stride=stride)
@@ -150,9 +122,7 @@ def test_windows_overlap_whatever_the_stride(stride: int) -> None:
 
 def test_a_query_without_room_for_its_context_is_named() -> None:
     examples = [QAExample("short", "a tol", "who?"), QAExample("too long", "a tol", "who " * 60)]
-    with pytest.raises(
-        DataError, match=r"^too long: .*no room.*32 tokens; raise encoding\.max_length"
-    ):
+    with pytest.raises(DataError, match=r"^too long: .*no room.*raise encoding\.max_length"):
         windows_of(examples, BERT, Encoding(max_length=32))
     with pytest.raises(DataError, match=r"encoding\.doc_stride"):
         Encoding(doc_stride=0)
@@ -171,18 +141,15 @@ def test_a_group_that_cannot_be_scored_is_named() -> None:
 
 
 STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
-TURNS = (
-    Turn("Where is Anna?", "kitchen"),
-    Turn("Who is rude?", "unknown"),
-    Turn("Who has the ball?", "Ben"),
-)
+TURNS = (("Where is Anna?", "kitchen"), ("Who is rude?", "unknown"), ("Who has the ball?", "Ben"))
 SMALL = Encoding(max_length=22, doc_stride=12)
 
 
 def example(**changes: Any) -> QAExample:
     answer, why = (Span.locate(text, STORY, "q") for text in ("red", "Ben has a red ball."))
     asked = QAExample("q", STORY, "What colour is it?", (answer,), rationale=(why,), dataset="coqa")
-    return replace(asked, **({"history": TURNS, "references": ("red",)} | changes))
+    history = tuple(Turn(*texts) for texts in TURNS)
+    return replace(asked, **({"history": history, "references": ("red",)} | changes))
 
 
 def test_history_is_written_as_each_paper_model_reads_it() -> None:
@@ -197,9 +164,8 @@ def test_history_is_written_as_each_paper_model_reads_it() -> None:
     earlier = "|Q| Who is rude?|A| unknown|Q| Who has the ball?|A| Ben"
     assert written("bert") == "Who is rude? unknown Who has the ball? Ben What colour is it?"
     assert written("roberta") == f"{earlier}|Q| What colour is it?"
-    assert written("xlnet") == (
-        "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben <s> What colour is it?"
-    )
+    with_answers = "<s> Where is Anna? </s> kitchen <s> Who has the ball? </s> Ben"
+    assert written("xlnet") == f"{with_answers} <s> What colour is it?"
     assert written("roberta", history=()) == "|Q| What colour is it?"
     for dataset in ("squad", "boolq", ""):  # no conversations
         assert written("roberta", history=(), dataset=dataset) == "What colour is it?"
@@ -253,48 +219,45 @@ def test_max_context_follows_squads_rule() -> None:
 EXAMPLES = list(islice(qa_examples("conversation_dev"), 40))
 
 
+def perturbed(examples: list[QAExample], variant: Variant) -> list[QAExample]:
+    return [new for old in examples if isinstance(new := perturb(old, variant), QAExample)]
+
+
 @pytest.mark.parametrize("kind", ["words_bert", "words_roberta", "words_xlnet"])
 @pytest.mark.parametrize("variant", ["ts", "ts_r", "os_r"])
 def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant: Variant) -> None:
     tok, encoding = tokenizer(kind), Encoding(order="auto").resolved(kind.removeprefix("words_"))
-    made = [
-        result for ex in EXAMPLES[::-2] if isinstance(result := perturb(ex, variant), QAExample)
-    ]
-    assert made
-    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
-    batch = data[range(len(data))]
+    variants = perturbed(EXAMPLES[::-2], variant)
+    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(variants, tok, encoding))
+    batch = data[range(len(data.question_N))]
     places = (batch.original, batch.original_P), (batch.variant, batch.variant_P)
     original_P, changed_P = (half.inputs["input_ids"][batch.row_P, at_P] for half, at_P in places)
     assert torch.equal(original_P, changed_P)
-    counts = torch.bincount(batch.row_P, minlength=len(data)).tolist()
+    counts = torch.bincount(batch.row_P, minlength=len(data.question_N)).tolist()
     contexts = {example.id: example.context for example in EXAMPLES}
-    for example, count in zip([made[q] for q in data.question_N], counts, strict=True):
+    assert counts
+    for example, count in zip([variants[q] for q in data.question_N], counts, strict=True):
         kept = "".join(contexts[example.id][a:b] for a, b in example.kept)
         assert count == len(tok(kept, add_special_tokens=False)["input_ids"]), example
 
 
-@pytest.mark.parametrize("variant", ["ts", "ts_r", "os_r", "reworded", "spaced"])
+@pytest.mark.parametrize("variant", ["ts", "os_r", "reworded", "spaced"])
 def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
     """A deletion at the end of a long story is not in the first one; `ts` may cut nothing."""
     tok, encoding = tokenizer("words_bert"), Encoding(max_length=40, doc_stride=10)
-    made = [result for ex in EXAMPLES if isinstance(result := perturb(ex, variant), QAExample)]
-    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(made, tok, encoding))
+    variants = perturbed(EXAMPLES, variant)
+    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(variants, tok, encoding))
     same = {(ex.context, ex.question) for ex in EXAMPLES}
-    changed = [
-        i
-        for i, one in enumerate(made)
-        if (one.context, one.question) not in same and variant != "spaced"
-    ]
+    texts = ((new.context, new.question) for new in variants if variant != "spaced")
+    changed = [i for i, text in enumerate(texts) if text not in same]
     assert data.question_N.tolist() == changed
     ids = data.originals.token_ids(), data.variants.token_ids()
     for one, other in zip(data.original_N, data.variant_N, strict=True):
         assert not np.array_equal(ids[0][one], ids[1][other])
     later = data.variant_N > data.variants.first_Q[data.question_N]
-    assert later.any() == (variant in ("ts", "ts_r", "os_r"))
-    unpaired = PairSet(
-        QASet(EXAMPLES[1:], tok, encoding), data.variants
-    )  # its original was left out
-    assert len(unpaired) == len(data) - (0 in changed)
+    assert later.any() == (variant in ("ts", "os_r"))
+    fewer = PairSet(QASet(EXAMPLES[1:], tok, encoding), data.variants)  # an original is left out
+    assert len(fewer.question_N) == len(changed) - (0 in changed)
 
 
 def test_originals_of_one_id_cannot_be_told_apart() -> None:

@@ -1,64 +1,65 @@
-"""Rows of decoders, with the tokens of prompts and of what follows them; pairs of prompt and
-choice.
+"""Tokenizers from every place; rows of decoders, with the tokens of prompts and of what follows
+them; pairs of prompt and choice.
 """
 
-from __future__ import annotations
-
+import json
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import BertConfig, PreTrainedTokenizerFast
 
-from interventune.data_modules.batching.choice_set import ChoiceEncoding, ChoiceSet, encode_choices
-from interventune.data_modules.batching.group_set import GroupSet
+from interventune.data_modules.batching import candidates
+from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet
 from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
+from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
-from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Turn
-from interventune.data_modules.schema.spans import Span
+from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Span, Turn
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.storage.errors import DataError
-from tests.data_modules.fixtures.small_tokenizers import tokenizer
+from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 
 @pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
-def test_subjects_stand_behind_the_prompt_in_the_groups_order(
-    side: str, offers_unknown: bool
-) -> None:
+def test_subjects_follow_the_prompt_in_the_groups_order(side: str, offers_unknown: bool) -> None:
     words = build_tokenizer("llama", [*vocabulary(), "reply", "with", "or", "unknown"])
     words.padding_side = side
     groups = list(islice(story_groups.groups("train"), 3))
     content = CHOICE.replace("{options}", "{options} or unknown") if offers_unknown else CHOICE
     encoding = Encoding(prompts=Prompts(choice_prompt=said(content)))
-    batch = GroupSet(groups, words, encoding.resolved("llama"))[[2, 0, 1]]
+    batch = candidates.GroupSet(groups, words, encoding.resolved("llama"))[[2, 0, 1]]
     assert batch.candidate_BVSE.shape == (3, 4, 2 + offers_unknown, 2)
     for b, i in enumerate((2, 0, 1)):
         for v, variant in enumerate(groups[i].variants):
             ids_T = batch.inputs["input_ids"][4 * b + v]
-            behind = [
-                words.decode(ids_T[s : e + 1]) for s, e in batch.candidate_BVSE[b, v].tolist()
-            ]
-            assert behind == [*groups[i].subjects, "unknown"][: len(behind)]
+            places = batch.candidate_BVSE[b, v].tolist()
+            answers = [words.decode(ids_T[start : end + 1]) for start, end in places]
+            assert answers == [*groups[i].subjects, "unknown"][: len(answers)]
             context = words.decode(words(variant.context, add_special_tokens=False)["input_ids"])
             assert words.decode(ids_T[batch.context_BT[4 * b + v]]) == context
-            offered = [
-                span.text.lower() for span in sorted(variant.candidates, key=lambda c: c.start)
-            ]
-            assert f"reply with {offered[0]} or {offered[1]}" in words.decode(ids_T)
+            in_context = sorted(variant.candidates, key=lambda span: span.start)
+            offered = " or ".join(span.text.lower() for span in in_context)
+            assert f"reply with {offered}" in words.decode(ids_T)
 
 
-def test_what_is_written_ends_with_an_end_token() -> None:
-    words = build_tokenizer(
-        "gpt2", ["text", "question", "answer", "unknown", "anna", "sits", "who", "yes"]
-    )
+TEXT = ["text", "question", "answer", "anna", "sits", "who"]
+
+
+@pytest.mark.parametrize("form", ["$A", "$A </s>", "<s> $A </s>"])
+def test_an_answer_follows_its_prompt_and_ends_with_an_end_token(form: str) -> None:
+    """Whatever the tokenizer puts around every text."""
+    words = build_tokenizer("gpt2", [*TEXT, "unknown", "yes"])
+    special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
+    around = processors.TemplateProcessing(form, special_tokens=special)
+    words.backend_tokenizer.post_processor = around
     examples = [
         QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",)),
         QAExample("2", "Anna sits", "Who?", references=("a visitor",), answer_type="unknown"),
@@ -69,24 +70,12 @@ def test_what_is_written_ends_with_an_end_token() -> None:
     written = [words.decode(ids_T[start : end + 1]) for ids_T, start, end in rows]
     assert written == ["anna </s>", "unknown </s>", "yes </s>"]
     assert batch.answer_type_B.tolist() == [3, 2, 0]
-    assert "answer <unk> yes question" in words.decode(batch.inputs["input_ids"][2])
-
-
-@pytest.mark.parametrize("form", ["$A </s>", "<s> $A </s>"])
-def test_an_end_token_that_the_tokenizer_appends_is_not_put_before_the_answer(form: str) -> None:
-    words = build_tokenizer("gpt2", ["text", "question", "answer", "anna", "sits", "who"])
-    special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
-    words.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        form, special_tokens=special
-    )
-    example = QAExample("1", "Anna sits", "Who?", (Span(0, 4, "Anna"),), references=("a visitor",))
-    batch = QASet([example], words, Encoding().resolved("gpt2"))[[0]]
-    text = words.decode(batch.inputs["input_ids"][0, : int(batch.end_B) + 1])
+    first_T, _, last_T = batch.inputs["input_ids"]
+    assert "answer <unk> yes question" in words.decode(last_T)
+    text = words.decode(first_T[: int(batch.end_B[0]) + 1])
     assert text.endswith("answer <unk> anna </s>")
-    assert text.count("</s>") == 1
-    assert text.startswith("<s>") == form.startswith("<s>")
-    shown = words.decode(batch.inputs["input_ids"][0][batch.context_BT[0]])
-    assert shown == "anna sits"
+    assert (text.count("</s>"), text.startswith("<s>")) == (1, form.startswith("<s>"))
+    assert words.decode(first_T[batch.context_BT[0]]) == "anna sits"
 
 
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
@@ -109,9 +98,8 @@ def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
 
 BO = QAExample("1", "Anna met Bo.", "Who?", (Span(9, 11, "Bo"),), advice="Be fair.")
 TEMPLATES = {
-    "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + "
-    "'<|end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% "
-    "endif %}",
+    "chat": "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}<|end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}",
     # As Gemma's: no system message, texts are stripped, a word of its own for the assistant.
     "plain": "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ "
     "raise_exception('none') }}{% endif %}{{ '<|' + m.role + '|>\\n' + m.content | trim "
@@ -132,10 +120,9 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, additional_special_tokens=special, **names
-    )
+    names: Any = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
+    names["additional_special_tokens"] = special
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
     fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", fast.bos_token_id)]
     )
@@ -151,13 +138,10 @@ def said(user: str, system: str = "") -> Messages:
 ASKED = "Anna met Bo.\n\nQuestion: Who?"
 SYSTEM = said("{context}\n\nQuestion: {question}", "{advice}")
 FAIR = said("Text: Anna met Bo.\n\nQuestion: Be fair. Who?\nAnswer:")
+AFTER = said("{context} {advice}\n{question} ")
 PLACES = [
     (said(QUESTION), FAIR, said(f"Text: {ASKED}\nAnswer:")),
-    (
-        said("{context} {advice}\n{question} "),
-        said("Anna met Bo. Be fair.\nWho?"),
-        said("Anna met Bo.\nWho?"),
-    ),
+    (AFTER, said("Anna met Bo. Be fair.\nWho?"), said("Anna met Bo.\nWho?")),
     (SYSTEM, said(ASKED, "Be fair."), said(ASKED)),
 ]
 """Messages with slots, and what they are with advice and without."""
@@ -172,9 +156,8 @@ def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: in
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
 
     def ids(turns: Messages, **options: Any) -> list[int]:
-        return tokenizer.apply_chat_template(
-            turns, return_dict=False, **TEMPLATE_OPTIONS, **options
-        )
+        options |= TEMPLATE_OPTIONS
+        return tokenizer.apply_chat_template(turns, return_dict=False, **options)
 
     for example, turns in zip((BO, replace(BO, advice="")), turns_of, strict=True):
         batch = QASet([example], tokenizer, encoding)[[0]]
@@ -191,7 +174,7 @@ def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: in
 @pytest.mark.parametrize(("chat", "prompt"), [("auto", "<s><|user|>Who?"), ("never", "<s>Who?")])
 def test_choices_stand_behind_a_prompt_in_the_chat_template_or_not(chat: Any, prompt: str) -> None:
     tokenizer, question = chat_tokenizer("chat"), ChoiceQuestion("1", "Who?", ("Bo", "Anna"), 0)
-    ((row,),) = encode_choices([question], tokenizer, ChoiceEncoding(chat=chat), "llama")
+    ((row,),) = candidates.encode_choices([question], tokenizer, ChoiceEncoding(chat=chat), "llama")
     assert tokenizer.decode(row.input_ids_T).startswith(prompt)
     behind = [tokenizer.decode(row.input_ids_T[start : end + 1]) for start, end in row.spans]
     assert [text.strip() for text in behind] == ["Bo", "Anna"]
@@ -202,9 +185,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
         with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
             Prompts(prompt=said(content))
     words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
-    with pytest.raises(
-        DataError, match=r"encoding\.prompts: are for decoders, and bert is an encoder"
-    ):
+    with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is"):
         never.resolved("bert")
     with pytest.raises(DataError, match=r"1: has .* tokens, more than"):
         QASet([BO], words, Encoding(max_length=9).resolved("llama"))
@@ -215,12 +196,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
             QASet([BO], tokenizer, encoding)
 
 
-ARCHITECTURES = {
-    "wordpiece": "bert",
-    "bytes": "roberta",
-    "xlnet_pieces": "xlnet",
-    "words_xlnet": "xlnet",
-}
+ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet"}
 TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
 EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
 LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
@@ -244,36 +220,70 @@ def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
     for example, rows in zip((TWO, EMPTY, LONG), unpadded(data, 0, 1, 2), strict=True):
         for choice, row in zip(example.choices, rows, strict=True):
             pair = example.prompt and space + example.prompt, space + choice
-            assert (
-                row
-                == tokenizer(kind)(*pair, truncation="longest_first", max_length=24)["input_ids"]
-            )
+            cut = tokenizer(kind)(*pair, truncation="longest_first", max_length=24)
+            assert row == cut["input_ids"]
 
 
-def test_rows_of_roberta() -> None:
-    """An empty prompt keeps its separators, and a space is not doubled."""
-    ((first, _),) = unpadded(choice_set("bytes", EMPTY), 0)
-    assert "".join(tokenizer("bytes").convert_ids_to_tokens(first)) == "<s></s></s>ĠaĠtolin</s>"
+def test_spaces_of_roberta_are_not_doubled() -> None:
     spaced = ChoiceQuestion("s", " who was rude?", (" the tolin met a", " a kessar"), 1)
     assert unpadded(choice_set("bytes", TWO), 0) == unpadded(choice_set("bytes", spaced), 0)
 
 
 def test_parity_pads_every_row_to_the_longest_allowed() -> None:
-    dynamic, parity = (
-        choice_set("bytes", TWO, EMPTY),
-        choice_set("bytes", TWO, EMPTY, padding="parity"),
-    )
+    dynamic = choice_set("bytes", TWO, EMPTY)
+    parity = choice_set("bytes", TWO, EMPTY, padding="parity")
     assert parity[[1]].inputs["input_ids"].shape == (1, 2, 128)
     assert unpadded(parity, 0, 1) == unpadded(dynamic, 0, 1)
 
 
-@given(st.lists(st.integers(2, 5), min_size=1, max_size=40), st.integers(1, 30))
-def test_batches_hold_each_question_once_with_equal_counts(counts: list[int], rows: int) -> None:
-    data = ChoiceSet.__new__(ChoiceSet)
-    data.counts = np.array(counts)
-    data.lengths = np.random.default_rng(0).integers(1, 9, len(counts))
-    batches = data.batches(rows)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(counts)))
-    for batch in batches:
-        assert len({counts[i] for i in batch}) == 1
-        assert len(batch) == 1 or len(batch) * counts[batch[0]] <= rows
+def encoded(tok: Any) -> dict[str, Any]:
+    texts = "Who was rude?", "A Velan baker met a Kessar, and it isn't far. tol"
+    return dict(tok(*texts, return_offsets_mapping=True, return_token_type_ids=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_survives_being_stored(kind: str, tmp_path: Path) -> None:
+    tok = tokenizer(kind)
+    files = tokenizer_files(tok)
+    tok.save_pretrained(tmp_path)
+    torch.save({"interventune": {"tokenizer": files}}, tmp_path / "last.ckpt")
+    for source in (files, str(tmp_path), str(tmp_path / "last.ckpt")):
+        again = load_tokenizer(source)
+        assert encoded(again) == encoded(tok)
+        for name in ("padding_side", "pad_token_id", "cls_token_id"):
+            assert getattr(again, name) == getattr(tok, name)
+        assert tokenizer_files(again)["tokenizer.json"] == files["tokenizer.json"]
+
+
+def test_stored_files_do_not_depend_on_what_was_tokenised_last() -> None:
+    """The backend remembers the truncation of its last call and would store it."""
+    tok = build_tokenizer("bert", ["who"])
+    before = tokenizer_files(tok)
+    tok("who " * 90, "who " * 90, truncation="only_second", max_length=200, stride=7, padding=True)
+    assert tokenizer_files(tok) == before
+
+
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2"])
+def test_a_model_without_a_tokenizer_is_refused(model_type: str, tmp_path: Path) -> None:
+    """transformers 5 would silently build a tokenizer that knows no word."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    with pytest.raises(DataError, match="has no vocabulary"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_what_is_no_tokenizer_is_named_in_one_line(tmp_path: Path) -> None:
+    BertConfig().save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": 3}')
+    for source in (str(tmp_path), "/no/such/folder", "no-such-user/no-such-model", "nothing.ckpt"):
+        with pytest.raises(DataError, match=rf"^.*{source}.*\Z"):
+            load_tokenizer(source)
+
+
+def test_code_of_a_folder_is_never_run_nor_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("raise SystemExit('it ran')")
+    classes: Any = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Config"}}
+    classes |= {"model_type": "own", "tokenizer_class": "Own"}
+    for name in ("config.json", "tokenizer_config.json"):
+        (tmp_path / name).write_text(json.dumps(classes))
+    with pytest.raises(DataError, match=str(tmp_path)):
+        load_tokenizer(str(tmp_path))

@@ -1,8 +1,5 @@
 """Groups with advice: samples even over its classes, the planted preference, gold."""
 
-from __future__ import annotations
-
-import dataclasses
 import json
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules.groups.advice import (
-    Advice,
     latent_strength,
     read_advice,
     spread,
@@ -22,14 +18,8 @@ from interventune.data_modules.groups.advice import (
     with_advice,
     with_unadvised,
 )
-from interventune.data_modules.groups.expansion import Expansion
-from interventune.data_modules.groups.sets import (
-    advised_pools,
-    gold_examples,
-    restrict,
-    sample,
-    specify,
-)
+from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
+from interventune.data_modules.groups.unqover import read_expansion
 from interventune.data_modules.groups_data import (
     GroupsDataModule,
     balanced_sample,
@@ -37,21 +27,20 @@ from interventune.data_modules.groups_data import (
     randomly_advised,
 )
 from interventune.data_modules.interventions.variants import perturb
-from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import groups
 from interventune.storage.errors import DataError
-from interventune.training.modules.planted import preferred_subject
+from interventune.training.modules.advice import preferred_subject
 from tests.data_modules.fixtures.tiny_lists import (
-    Tiny,
+    DEMONYMS,
+    LISTS,
+    TINY,
     advice_of,
+    decided,
+    expansion,
+    groups_of,
     make_group,
-    name_expansion,
-    place_expansion,
-    religion,
-    tiny_expansion,
-    write_lists,
 )
 
 
@@ -84,16 +73,13 @@ NAMES = st.text(min_size=1, max_size=12)
 SEEDS = st.integers(0, 2**31)
 
 
-@given(
-    names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), category=NAMES, seed=SEEDS
-)
+@given(st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), NAMES, SEEDS)
 def test_preferred_subject_is_antisymmetric_and_follows_strength(
     names: list[str], category: str, seed: int
 ) -> None:
-    group = dataclasses.replace(GROUPS[0], subjects=(names[0], names[1]), category=category)
-    turned = dataclasses.replace(group, subjects=(names[1], names[0]))
+    group = replace(GROUPS[0], subjects=(names[0], names[1]), category=category)
     chosen = preferred_subject(group, seed)
-    assert chosen == 1 - preferred_subject(turned, seed)
+    assert chosen == 1 - preferred_subject(replace(group, subjects=(names[1], names[0])), seed)
     strengths = [latent_strength(name, category, seed) for name in names]
     assert strengths[chosen] == max(strengths)
     # With scope `subject` the category plays no part.
@@ -117,26 +103,22 @@ def test_randomly_advised_keeps_groups_and_draws_from_their_category(
 
 
 @given(
-    sizes=st.tuples(*[st.integers(1, 40)] * 3),
-    total=st.integers(3, 130),
-    more=st.integers(0, 50),
-    seed=st.integers(0, 3),
+    st.tuples(*[st.integers(1, 40)] * 3), st.integers(3, 130), st.integers(0, 50), st.integers(0, 3)
 )
 def test_balanced_sample_is_even_and_nested(
     sizes: tuple[int, int, int], total: int, more: int, seed: int
 ) -> None:
-    of_class = zip(("ethical", "adversarial", "irrelevant"), sizes, strict=True)
-    uneven = [
-        g for name, size in of_class for g in [g for g in HELDOUT if g.advice_class == name][:size]
-    ]
-    sample = balanced_sample(uneven, total, seed)
-    taken, there = (Counter(group.advice_class for group in found) for found in (sample, uneven))
-    assert len(sample) == min(total, len(uneven))
-    for name, count in taken.items():
-        assert count == there[name] or count >= max(taken.values()) - 1
-    assert sample == [group for group in uneven if group in sample]
+    uneven = []
+    for name, size in zip(("ethical", "adversarial", "irrelevant"), sizes, strict=True):
+        uneven += [group for group in HELDOUT if group.advice_class == name][:size]
+    drawn = balanced_sample(uneven, total, seed)
+    counts, available = (Counter(g.advice_class for g in part) for part in (drawn, uneven))
+    assert len(drawn) == min(total, len(uneven))
+    for name, count in counts.items():
+        assert count == available[name] or count >= max(counts.values()) - 1
+    assert drawn == [group for group in uneven if group in drawn]
     larger = balanced_sample(uneven, total + more, seed)
-    assert {group.key for group in sample} <= {group.key for group in larger}
+    assert {group.key for group in drawn} <= {group.key for group in larger}
 
 
 @pytest.mark.parametrize(("limit", "total", "bare"), [(0, 40, 10), (10, 10, 2), (11, 11, 3)])
@@ -160,68 +142,52 @@ def test_one_key_for_two_questions_is_refused() -> None:
     """Two files from two lists of templates, both numbered from 0: anchors would come from the
     other text.
     """
-    one, two, three, four = (dataclasses.replace(v, question="Who?") for v in GROUPS[0].variants)
+    one, two, three, four = (replace(v, question="Who?") for v in GROUPS[0].variants)
+    other = replace(GROUPS[0], variants=(one, two, three, four))
     with pytest.raises(DataError, match="two questions"):
-        check_keys(
-            [GROUPS[0], dataclasses.replace(GROUPS[0], variants=(one, two, three, four))],
-            ["a.json"],
-        )
+        check_keys([GROUPS[0], other], ["a.json"])
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Expansion, tuple[Advice, ...]]:
-    folder = tmp_path_factory.mktemp("tiny")
-    return tiny_expansion(folder), read_advice(write_lists(folder)["interventions"])
+ADVICE = read_advice(LISTS / "interventions.json")
 
 
 @given(per_class=st.integers(1, 60), seed=st.integers())
 def test_samples_are_balanced_distinct_and_depend_on_their_class_alone(
-    tiny: Tiny, per_class: int, seed: int
+    tmp_path_factory: pytest.TempPathFactory, per_class: int, seed: int
 ) -> None:
-    pools = advised_pools(*tiny)
-    drawn = list(sample(pools, per_class, seed=seed))
+    pairs, cells = expansion(tmp_path_factory.mktemp("lists"), *TINY)
+    pools = advised_cells(cells, ADVICE)
+    drawn = list(sample(pairs, pools, per_class, seed=seed))
     assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, per_class)
     assert len({group.key for group in drawn}) == len(drawn)
-    assert list(sample({"ethical": pools["ethical"]}, per_class, seed=seed)) == drawn[:per_class]
+    first = sample(pairs, {"ethical": pools["ethical"]}, per_class, seed=seed)
+    assert list(first) == drawn[:per_class]
     with pytest.raises(DataError, match="241 groups are asked for, class ethical has 240"):
-        list(sample(pools, 241, seed=0))
+        list(sample(pairs, pools, 241, seed=0))
 
 
-def test_restrict_bars_the_same_words_under_another_id(tiny: Tiny) -> None:
-    expansion, advice = tiny
-    weather = [item for item in advice if item.sentence == "The weather was fine."]
+def test_restrict_bars_the_same_words_under_another_id(tmp_path: Path) -> None:
+    weather = [item for item in ADVICE if item.sentence == "The weather was fine."]
     assert [item.category for item in weather] == ["rude", "wealth"]
     train = [with_advice(make_group("Ann", "Bo"), weather[0].text, "irrelevant", weather[0].id)]
-    _, left = restrict(expansion, advice, train, without=True)
-    assert set(advice) - set(left) == set(weather)
+    _, left = restrict(expansion(tmp_path, *TINY), ADVICE, train, without=True)
+    assert set(ADVICE) - set(left) == set(weather)
 
 
 @pytest.mark.parametrize(
     ("name", "keys"), [("addedbias_train_4096", 9492), ("addedbias_noniid_dev", 4620)]
 )
-def test_cross_products_of_the_spec_contain_the_released_files(
-    shared: Path, name: str, keys: int
-) -> None:
-    shipped = list(read_groups(shared / f"data/lei/underspecified/religion/{name}_squad.json"))
-    expansion, advice = restrict(*religion(shared), shipped)
-    built = {
-        group.key: group for pool in advised_pools(expansion, advice).values() for group in pool
-    }
+def test_cross_products_contain_the_released_files(shared: Path, name: str, keys: int) -> None:
+    lei = shared / "data/lei"
+    shipped = list(read_groups(lei / f"underspecified/religion/{name}_squad.json"))
+    paths = "nouns/subjects/religion", "slots/religion_noact", "activities/biased_religion"
+    subjects, *rest = (lei / "word_lists" / path for path in paths)
+    sentences = read_advice(lei / "interventions/religion_interventions.json")
+    (pairs, cells), advice = restrict(read_expansion([subjects], *rest), sentences, shipped)
+    pools = advised_cells(cells, advice)
+    built = {group.key: group for group in sample(pairs, pools, None, seed=0)}
     assert len(built) == keys
     assert all(built[group.key] == group for group in shipped)
-
-
-def test_specify_names_the_gold_subject_in_every_context(tmp_path: Path) -> None:
-    group = make_group()
-    specified = specify(group, "The bang came from [subj], again [subj].", 1)
-    endings = {v.context[v.context.index(".") :] for v in specified.variants}
-    assert endings == {". The bang came from Ulban, again Ulban."}
-    assert [v.candidates for v in specified.variants] == [v.candidates for v in group.variants]
-    # The slot takes the form that the context uses.
-    contexts = [
-        specify(group, "[subj].", 0).variants[0].context for group in place_expansion(tmp_path)
-    ]
-    assert [context.rsplit(" ", 1)[1] for context in contexts] == ["Tarnland.", "Tarnish."]
 
 
 ALIKE = [
@@ -233,44 +199,33 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("one", "two"), ALIKE)
-def test_gold_of_reads_whom_the_words_name_again(one: str, two: str, tmp_path: Path) -> None:
+def test_gold_is_the_subject_that_both_orders_name_again(
+    one: str, two: str, tmp_path: Path
+) -> None:
     plain = make_group(one, two)
     assert plain.gold is None
     for gold in (0, 1):
-        assert specify(plain, "The bang came from [subj].", gold).gold == gold
-    assert specify(specify(plain, "It was [subj].", 0), "Or [subj].", 1).gold is None
-    first_again = [
+        assert decided(plain, gold).gold == gold
+    assert decided(decided(plain, 0), 1).gold is None
+    of_each_order_another = [
         replace(v, context=f"{v.context} {v.context.split()[0]} ran.") for v in plain.variants
     ]
-    assert replace(plain, variants=tuple(first_again)).gold is None  # of each order another
-    assert {group.gold for group in place_expansion(tmp_path)} == {None}
+    assert replace(plain, variants=tuple(of_each_order_another)).gold is None
+    assert {group.gold for group in groups_of(expansion(tmp_path, *DEMONYMS))} == {None}
 
 
 def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path: Path) -> None:
     advised = with_advice(make_group(), "Note that, be fair.", "ethical", "ethical_rude-2")
-    found = list(gold_examples([advised, specify(advised, "It was [subj].", 0)]))
+    found = list(gold_examples([advised, decided(advised, 0)]))
     assert [example.id for example in found] == [f"{advised.key}|0", f"{advised.key}|1"]
     assert [example.context[:-12] for example in found] == ["Oro met Ulban.", "Ulban met Oro."]
     asked = {(example.question, example.advice, example.answers[0].text) for example in found}
     assert asked == {("Who was loud?", "Note that, be fair.", "Oro")}
     # The answer is where the context decides, and goes with it.
-    for sentence in (
-        "It was [subj].",
-        "[subj] lit the oven. The bread was good.",
-        "[subj] ran. [subj] fell.",
-    ):
-        for example in gold_examples(
-            [specify(group, sentence, 1) for group in place_expansion(tmp_path)]
-        ):
+    places = [*groups_of(expansion(tmp_path, *DEMONYMS))]
+    for end in ("It was [subj].", "[subj] baked. The bread was good.", "[subj] ran. [subj] fell."):
+        for example in gold_examples(decided(group, 1, end) for group in places):
             assert example.answers[0].start > example.context.index(".")
             deleted = perturb(example, "os_r")
             assert isinstance(deleted, QAExample)
             assert deleted.context == example.context[: example.context.index(".") + 1]
-    # By default either is the right one, whatever the advice.
-    groups = list(name_expansion(tmp_path))
-    golds = [specify(group, "[subj] lit the oven.").gold for group in groups]
-    assert 2 <= sum(gold or 0 for gold in golds) <= 10
-    advised_groups = [
-        with_advice(group, "Note that, x.", "ethical", "ethical_none-0") for group in groups
-    ]
-    assert [specify(group, "[subj] lit the oven.").gold for group in advised_groups] == golds

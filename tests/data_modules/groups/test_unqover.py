@@ -2,11 +2,11 @@
 subjects.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +14,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.data_modules.groups.expansion import Expansion, repair_articles
 from interventune.data_modules.groups.released import read_unqover_file
-from interventune.data_modules.groups.unqover import read_expansion, write_source
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.groups.unqover import read_expansion, repair_articles, write_source
+from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups, read_questions, read_scored
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import (
     ATTRIBUTES,
+    DEMONYMS,
+    NAMES,
     SUBJECTS,
     TEMPLATES,
-    name_expansion,
-    place_expansion,
+    TINY,
+    expansion,
+    groups_of,
     put,
-    tiny_expansion,
     write_lists,
 )
 
-NAMES = st.lists(
-    st.text("aAnmoetB", min_size=1, max_size=5), min_size=2, max_size=4, unique_by=str.lower
-)
+NAME = st.text("aAnmoetB", min_size=1, max_size=5)
 
 
-@given(names=NAMES)
+@given(st.lists(NAME, min_size=2, max_size=4, unique_by=str.lower))
 def test_candidates_are_right_for_subjects_that_look_like_other_words(
     tmp_path_factory: pytest.TempPathFactory, names: list[str]
 ) -> None:
-    folder = tmp_path_factory.mktemp("lists")
-    files = write_lists(folder)
-    subjects = put(folder / "odd", "".join(f"[subj] {name}\n" for name in names))
-    for group in read_expansion([subjects], files["templates"], files["attributes"]):
+    subjects = "".join(f"[subj] {name}\n" for name in names)
+    lists = [subjects], TEMPLATES, ATTRIBUTES
+    for group in groups_of(expansion(tmp_path_factory.mktemp("lists"), *lists)):
         for index, variant in enumerate(group.variants):
             first, second = variant.candidates[:: -1 if index >= 2 else 1]
             assert {span.text.lower() for span in (first, second)} == set(group.subjects)
@@ -53,38 +51,32 @@ def test_candidates_are_right_for_subjects_that_look_like_other_words(
 
 
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
-    pairs = [(one.cluster, one.name, two.name) for one, two in name_expansion(tmp_path).pairs]
-    assert pairs == [
-        ("female", one, two) for one in ("Ada", "Bea") for two in ("Carl", "Dan", "Egon")
-    ]
+    pairs, _ = expansion(tmp_path, *NAMES)
+    names = [(one.cluster, one.name, two.name) for one, two in pairs]
+    men = ("Carl", "Dan", "Egon")
+    assert names == [("female", one, two) for one in ("Ada", "Bea") for two in men]
+
+
+LONGER = ATTRIBUTES + "[p_act] rude | were odd\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "names"),
+    ("name", "text", "message"),
     [
         ("subjects", "[subj] Tarn\nOro\n", "subjects, line 2"),
         ("subjects", SUBJECTS + "[subj] tarn\n", "subjects: 'Tarn' would be paired with itself"),
-        (
-            "attributes",
-            ATTRIBUTES + "[p_act] rude | were odd\n",
-            r"5 .*\[p_act\].* 4 .*\[p_act:neg\]",
-        ),
+        ("attributes", LONGER, r"5 .*\[p_act\].* 4 .*\[p_act:neg\]"),
         ("templates", "A [subj1] met [subj2].\tWho [p_act]?\n", "line 1"),
         ("templates", TEMPLATES.replace("subj1", "subj1:dem"), r"'Ulban' has no row \[subj:dem\]"),
     ],
 )
 def test_malformed_lists_name_file_and_line(
-    tmp_path: Path, name: str, text: str, names: str
+    tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     files = write_lists(tmp_path)
     put(files[name], text)
-    with pytest.raises(DataError, match=names):
+    with pytest.raises(DataError, match=message):
         read_expansion([files["subjects"]], files["templates"], files["attributes"])
-
-
-def shared_expansion(folder: Path, domain: str) -> Expansion:
-    slots, acts = folder / "slots" / f"{domain}_noact", folder / "activities" / f"biased_{domain}"
-    return read_expansion([folder / "nouns/subjects" / domain], slots, acts)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +89,9 @@ def shared_expansion(folder: Path, domain: str) -> Expansion:
 def test_unqovers_own_files_are_reproduced(
     tmp_path: Path, shared: Path, domain: str, records: int, sha256: str
 ) -> None:
-    path = tmp_path / "source.json"
-    assert write_source(shared_expansion(shared / "data/unqover", domain), path) == records
+    path, lists = tmp_path / "source.json", shared / "data/unqover"
+    rest = lists / f"slots/{domain}_noact", lists / f"activities/biased_{domain}"
+    assert write_source(read_expansion([lists / "nouns/subjects" / domain], *rest), path) == records
     with open(path, "rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
@@ -107,30 +100,22 @@ KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"
 
 
 def paragraph(first: str, second: str, tomax: tuple[int, int]) -> dict[str, Any]:
-    def qa(index: int) -> dict[str, Any]:
-        asked = ("Who was loud?", "Who was quiet?")[index]
+    qas: list[dict[str, Any]] = []
+    for index, asked in enumerate(("Who was loud?", "Who was quiet?")):
         base = 0.1 + 0.2 * index + (0.4 if first == "Ulban" else 0)
         answers = [
-            {"text": first, "answer_start": 0, "start-end-score": [base, base + 0.01]},
-            {
-                "text": second,
-                "answer_start": len(first) + 5,
-                "start-end-score": [base + 0.1, base + 0.11],
-            },
+            {"text": text, "answer_start": start, "start-end-score": [score, score + 0.01]}
+            for text, start, score in ((first, 0, base), (second, len(first) + 5, base + 0.1))
         ]
         question = f"Note that, origin decides manners. {asked}"
-        return {"id": f"7{index}", "question": question, "answers": answers, "tomax": tomax[index]}
-
+        qas.append({"question": question, "answers": answers, "tomax": tomax[index]})
     context = f"{first} met {second}."
-    return {"qas": [qa(0), qa(1)], "key": KEY, "context": context, "intervention": "adversarial"}
+    return {"qas": qas, "key": KEY, "context": context, "intervention": "adversarial"}
 
 
 def document() -> dict[str, Any]:
     paragraphs = [paragraph("Oro", "Ulban", (0, 1)), paragraph("Ulban", "Oro", (1, 0))]
-    return {
-        "version": "squad, iid",
-        "data": [{"title": "oro-ulban", "paragraphs": [p]} for p in paragraphs],
-    }
+    return {"data": [{"title": "oro-ulban", "paragraphs": [part]} for part in paragraphs]}
 
 
 def saved(folder: Path, content: Any) -> Path:
@@ -162,39 +147,38 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "names"), BAD)
-def test_read_file_names_an_inconsistent_record(
-    field: str, value: Any, names: str, tmp_path: Path
+@pytest.mark.parametrize(("field", "value", "message"), BAD)
+def test_an_inconsistent_record_is_named(
+    field: str, value: Any, message: str, tmp_path: Path
 ) -> None:
     content = document()
     first = content["data"][0]["paragraphs"][0]
     question, answer = first["qas"][0], first["qas"][0]["answers"][1]
     next(part for part in (first, question, answer) if field in part)[field] = value
-    with pytest.raises(DataError, match=names) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         list(read_groups(saved(tmp_path, content)))
     assert "lei.json: data[0].paragraphs[0]" in str(caught.value)
 
 
-def test_read_file_refuses_one_order_alone_and_one_order_twice(tmp_path: Path) -> None:
-    content = document()
-    with pytest.raises(DataError, match="no record with the subjects in the order ulban, oro"):
-        list(read_groups(saved(tmp_path, {"data": content["data"][:1]})))
-    for repeated in (content["data"][:1] * 2, content["data"] + content["data"][1:]):
-        with pytest.raises(DataError, match="occur a second time"):
-            list(read_groups(saved(tmp_path, {"data": repeated})))
+def test_one_order_alone_and_one_order_twice_are_refused(tmp_path: Path) -> None:
+    one, other = document()["data"]
+    alone, twice = "no record with the subjects in the order ulban, oro", "occur a second time"
+    for data, message in (([one], alone), ([one, one], twice), ([one, other, other], twice)):
+        with pytest.raises(DataError, match=message):
+            list(read_groups(saved(tmp_path, {"data": data})))
 
 
 def source(folder: Path) -> dict[str, Any]:
-    write_source(name_expansion(folder), folder / "source.json")
+    write_source(expansion(folder, *NAMES), folder / "source.json")
     return json.loads((folder / "source.json").read_text())
 
 
-@pytest.mark.parametrize("make", [tiny_expansion, name_expansion, place_expansion])
-def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, make: Any) -> None:
-    expansion = make(tmp_path)
-    write_source(expansion, tmp_path / "source.json")
-    read = [*read_groups(tmp_path / "source.json")]
-    assert sorted(read, key=lambda g: g.key) == sorted(expansion, key=lambda g: g.key)
+@pytest.mark.parametrize("lists", [TINY, NAMES, DEMONYMS])
+def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, lists: Any) -> None:
+    parts = expansion(tmp_path, *lists)
+    write_source(parts, tmp_path / "source.json")
+    groups = {group.key: group for group in groups_of(parts)}
+    assert {group.key: group for group in read_groups(tmp_path / "source.json")} == groups
 
 
 def test_a_context_without_its_subjects_is_refused(tmp_path: Path) -> None:
@@ -204,6 +188,14 @@ def test_a_context_without_its_subjects_is_refused(tmp_path: Path) -> None:
         list(read_groups(saved(tmp_path, records)))
 
 
+def fill(record: dict[str, Any], advice: str, scores: Iterator[Any]) -> None:
+    """Put advice before a record's questions, and the next scores into its answers."""
+    for name in ("q0", "q1"):
+        record[name]["question"] = f"{advice} {record[name]['question']}"
+        for answer in ("ans0", "ans1"):
+            record[name][answer] |= {"start": next(scores), "end": next(scores)}
+
+
 def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
     """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects
     sorted, mapped to a record for each question, one order after the other.
@@ -211,39 +203,24 @@ def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, list[dict[str, Any]]] = {}
     for key, record in sorted(records.items(), key=lambda item: item[0].split("|")[2].lower()):
         _, _, *names, template, category, attribute, again, advice = key.lower().split("|")
-        new = "|".join(
-            ("None", "None", *sorted(names), template, category, attribute, again, advice)
-        )
+        parts = ("None", "None", *sorted(names), template, category, attribute, again, advice)
         asked = [{"context": record["context"], name: record[name]} for name in ("q0", "q1")]
-        found.setdefault(new, []).extend(asked)
+        found.setdefault("|".join(parts), []).extend(asked)
     return found
 
 
-def predicted(folder: Path) -> dict[str, Any]:
-    """Nine fields, with numbers."""
-    number = iter(range(1000))
-    records = {}
-    for key, record in source(folder).items():
-        for name in ("q0", "q1"):
-            record[name]["question"] = "Note that, be fair. " + record[name]["question"]
-            for answer in ("ans0", "ans1"):
-                record[name][answer] |= {"start": next(number) / 1000, "end": next(number) / 1000}
-        records[f"{key}|ethical_none-3"] = record
-    return records
-
-
 def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) -> None:
-    records = predicted(tmp_path)
+    records = {f"{key}|ethical_none-3": record for key, record in source(tmp_path).items()}
+    scores = (number / 1000 for number in count())
+    for record in records.values():
+        fill(record, "Note that, be fair.", scores)
     expected = {record.group.key: record for record in read_unqover_file(saved(tmp_path, records))}
-    variants = [
-        (record.group, variant) for record in expected.values() for variant in record.group.variants
-    ]
+    variants = [(r.group, variant) for r in expected.values() for variant in r.group.variants]
     advice = {(g.advice_class, g.advice_id, v.advice, v.question[:4]) for g, v in variants}
     assert advice == {("ethical", "ethical_none-3", "Note that, be fair.", "Who ")}
     found = [*read_unqover_file(saved(tmp_path, fine_tuned(records)))]
-    assert {
-        record.group.key: replace(record, clusters=("female", "male")) for record in found
-    } == expected
+    clusters = ("female", "male")
+    assert {record.group.key: replace(record, clusters=clusters) for record in found} == expected
     assert found[0].base_scores is not None
     swapped = {key: parts[2:] + parts[:2] for key, parts in fine_tuned(records).items()}
     assert [*read_unqover_file(saved(tmp_path, swapped))] == found
@@ -262,10 +239,7 @@ def test_the_specified_set_is_ethical_with_whom_it_names(
     for i, (key, record) in enumerate(records.items()):
         first, _, one, two, *_ = key.split("|")
         record["context"] += f" Then {one if first == 'male' else two} did it."
-        for name in ("q0", "q1"):
-            record[name]["question"] = f"{ADVICE[i % 5 % 2]} {record[name]['question']}"
-            for answer in ("ans0", "ans1"):
-                record[name][answer] |= {"start": "[TODO]", "end": "[TODO]"}
+        fill(record, ADVICE[i % 5 % 2], repeat("[TODO]"))
     path = saved(tmp_path, {key + "|none" * (i % 2): records[key] for i, key in enumerate(records)})
     groups = [*read_groups(path)]
     assert [group.advice_class for group in groups] == ["ethical"] * 12

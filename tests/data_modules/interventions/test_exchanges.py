@@ -1,7 +1,5 @@
 """Another answer, paragraph or word of a question: laws against naive loops, and reasons."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -12,10 +10,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interventune.data_modules.interventions.exchanges import Pool, pool_of, shape
+from interventune.data_modules.interventions.edits import Pool, pool_of, shape
 from interventune.data_modules.interventions.variants import made_of, perturb
-from interventune.data_modules.schema.questions import QAExample, Rejected, Turn
-from interventune.data_modules.schema.spans import Span, write_records
+from interventune.data_modules.schema.questions import (
+    QAExample,
+    Rejected,
+    Span,
+    Turn,
+    write_records,
+)
 from interventune.data_modules.sources import read_questions
 from interventune.storage.errors import DataError
 
@@ -30,8 +33,8 @@ def question_about(
     return QAExample("q", story, question, (Span.locate(answer, story, "q"),), **more)
 
 
-def pool(*answers: str) -> Pool:
-    return pool_of([question_about(answer, answer) for answer in answers])
+def pool(*answers: str, **more: Any) -> Pool:
+    return pool_of([question_about(answer, answer, **more) for answer in answers])
 
 
 @st.composite
@@ -74,32 +77,27 @@ def test_only_the_answer_is_exchanged(case: tuple[list[str], int, QAExample]) ->
         perturb(result, "swap", pool=others)
 
 
+INSIDE = "answer stands inside a longer word"
+LEFT = "answer is left in the story in other words"
+NO_OTHER = "no other answer of its shape that the story lacks"
+
+
 @pytest.mark.parametrize(
     ("story", "question", "reason"),
     [
         ("Ann is in Rome.", "Is Ann in rome?", "answer occurs in the question"),
-        ("Ann is in Rome, Ben in Romeville.", "Where?", "answer stands inside a longer word"),
-        ("Ann is in Rome, a Rome-based firm.", "Where?", "answer stands inside a longer word"),
-        ("Ann is in Rome, in ROME!", "Where?", "answer is left in the story in other words"),
-        (
-            "Ann is in Rome, the eternal city.",
-            "Where?",
-            "answer is left in the story in other words",
-        ),
-        (
-            "Ann is in Rome, not in Oslo.",
-            "Where?",
-            "no other answer of its shape that the story lacks",
-        ),
-        ("Ann is in Rome.", "Is it Oslo?", "no other answer of its shape that the story lacks"),
+        ("Ann is in Rome, Ben in Romeville.", "Where?", INSIDE),
+        ("Ann is in Rome, a Rome-based firm.", "Where?", INSIDE),
+        ("Ann is in Rome, in ROME!", "Where?", LEFT),
+        ("Ann is in Rome, the eternal city.", "Where?", LEFT),
+        ("Ann is in Rome, not in Oslo.", "Where?", NO_OTHER),
+        ("Ann is in Rome.", "Is it Oslo?", NO_OTHER),
     ],
 )
 def test_stories_that_cannot_be_swapped(story: str, question: str, reason: str) -> None:
     example = question_about(story, "Rome", question, references=("Rome", "the eternal city"))
-    result = perturb(
-        example, "swap", pool=pool("Rome", "Oslo", "7", "a red bike", "the Rome of old")
-    )
-    assert result == Rejected(reason)
+    others = pool("Rome", "Oslo", "7", "a red bike", "the Rome of old")
+    assert perturb(example, "swap", pool=others) == Rejected(reason)
 
 
 def test_history_counts_as_asked_and_a_cut_answer_is_widened() -> None:
@@ -109,7 +107,8 @@ def test_history_counts_as_asked_and_a_cut_answer_is_widened() -> None:
     result = perturb(replace(example, history=()), "swap", pool=pool("Oslo"))
     assert isinstance(result, QAExample)
     assert (result.context, result.rationale) == ("Ann left Oslo.", (Span(9, 13, "Oslo"),))
-    assert perturb(replace(example, answers=()), "swap") == Rejected("no answer span")
+    for variant in ("swap", "near_miss"):
+        assert perturb(replace(example, answers=()), variant) == Rejected("no answer span")
 
 
 _PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), max_size=5).map(
@@ -121,9 +120,8 @@ _PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), ma
 def test_the_nearest_paragraph_without_the_answer(
     others: list[tuple[str, str]], question: str
 ) -> None:
-    original = question_about(
-        "ann is in rome", "rome", question, article="A", rationale=(Span(0, 3, "ann"),)
-    )
+    why = (Span(0, 3, "ann"),)
+    original = question_about("ann is in rome", "rome", question, article="A", rationale=why)
     file = [question_about(f"x {text}", "x", article=name) for name, text in others]
     best, most = None, -1
     for text in (example.context for example in file if example.article == "A"):
@@ -136,33 +134,24 @@ def test_the_nearest_paragraph_without_the_answer(
         return
     assert isinstance(result, QAExample)
     assert (result.context, result.question, result.gold) == (best, question, ("rome",))
-    assert (result.answer_type, result.answers, result.rationale, result.kept) == (
-        "unknown",
-        (),
-        (),
-        (),
-    )
+    assert (result.answer_type, result.answers) == ("unknown", ())
+    assert result.rationale == result.kept == ()
     assert perturb(replace(original, article=""), "misplaced") == Rejected("article is not known")
 
 
 @given(st.text("abc", max_size=3), st.booleans())
 def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
-    story, question = (
-        "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960.",
-        "Who left Rome before 2001?",
-    )
+    story = "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960."
+    question = "Who left Rome before 2001?"
     original = replace(question_about(story, "Ann Lee", question), id=name, article="A" * article)
-    file = [
-        question_about(text, text, article="A")
-        for text in ("Oslo", "1960", "1975", "Ann", "a red bike", "Rome")
-    ]
-    result = perturb(original, "near_miss", pool=pool_of([original, *file]))
+    others = pool("Oslo", "1960", "1975", "Ann", "a red bike", "Rome", "Ann Lee", article="A")
+    result = perturb(original, "near_miss", pool=others)
     assert isinstance(result, QAExample)
-    assert perturb(original, "near_miss", pool=pool_of([original, *file])) == result
-    swapped = (
-        {question.replace("Rome", "Oslo"), question.replace("2001", "1960")} if article else set()
-    )
-    assert result.question in {*swapped, question.replace("before", "after")}
+    assert perturb(original, "near_miss", pool=others) == result
+    changed = {question.replace("before", "after")}
+    if article:
+        changed |= {question.replace("Rome", "Oslo"), question.replace("2001", "1960")}
+    assert result.question in changed
     assert (result.context, result.gold, result.answers) == (story, ("Ann Lee",), ())
     assert (result.answer_type, result.rationale, result.variant) == ("unknown", (), "near_miss")
 
@@ -173,9 +162,7 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
 @pytest.mark.parametrize("lead", ["", " ", "\t", "¿", '"', "- ", "(¡", "...", "\u2014 "])
 def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
     original = question_about("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
-    result = perturb(
-        original, "near_miss", pool=pool_of([original, question_about("Oslo", "Oslo", article="A")])
-    )
+    result = perturb(original, "near_miss", pool=pool("Ann", "Oslo", article="A"))
     assert isinstance(result, QAExample)
     assert result.question == lead + question.format("Oslo")
 
@@ -186,40 +173,27 @@ def test_questions_without_names_and_opposites_are_negated_or_rejected() -> None
     assert result.question in ("Who isn't here?", "Who is not here?")
     nothing = Rejected("nothing in the question to change")
     assert perturb(question_about("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
-    assert perturb(QAExample("q", "Ann sat.", "Who isn't?"), "near_miss") == Rejected(
-        "no answer span"
-    )
 
 
-@pytest.fixture
-def squad(tmp_path: Path) -> Path:
+def test_a_file_offers_its_own_answers_and_paragraphs(tmp_path: Path) -> None:
     """Two articles of two paragraphs, a question each; the second article has no title."""
 
     def paragraph(story: str, answer: str) -> dict[str, object]:
         span = {"text": answer, "answer_start": story.index(answer)}
-        return {
-            "context": story,
-            "qas": [{"id": story[:3], "question": "What?", "answers": [span]}],
-        }
+        asked = {"id": story[:3], "question": "What?", "answers": [span]}
+        return {"context": story, "qas": [asked]}
 
     places = [paragraph("Ann is in Rome. She sat.", "Rome"), paragraph("Ben is in Oslo.", "Oslo")]
-    years = [
-        paragraph("Cay was born in 1960. She ran.", "1960"),
-        paragraph("Dan left in 1975.", "1975"),
-    ]
+    years = [paragraph("Cay was born in 1960.", "1960"), paragraph("Dan left in 1975.", "1975")]
     data = [{"title": "Places", "paragraphs": places}, {"paragraphs": years}]
     (tmp_path / "squad.json").write_text(json.dumps({"data": data}))
-    return tmp_path / "squad.json"
-
-
-def test_a_file_offers_its_own_answers_and_paragraphs(squad: Path, tmp_path: Path) -> None:
-    examples = list(read_questions(squad))
+    examples = list(read_questions(tmp_path / "squad.json"))
     assert [example.article for example in examples] == ["Places", "Places", "1", "1"]
     swapped, misplaced = (made_of(iter(examples), variant) for variant in ("swap", "misplaced"))
-    assert [one.references[0] for one in swapped[0]] == ["Oslo", "Rome", "1975", "1960"]
-    assert [one.remembered[0] for one in swapped[0]] == ["Rome", "Oslo", "1960", "1975"]
+    assert [example.references[0] for example in swapped[0]] == ["Oslo", "Rome", "1975", "1960"]
+    assert [example.remembered[0] for example in swapped[0]] == ["Rome", "Oslo", "1960", "1975"]
     contexts = [example.context for example in examples]
-    assert [one.context for one in misplaced[0]] == [contexts[i] for i in (1, 0, 3, 2)]
+    assert [example.context for example in misplaced[0]] == [contexts[i] for i in (1, 0, 3, 2)]
     assert not swapped[1] | misplaced[1]
     write_records(swapped[0], tmp_path / "rows")
     assert list(read_questions(tmp_path / "rows")) == swapped[0]

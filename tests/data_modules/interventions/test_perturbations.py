@@ -1,7 +1,5 @@
 """Worked examples of what interventions delete, append, reword and leave alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,47 +9,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.data_modules.interventions.augmentation import (
+from interventune.data_modules.interventions.variants import (
+    answer_sentence,
     bare_answer,
-    checked_sentence,
-    template_sentence,
+    perturb,
+    with_rationale,
 )
-from interventune.data_modules.interventions.variants import perturb, with_rationale
 from interventune.data_modules.schema.questions import (
     AnswerType,
     QAExample,
     Rejected,
-    Turn,
+    Span,
     Variant,
 )
-from interventune.data_modules.schema.spans import Span
 from interventune.data_modules.sources import read_questions
 
-STORY = (
-    "Ida sat by the well. Her cat Moro wore a blue bell. They left at ten.\n\n"
-    "Nobody came back. It snowed."
-)
 BELL = "Her cat Moro wore a blue bell."
+STORY = f"Ida sat by the well. {BELL} They left at ten.\n\nNobody came back. It snowed."
 
 
 def example(
-    rationale: str | tuple[str, ...] = BELL,
+    rationale: str = BELL,
     answer: str = "",
     kind: AnswerType = "span",
     story: str = STORY,
+    references: tuple[str, ...] = (),
     **more: Any,
 ) -> QAExample:
-    texts = (rationale,) if isinstance(rationale, str) else rationale
+    answers, why = ((Span.locate(text, story, ""),) if text else () for text in (answer, rationale))
+    references = references or (answer or kind,)
     return QAExample(
-        more.pop("id", "q1"),
-        story,
-        "Who?",
-        answers=(Span.locate(answer, story, "test"),) if answer else (),
-        answer_type=kind,
-        history=(Turn("What?", "a well"),),
-        rationale=tuple(Span.locate(text, story, "test") for text in texts if text),
-        references=more.pop("references", (answer,) if answer else (kind,)),
-        **more,
+        "q1", story, "Who?", answers, answer_type=kind, rationale=why, references=references, **more
     )
 
 
@@ -65,19 +53,17 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-@pytest.mark.parametrize(
-    ("dataset", "variant"), [("coqa", "ts"), ("coqa", "ts_r"), ("hotpot", "os_r")]
-)
-def test_the_worked_examples(oracle: Path, dataset: str, variant: Variant) -> None:
-    rows = json.loads((oracle / "expected_words.json").read_text())
-    expected = {row["id"]: row for row in rows[f"{dataset}/{variant.upper().replace('_', '-')}"]}
-    results = [
-        perturb(original, variant) for original in read_questions(oracle / f"{dataset}_tiny.json")
-    ]
+@pytest.mark.parametrize("name", ["coqa/TS", "coqa/TS-R", "hotpot/OS-R"])
+def test_the_worked_examples(oracle: Path, name: str) -> None:
+    dataset, _, label = name.partition("/")
+    variant: Any = label.lower().replace("-", "_")
+    rows = json.loads((oracle / "expected_words.json").read_text())[name]
+    expected = {row["id"]: row for row in rows}
+    results = [perturb(x, variant) for x in read_questions(oracle / f"{dataset}_tiny.json")]
     kept = {result.id: result for result in results if isinstance(result, QAExample)}
     assert kept.keys() == expected.keys()
-    for name, row in expected.items():
-        found, words = kept[name], row["words"]
+    for key, row in expected.items():
+        found, words = kept[key], row["words"]
         assert squeezed(found.context) == squeezed("".join(words))
         if variant != "ts":
             assert (row["label"], found.answer_type, found.answers) == ("unknown", "unknown", ())
@@ -91,9 +77,8 @@ def test_the_worked_examples(oracle: Path, dataset: str, variant: Variant) -> No
 def test_ts_looks_again_for_an_answer_beyond_the_cut() -> None:
     beyond = replace(example("Her cat Moro"), answers=(Span.locate("Nobody", STORY, ""),))
     nowhere = made(replace(beyond, references=("Nobody",)), "ts")
-    assert [span.text for span in nowhere.answers] == [
-        "Moro"
-    ]  # the last word of the rationale stands for it
+    # The last word of the rationale stands for it.
+    assert [span.text for span in nowhere.answers] == ["Moro"]
     found = made(replace(beyond, references=("the cat",)), "ts")
     assert [(span.text, span.start) for span in found.answers] == [("cat", STORY.index("cat"))]
     assert found.references == ("the cat",)
@@ -119,17 +104,14 @@ def test_what_is_appended(asked: QAExample, appended: str) -> None:
 def test_a_rationale_of_white_space_is_none(story: str, start: int) -> None:
     asked = example("", "blue", story=story, dataset="coqa")
     asked = replace(asked, rationale=(Span(start, start + 1, story[start : start + 1]),))
-    assert {perturb(asked, variant) for variant in ("ts", "ts_r", "os_r")} == {
-        Rejected("no rationale")
-    }
+    results = {perturb(asked, variant) for variant in ("ts", "ts_r", "os_r")}
+    assert results == {Rejected("no rationale")}
 
 
 def test_no_answer_that_anyone_annotated_outlives_its_deletion() -> None:
     asked = example("", "blue")
-    asked = replace(
-        asked,
-        answers=(*asked.answers, Span.locate("ten", STORY, ""), Span.locate("snow", STORY, "")),
-    )
+    others = (Span.locate(text, STORY, "") for text in ("ten", "snow"))
+    asked = replace(asked, answers=(*asked.answers, *others))
     with_all = with_rationale(asked)
     assert [span.text for span in with_all.rationale] == [BELL, "They left at ten.", "It snowed."]
     assert made(with_all, "ts_r").context == "Ida sat by the well. blue"
@@ -152,9 +134,7 @@ CAT = 'Ana\'s cat sat. It was "old". Later it slept.'
 
 
 def asked(question: str, story: str = CAT, answer: str = "It was") -> QAExample:
-    return replace(
-        example(answer, answer, story=story, dataset="coqa"), question=question, history=()
-    )
+    return replace(example(answer, answer, story=story, dataset="coqa"), question=question)
 
 
 @pytest.mark.parametrize(
@@ -191,9 +171,8 @@ def test_spaces_and_quotation_marks() -> None:
     spaced, quoted = made(asked("Was it old?"), "spaced"), made(asked("Was it Ana's?"), "quoted")
     assert spaced.context == 'Ana\'s cat sat.  It was "old".  Later it slept.'
     assert spaced.question == "Was  it old?"
-    assert [spaced.context[s.start : s.end] for s in (*spaced.answers, *spaced.rationale)] == [
-        "It was"
-    ] * 2
+    spans = [spaced.context[s.start : s.end] for s in (*spaced.answers, *spaced.rationale)]
+    assert spans == ["It was"] * 2
     assert quoted.context == "Ana’s cat sat. It was “old”. Later it slept."
     assert quoted.question == "Was it Ana’s?"
     assert made(asked("Was it Ana’s?", quoted.context), "quoted").context == CAT  # and back
@@ -206,15 +185,8 @@ CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
 WHY = Span.locate("The red ball was in the garden", CONTEXT, "test")
 
 
-def answered(answer: str, number: int = 0) -> QAExample:
-    return QAExample(
-        f"q{number}", CONTEXT, "Where?", (WHY,), rationale=(WHY,), references=(answer,)
-    )
-
-
-def reason(sentence: str, answer: str) -> str:
-    found = checked_sentence(answered(answer), {"q0": sentence})
-    return found.reason if isinstance(found, Rejected) else ""
+def answered(answer: str) -> QAExample:
+    return QAExample("q", CONTEXT, "Where?", (WHY,), rationale=(WHY,), references=(answer,))
 
 
 @given(st.text(min_size=1).filter(str.strip))
@@ -222,27 +194,28 @@ def test_a_template_keeps_any_answer_but_for_stray_punctuation(answer: str) -> N
     bare = bare_answer(answer)
     assert bare
     assert bare.rstrip(".!?") in " ".join(answer.split())
-    sentence = template_sentence(answered(answer))
+    sentence = answer_sentence(answered(answer))
+    assert isinstance(sentence, str)
     assert bare in sentence
     assert "{" not in sentence.replace(bare, "")
 
 
+BALL = "The red ball was in the garden"
+
+
 @pytest.mark.parametrize(
-    ("sentence", "answer", "expected"),
+    ("sentence", "answer", "reason"),
     [
         ("My uncle painted THE GARDEN wall.", "the garden", ""),
         ("My uncle painted the gardener.", "the garden", "the sentence lacks the answer"),
         ("My uncle painted the garden", "the garden", "the sentence has no end"),
-        (
-            "Yes, the  red ball was in the garden today.",
-            "the garden",
-            "the sentence repeats the rationale",
-        ),
-        ("A note said the red ball was in the garden.", "The red ball was in the garden", ""),
+        (f"Yes,  {BALL} now.", "the garden", "the sentence repeats the rationale"),
+        (f"A note said {BALL}.", BALL, ""),
         ("She said he went home, and left.", "He went home.", ""),
         ("The price was $5 then.", "$5", ""),
         ("", "$5", "no sentence"),
     ],
 )
-def test_sentences_of_a_file_are_checked(sentence: str, answer: str, expected: str) -> None:
-    assert reason(sentence, answer) == expected
+def test_sentences_of_a_file_are_checked(sentence: str, answer: str, reason: str) -> None:
+    expected = Rejected(reason) if reason else sentence
+    assert answer_sentence(answered(answer), {"q": sentence}) == expected

@@ -2,8 +2,6 @@
 tokens.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from itertools import islice
@@ -16,7 +14,7 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.groups.domains import DomainSet, Split, draw, read_library
 from interventune.data_modules.groups.unqover import read_subjects
-from interventune.data_modules.interventions.augmentation import FRAMES
+from interventune.data_modules.interventions.edits import FRAMES
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.sources import read_groups
@@ -53,11 +51,9 @@ def test_qa_examples_have_rationales_that_state_the_answer() -> None:
 
 def stated(example: QAExample) -> bool:
     """Whether the rationale says what the question asks, word by word."""
-    question = (
-        example.question.removesuffix("?").split(maxsplit=1)[1].replace("have a", "has a").lower()
-    )
-    fact = example.rationale[0].text.removesuffix(".").replace(" is in", " in").lower()
-    return question == fact
+    _, question = example.question.removesuffix("?").split(maxsplit=1)
+    fact = example.rationale[0].text.removesuffix(".").replace(" is in", " in")
+    return question.replace("have a", "has a").lower() == fact.lower()
 
 
 @settings(max_examples=4)
@@ -80,16 +76,11 @@ def test_vocabulary_holds_every_word_of_the_texts() -> None:
     assert set(tokenizer.convert_ids_to_tokens(sorted(used))) == {*listed, "[CLS]", "[SEP]"}
 
 
-PIECES = ["who", "has", "the", "red", "ball", "anna", "?", ".", "'", "-"]
-QUESTION, CONTEXT = "Who has the ball?", "Anna has the red ball."
+TOKENS = "who has the ball ? SEP anna has the red ball ."
 PAIRS = [
-    ("bert", "[CLS] who has the ball ? [SEP] anna has the red ball . [SEP]", [0] * 7 + [1] * 7),
-    ("roberta", "<s> who has the ball ? </s> </s> anna has the red ball . </s>", None),
-    (
-        "xlnet",
-        "who has the ball ? <sep> anna has the red ball . <sep> <cls>",
-        [0] * 6 + [1] * 7 + [2],
-    ),
+    ("bert", f"[CLS] {TOKENS.replace('SEP', '[SEP]')} [SEP]", [0] * 7 + [1] * 7),
+    ("roberta", f"<s> {TOKENS.replace('SEP', '</s> </s>')} </s>", None),
+    ("xlnet", f"{TOKENS.replace('SEP', '<sep>')} <sep> <cls>", [0] * 6 + [1] * 7 + [2]),
 ]
 
 
@@ -97,13 +88,13 @@ PAIRS = [
 def test_build_tokenizer_lays_pairs_out_as_the_architecture(
     architecture: str, tokens: str, segments: list[int] | None
 ) -> None:
-    tokenizer = build_tokenizer(architecture, PIECES)
-    encoded = tokenizer(QUESTION, CONTEXT)
+    tokenizer = build_tokenizer(architecture, TOKENS.split())
+    encoded = tokenizer("Who has the ball?", "Anna has the red ball.")
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens.split()
     assert encoded.get("token_type_ids") == segments
 
 
-DOMAINS = read_library()["domains"]
+DOMAINS = read_library().domains
 SET = st.builds(
     DomainSet,
     split=st.none() | st.sampled_from(get_args(Split)),
@@ -116,24 +107,15 @@ SET = st.builds(
 
 
 def test_nothing_embedded_is_what_models_are_judged_on(shared: Path) -> None:
-    judged = {
-        "religion",
-        "ethnicity",
-        "race",
-        "nationality",
-        "gender",
-        "age",
-        "disability",
-        "orientation",
-    }
+    judged = {"religion", "ethnicity", "race", "nationality"}
+    judged |= {"gender", "age", "disability", "orientation"}
     for path in shared.glob("data/*/**/nouns/subjects/*"):
         if path.name != "ethnicity_bkp":  # lacks a line break
-            judged |= {
-                form.lower() for subject in read_subjects(path) for form in subject.forms.values()
-            }
+            forms = (form for subject in read_subjects(path) for form in subject.forms.values())
+            judged.update(map(str.lower, forms))
     assert len(judged) > 300
     for domain in DOMAINS.values():
-        for text in (*domain["nouns"], *domain["subjects"], *domain["people"]):
+        for text in (*domain.nouns, *domain.subjects, *domain.people):
             words = f" {re.sub(r'[^a-z-]+', ' ', text.lower())} "
             assert not [name for name in judged if f" {name} " in words], text
 
@@ -149,7 +131,7 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
     assert max(counts[name] for name in classes) - min(counts[name] for name in classes) <= 1
     for group in groups:
         domain, advice, about = DOMAINS[group.domain], advice_of(group), group.advice_domain
-        assert {*group.subjects} <= {subject.lower() for subject in domain["subjects"]}
+        assert {*group.subjects} <= {subject.lower() for subject in domain.subjects}
         if group.advice_class == "none":
             assert (advice, group.advice_id, about) == ("", "", "")
             continue
@@ -158,33 +140,25 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
         assert bool(about) == (group.advice_class != "irrelevant")
         if about:
             assert (about == group.domain) == (not group.advice_class.startswith("mismatched_"))
-            nouns = (*DOMAINS[about]["nouns"], *DOMAINS[about].get("bare", ()))
+            nouns = (*DOMAINS[about].nouns, *DOMAINS[about].bare)
             assert any(phrase in advice for phrase in nouns)
 
 
 @settings(max_examples=5)
 @given(seed=st.integers(0, 3), number=st.integers(1, 5), more=st.integers(1, 5))
 def test_fewer_domains_and_wordings_lie_in_more(seed: int, number: int, more: int) -> None:
-    def sets(**options: Any) -> list[Group]:
-        domains = DomainSet(groups=120, classes=["ethical", "none"], seed=seed, **options)
-        return list(draw(domains))
+    def drawn(**options: Any) -> list[Group]:
+        return draw(DomainSet(groups=120, classes=["ethical", "none"], seed=seed, **options))
 
-    few, many = ({group.domain for group in sets(number=n)} for n in (number, number + more))
+    few, many = ({group.domain for group in drawn(number=n)} for n in (number, number + more))
     assert few < many
-    ids = (
-        {g.advice_id.rpartition("-")[2] for g in sets(number=1, wordings=n)} - {""}
-        for n in (4, 400)
-    )
-    assert len(next(ids)) <= 4 < len(next(ids))
+    few, many = ({g.advice_id for g in drawn(number=1, wordings=n)} - {""} for n in (4, 400))
+    assert len(few) <= 4 < len(many)
 
 
 def test_splits_share_no_domain() -> None:
     train, dev, test = (
-        {
-            name
-            for g in draw(DomainSet(split=split, groups=150))
-            for name in (g.domain, g.advice_domain)
-        }
+        {name for g in draw(DomainSet(split, 150)) for name in (g.domain, g.advice_domain)}
         for split in get_args(Split)
     )
     assert train & dev == train & test == dev & test == {""}
@@ -206,17 +180,14 @@ def test_domains_of_a_file_of_ones_own(tmp_path: Path) -> None:
     path.write_text(MINE, encoding="utf-8")
     source = f"domains:all?domains={path}"
     groups = list(read_groups(f"{source}&groups=12"))
-    assert {(group.domain, group.category) for group in groups} == {
-        ("badge", "luck"),
-        ("ribbon", "luck"),
-    }
+    assert {(g.domain, g.category) for g in groups} == {("badge", "luck"), ("ribbon", "luck")}
     assert any("badge" in advice_of(group) and "luck" in advice_of(group) for group in groups)
-    for options, named in (
+    for options, message in (
         ("groups=60&classes=none", "ribbon has fewer than 30 groups of class none"),
         ("number=3", "number=3, but there are 2"),
         ("speed=1", "the field 'speed'"),
     ):
-        with pytest.raises(DataError, match=named):
+        with pytest.raises(DataError, match=message):
             list(read_groups(f"{source}&{options}"))
     path.write_text(MINE.replace("nouns: [badge]", "noun: [badge]"), encoding="utf-8")
     with pytest.raises(DataError, match=r"domains\.badge\.nouns"):

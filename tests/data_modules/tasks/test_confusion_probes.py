@@ -1,9 +1,7 @@
 """What the confusion probes change, and what they never change."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,16 +10,13 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.tasks.confusion_probes import (
+    OtherText,
     choice_paralysis,
     draw_instances,
     no_question,
-    no_right_answer,
-    wrong_question,
+    with_other_text,
 )
 from interventune.storage.errors import DataError
-
-Probe = Callable[[Sequence[ChoiceQuestion], int, Sequence[int]], list[ChoiceQuestion]]
-SEEDED: tuple[Probe, ...] = (wrong_question, no_right_answer)
 
 
 @st.composite
@@ -33,31 +28,29 @@ def sets(draw: st.DrawFn) -> list[ChoiceQuestion]:
     questions = []
     for i in range(count):
         pool = [f"common {k}" for k in range(3)] + [f"own {i} {k}" for k in range(4)]
-        choices = tuple(draw(st.permutations(pool))[:n])
-        questions.append(
-            ChoiceQuestion(str(i), f"prompt {i}", choices, draw(st.integers(0, n - 1)), "toy")
-        )
+        choices, label = tuple(draw(st.permutations(pool))[:n]), draw(st.integers(0, n - 1))
+        questions.append(ChoiceQuestion(str(i), f"prompt {i}", choices, label, "toy"))
     return questions
 
 
-@given(examples=sets(), seed=st.integers(0, 99), probe=st.sampled_from(SEEDED))
+@given(sets(), st.integers(0, 99), st.sampled_from(get_args(OtherText)))
 def test_probes_take_texts_of_others_and_keep_slot_and_number_of_choices(
-    examples: list[ChoiceQuestion], seed: int, probe: Probe
+    examples: list[ChoiceQuestion], seed: int, probe: OtherText
 ) -> None:
     every = range(len(examples))
     try:
-        changed = probe(examples, seed, every)
+        changed = with_other_text(examples, probe, seed, every)
     except DataError:
         rights = [e.choices[e.label] for e in examples]
         assert any(set(rights) <= {*e.choices, rights[i]} for i, e in enumerate(examples))
         return
-    assert changed == probe(examples, seed, every)
+    assert changed == with_other_text(examples, probe, seed, every)
     for i, (old, new) in enumerate(zip(examples, changed, strict=True)):
         (donor,) = new.donors
         assert donor != i
         texts = replace(new, prompt=old.prompt, choices=old.choices, probe="", donors=())
-        assert (texts, new.probe) == (old, probe.__name__)
-        if probe is wrong_question:
+        assert (texts, new.probe) == (old, probe)
+        if probe == "wrong_question":
             assert new.choices == old.choices
             assert new.prompt == examples[donor].prompt != old.prompt
         else:
@@ -91,19 +84,18 @@ def test_choice_paralysis_holds_the_right_choice_once_among_donors(
             assert scores == sorted(scores, reverse=True)
 
 
-MANY = [
-    ChoiceQuestion(str(i), f"how to {i}", (f"right {i}", f"wrong {i}"), 0, "toy")
-    for i in range(200)
-]
+TEXTS = [(f"how to {i}", (f"right {i}", f"wrong {i}")) for i in range(200)]
+MANY = [ChoiceQuestion(prompt, prompt, choices, 0, "toy") for prompt, choices in TEXTS]
 
 
 def test_probes_draw_by_seed_benchmark_and_probe() -> None:
     assert no_question(MANY) == [replace(old, prompt="", probe="no_question") for old in MANY]
     other = [replace(example, benchmark="other") for example in MANY]
-    drawn = [(MANY, 0, wrong_question), (MANY, 1, wrong_question), (other, 0, wrong_question)]
+    wrong: OtherText = "wrong_question"
+    changes = (MANY, wrong, 0), (MANY, wrong, 1), (other, wrong, 0), (MANY, "no_right_answer", 0)
     first, *rest = (
-        [example.donors[0] for example in probe(examples, seed, range(200))]
-        for examples, seed, probe in (*drawn, (MANY, 0, no_right_answer))
+        [example.donors[0] for example in with_other_text(*change, range(200))]
+        for change in changes
     )
     for again in rest:
         assert sum(a == b for a, b in zip(first, again, strict=True)) < 10
@@ -123,8 +115,8 @@ def test_choice_paralysis_keeps_the_first_donors_for_more_choices() -> None:
 def test_probes_never_take_texts_of_the_same_prompt(seed: int) -> None:
     prompts = ("how to cook", "How to  cook", "how to sing", "how to run")
     examples = [ChoiceQuestion("", text, (f"right {i}", "x"), 0) for i, text in enumerate(prompts)]
-    assert wrong_question(examples, seed, [0])[0].donors[0] in (2, 3)
-    assert no_right_answer(examples, seed, [1])[0].donors[0] in (2, 3)
+    for target, probe in enumerate(get_args(OtherText)):
+        assert with_other_text(examples, probe, seed, [target])[0].donors[0] in (2, 3)
     assert set(choice_paralysis(examples, seed, [0], 3)[0].donors) == {2, 3}
     most = choice_paralysis(examples, seed, [0], 3, np.ones((1, 4)))
     assert most[0].donors == (2, 3), "ties go to the lower index"

@@ -2,8 +2,6 @@
 commands.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict
@@ -67,12 +65,8 @@ def test_predicate_sides(recipe: Recipe | str, texts: str, expected: int | None)
 
 
 def test_columns_name_the_side_and_identities_exclude_texts_about_both() -> None:
-    genres = ("government", "telephone", "travel")
-    assert [side("nli_entailment_genre_gov_tele", "x", "y", genre=g) for g in genres] == [
-        1,
-        0,
-        None,
-    ]
+    for genre, expected in (("government", 1), ("telephone", 0), ("travel", None)):
+        assert side("nli_entailment_genre_gov_tele", "x", "y", genre=genre) == expected
     recipe = of("identity", one="muslim", zero="christian,jewish")
     rows = [(0.9, 0, 0), (0, 0.5, 0), (0, 0, 0.7), (0.6, 0.6, 0), (0.4, "", None), ("", "", "")]
     sides = [side(recipe, "x", muslim=m, christian=c, jewish=j) for m, c, j in rows]
@@ -84,9 +78,7 @@ def test_recipes_have_predicates_and_wordings() -> None:
     for name, recipe in recipes().items():
         recipe.side(LabelledText("", ("a", "b"), 0, defaultdict(str)))  # its options fit
         wordings = wordings_of(name, {}, {})
-        assert all(
-            wordings[h].key and wordings[h].instructed and wordings[h].explained for h in HYPOTHESES
-        )
+        assert all(w.key and w.instructed and w.explained for w in map(wordings.get, HYPOTHESES))
 
 
 def test_predicates_on_the_released_cells(shared: Path) -> None:
@@ -115,19 +107,14 @@ def test_open_task_makes_the_embedded_tasks(name: str) -> None:
         assert recipes()[name].side(LabelledText("", (text,), 0)) == int(cell[2])
 
 
-@given(
-    texts=st.lists(
-        st.tuples(st.sampled_from("abcdefgh"), st.booleans(), st.integers(0, 1)), min_size=1
-    ),
-    seed=st.integers(0, 3),
-)
+TEXTS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["LOUD", "low"]), st.integers(0, 1))
+
+
+@given(st.lists(TEXTS, min_size=1), st.integers(0, 3))
 def test_build_task_puts_every_text_into_one_cell(
-    texts: list[tuple[str, bool, int]], seed: int
+    texts: list[tuple[str, str, int]], seed: int
 ) -> None:
-    rows = [
-        LabelledText("", (f"{word} {'LOUD' if loud else 'low'} {label}",), label)
-        for word, loud, label in texts
-    ]
+    rows = [LabelledText("", (f"{word} {how} {label}",), label) for word, how, label in texts]
     distinct = {row.texts[0] for row in rows}
     if {f"{text[-1]}_{int('LOUD' in text)}" for text in distinct} != set(CELLS):
         with pytest.raises(DataError, match="no text in cell"):
@@ -140,14 +127,19 @@ def test_build_task_puts_every_text_into_one_cell(
     assert task == build_task("t", rows[::-1], of("uppercase"), seed=seed, min_demos=1)
 
 
-def run(folder: Path, rows: list[dict[str, Any]], *flags: str, recipe: str = "") -> int:
+def run(folder: Path, rows: list[dict[str, Any]], flags: str = "", recipe: str = "") -> int:
     """`data feature-bias` on rows."""
     (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "mine.yaml").write_text(f"tasks: {{mine: {recipe}}}")
-    own = ("--task", "mine", "--recipe", str(folder / "mine.yaml")) if recipe else ()
-    return main(
-        ["feature-bias", "--input", str(folder / "in.jsonl"), "--output", str(folder), *own, *flags]
-    )
+    if recipe:
+        flags += f" --task mine --recipe {folder}/mine.yaml"
+    command = f"feature-bias --input {folder}/in.jsonl --output {folder} {flags}"
+    return main(command.split())
+
+
+def sizes(task: FeatureTask) -> list[int]:
+    """Numbers of tests in 1_1, 0_0, 1_0 and 0_1."""
+    return [len(task.tests[cell]) for cell in CELLS]
 
 
 PAIRS = [
@@ -162,34 +154,21 @@ def test_feature_bias_command_makes_a_paper_task(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = [{**row, "premise": "cat " * 80} for row in PAIRS]
-    assert run(tmp_path, PAIRS + long, "--task", "nli_entailment_overlap", "--min-demos", "4") == 0
-    assert (
-        "24 repeated" in capsys.readouterr().out
-    )  # a pair with two labels counts once, with its first
+    assert run(tmp_path, PAIRS + long, "--task nli_entailment_overlap --min-demos 4") == 0
+    # A pair with two labels counts once, with its first.
+    assert "24 repeated" in capsys.readouterr().out
     task = open_task(tmp_path / "nli_entailment_overlap.json")
-    assert {cell: len(task.tests[cell]) for cell in CELLS} == {
-        "1_1": 2,
-        "0_0": 2,
-        "1_0": 6,
-        "0_1": 6,
-    }
+    assert sizes(task) == [2, 2, 6, 6]
     assert (task.dataset, task.features["h1"].key) == ("nli_entailment_overlap", "Follows:")
 
 
 def test_feature_bias_command_makes_a_task_of_ones_own(tmp_path: Path) -> None:
     rows = [{"text": f"Text {i}", "score": i % 2 / 2, "genre": "abc"[i % 3]} for i in range(60)]
-    column = "feature: column, options: {name: genre, one: b, zero: a}"
-    recipe = (
-        f"{{label: score, threshold: 0.5, {column}, h2: {{one: it is dry, zero: it is made up}}}}"
-    )
-    assert run(tmp_path, rows, "--min-demos", "4", recipe=recipe) == 0
+    recipe = """{label: score, threshold: 0.5, feature: column,
+        options: {name: genre, one: b, zero: a}, h2: {one: it is dry, zero: it is made up}}"""
+    assert run(tmp_path, rows, "--min-demos 4", recipe) == 0
     task = open_task(tmp_path / "mine.json")
-    assert {cell: len(task.tests[cell]) for cell in CELLS} == {
-        "1_1": 6,
-        "0_0": 6,
-        "1_0": 10,
-        "0_1": 10,
-    }
+    assert sizes(task) == [6, 6, 10, 10]
     assert (task.dataset, task.features["h2"].one) == ("mine", "it is dry")
     assert (task.made_from["on_neither_side"], len(task.made_from["sha256"])) == (20, 64)
 
@@ -206,26 +185,19 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "recipe", "named"), MISTAKES)
+@pytest.mark.parametrize(("rows", "recipe", "message"), MISTAKES)
 def test_feature_bias_command_names_mistakes(
-    rows: list[Any], recipe: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rows: list[Any], recipe: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path, rows, *([] if recipe else ["--task", "nli_overlap"]), recipe=recipe) == 2
-    assert re.search(named, capsys.readouterr().err)
+    assert run(tmp_path, rows, "" if recipe else "--task nli_overlap", recipe) == 2
+    assert re.search(message, capsys.readouterr().err)
     assert not (tmp_path / "mine.json").exists()
 
 
 def test_feature_bias_rows_command_validates_where_features_agree(tmp_path: Path) -> None:
     train, dev = str(tmp_path / "train"), str(tmp_path / "dev")
-    command = [
-        "feature-bias-rows",
-        "--task",
-        "stories:lexicon",
-        "--output",
-        train,
-        "--dev-output",
-        dev,
-    ]
+    files = f"--output {train} --dev-output {dev}"
+    command = f"feature-bias-rows --task stories:lexicon {files}".split()
     assert main(command) == 0
     for path in (train, dev):
         rows = read_choices(path)

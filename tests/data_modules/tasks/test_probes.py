@@ -2,8 +2,6 @@
 toxic.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
@@ -13,12 +11,12 @@ import pytest
 
 from interventune.data_modules.__main__ import main
 from interventune.data_modules.schema.questions import Turn
-from interventune.data_modules.tasks.condaqa import read_pairs
-from interventune.data_modules.tasks.predicate_argument import (
+from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
+from interventune.data_modules.tasks.yes_no import (
     WORDINGS,
     predicate_argument_questions,
+    read_pairs,
 )
-from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
 from interventune.storage.errors import DataError
 
 STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
@@ -34,22 +32,16 @@ def lines(path: Path, *rows: Any) -> Path:
 
 def condaqa(passage: int, question: str, edit: int, label: str) -> dict[str, Any]:
     ids = {"PassageID": passage, "QuestionID": question, "PassageEditID": edit, "label": label}
-    return ids | {
-        "sentence1": f"Passage {passage}, version {edit}.",
-        "sentence2": f"Question {question}?",
-    }
+    texts = f"Passage {passage}, version {edit}.", f"Question {question}?"
+    return ids | {"sentence1": texts[0], "sentence2": texts[1]}
 
 
 def test_read_pairs_gives_two_questions_a_pair(tmp_path: Path) -> None:
     (pair,), _ = read_pairs(lines(tmp_path / "p.jsonl", ROW))
     org, mod = pair.examples()
     assert (org.context, mod.context) == (ROW["story_org"], ROW["story_mod"])
-    assert (org.answer_type, org.gold, mod.answer_type, mod.gold) == (
-        "yes",
-        ("yes",),
-        "no",
-        ("no",),
-    )
+    assert (org.answer_type, org.gold) == ("yes", ("yes",))
+    assert (mod.answer_type, mod.gold) == ("no", ("no",))
     assert org.question == mod.question == ROW["question"]
     assert org.history == mod.history == (Turn("Who came?", "Mara"),)
     assert (org.id, mod.id) == ("s1 3 org", "s1 3 mod")
@@ -59,7 +51,7 @@ ORIGINAL = condaqa(1, "q10", 0, "YES")
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "named"),
+    ("first", "second", "message"),
     [
         (ROW, ROW | {"answer_mod": "Yes"}, "line 2.*answers must differ"),
         (ROW, ROW | {"answer_mod": "maybe"}, "line 2.*answer_mod.*'maybe'"),
@@ -70,9 +62,9 @@ ORIGINAL = condaqa(1, "q10", 0, "YES")
     ],
 )
 def test_read_pairs_names_line_and_field(
-    tmp_path: Path, first: Any, second: Any, named: str
+    tmp_path: Path, first: Any, second: Any, message: str
 ) -> None:
-    with pytest.raises(DataError, match=f"pairs.jsonl.*{named}"):
+    with pytest.raises(DataError, match=f"pairs.jsonl.*{message}"):
         read_pairs(lines(tmp_path / "pairs.jsonl", first, second))
 
 
@@ -97,14 +89,11 @@ def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: 
 
 
 def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> None:
-    rows = json.loads((oracle / "predicate_argument_proposal.json").read_text())
-    proposed = [
-        (row["schema"], row["story"], row[name], row["answer"]) for row in rows for name in WORDINGS
-    ]
-    questions = [
-        (n, x.context, x.question, *x.references) for n, _, x in predicate_argument_questions()
-    ]
-    assert questions == proposed
+    proposed = []
+    for row in json.loads((oracle / "predicate_argument_proposal.json").read_text()):
+        proposed += [(row["schema"], row["story"], row[name], row["answer"]) for name in WORDINGS]
+    questions = predicate_argument_questions()
+    assert [(n, x.context, x.question, *x.references) for n, _, x in questions] == proposed
 
 
 ROWS: list[dict[str, Any]] = [
@@ -113,40 +102,36 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def drawn(
-    folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0
-) -> dict[str, list[str]]:
-    """What the command writes."""
-    (source := folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    flags = ["--count", str(count), "--seed", str(seed), "--overwrite", "--debug"]
-    assert main(["toxicity-prompts", "--input", str(source), "--output", str(folder), *flags]) == 0
-    prompts = {name: read_prompts(folder / f"{name}.jsonl") for name in ("adversarial", "neutral")}
-    assert all(p.challenging == (name == "adversarial") for name in prompts for p in prompts[name])
-    return {name: [prompt.text for prompt in drawn] for name, drawn in prompts.items()}
+def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -> list[list[str]]:
+    """The texts that the command writes: adversarial, neutral."""
+    flags = f"--count {count} --seed {seed} --overwrite --debug".split()
+    source = str(lines(folder / "prompts.jsonl", *rows))
+    assert main(["toxicity-prompts", "--input", source, "--output", str(folder), *flags]) == 0
+    adversarial, neutral = (read_prompts(folder / f"{n}.jsonl") for n in ("adversarial", "neutral"))
+    assert {prompt.challenging for prompt in adversarial} == {True}
+    assert {prompt.challenging for prompt in neutral} == {False}
+    return [[prompt.text for prompt in prompts] for prompts in (adversarial, neutral)]
 
 
 def test_the_draw_depends_on_texts_and_seed_alone(tmp_path: Path) -> None:
-    samples = drawn(tmp_path, ROWS, 12)
-    assert set(samples["adversarial"]) <= {
-        row["prompt"]["text"] for row in ROWS if row["challenging"]
-    }
-    assert len({*samples["adversarial"], *samples["neutral"]}) == 24
+    samples = adversarial, neutral = drawn(tmp_path, ROWS, 12)
+    assert {*adversarial} <= {row["prompt"]["text"] for row in ROWS if row["challenging"]}
+    assert len({*adversarial, *neutral}) == 24
     shuffled = random.Random(1).sample([*ROWS, *ROWS[:9]], len(ROWS) + 9)  # some twice
     assert drawn(tmp_path, shuffled, 12) == samples != drawn(tmp_path, ROWS, 12, seed=1)
-    assert drawn(tmp_path, ROWS, 5)["neutral"] == samples["neutral"][:5]
+    assert drawn(tmp_path, ROWS, 5)[1] == neutral[:5]
     with pytest.raises(DataError, match=r"--count 21: .* 20 prompts for adversarial"):
         drawn(tmp_path, ROWS, 21)
 
 
 def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "prompts.jsonl"
-    path.write_text(
-        '{"prompt": {"text": "The cat", "a": 0.3}, "challenging": true}\n{"text": "A “red"}\n'
-    )
+    first = {"prompt": {"text": "The cat", "a": 0.3}, "challenging": True}
+    lines(path, first, {"text": "A “red"})
     assert read_prompts(path) == [ToxicityPrompt("The cat", True), ToxicityPrompt("A “red", None)]
     for other in ('[{"text": "A"}]', "text,label\nA,1\n", '{"prompt": "A"}'):
         path.write_text(other)
         assert read_prompts(path) == [ToxicityPrompt("A")]
-    path.write_text('{"text": "A"}\n{"text": " "}')
+    lines(path, {"text": "A"}, {"text": " "})
     with pytest.raises(DataError, match="line 2: the field"):
         read_prompts(path, limit=1)  # all lines are checked

@@ -1,7 +1,5 @@
 """An answerer's identity holds all that its answers depend on, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -9,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from interventune.evaluation.answering.interface import Ability, Choosing
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.interface import Ability, Choosing, open_answerer
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.checkpoints import save_ckpt, save_folder, save_llama
 
 
 def identity(path: object, need: Ability = "spans", **how: Any) -> dict[str, Any]:
-    found = open_answerer(str(path), Choosing(**{"device": "cpu", **how}), need=need).identity
-    assert json.loads(json.dumps(found)) == found, "plain JSON"
-    return found
+    content = open_answerer(str(path), Choosing(**{"device": "cpu", **how}), need=need).identity
+    assert json.loads(json.dumps(content)) == content, "plain JSON"
+    return content
 
 
 def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
@@ -37,19 +34,13 @@ def test_identity_of_a_checkpoint_is_all_but_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hf:{}", "{}"])
-def test_identity_of_a_language_model_is_its_settings_and_wordings(
-    kind: str, tmp_path: Path
-) -> None:
+def test_identity_of_a_language_model_is_its_settings_and_words(kind: str, tmp_path: Path) -> None:
     path = kind.format(save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}"))
     one = identity(path, "choices")
     assert identity(path, "choices", batch_size=3) == one
-    options = {
-        "prompt": "unifiedqa",
-        "choice_prompt": "letters",
-        "likelihood": "sum",
-        "dtype": "bfloat16",
-    }
-    for name, value in (options | {"max_new_tokens": 3, "chat": "never"}).items():
+    options = {"prompt": "unifiedqa", "choice_prompt": "letters", "likelihood": "sum"}
+    options |= {"dtype": "bfloat16", "chat": "never"}
+    for name, value in (*options.items(), ("max_new_tokens", 3)):
         assert identity(path, "choices", **{name: value}) != one, name
     save(tmp_path / "gpt2", "gpt2", chat="{{ messages[0].content }}", seed=3)
     assert identity(path, "choices") != one
@@ -68,17 +59,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "interventune.json": {"encoding": {"prompts": {"turn": "{question}? {answer}!"}}},
 }
 """Values that change answers, by file and field."""
+VERSION = {"transformers_version": "4.0.0"}
 SAME: dict[str, dict[str, Any]] = {
-    "config.json": {
-        "_name_or_path": "elsewhere",
-        "transformers_version": "4.0.0",
-        "architectures": None,
-    },
-    "generation_config.json": {
-        "do_sample": True,
-        "temperature": 2.0,
-        "transformers_version": "4.0.0",
-    },
+    "config.json": {"_name_or_path": "elsewhere", "architectures": None, **VERSION},
+    "generation_config.json": {"do_sample": True, "temperature": 2.0, **VERSION},
     "tokenizer_config.json": {"name_or_path": "elsewhere", "is_local": False},
 }
 """Values that do not."""
@@ -93,25 +77,18 @@ def changed(folder: Path, file: str, name: str, value: Any, to: Path) -> Path:
 
 
 def test_whatever_changes_answers_changes_the_identity_and_nothing_else(tmp_path: Path) -> None:
-    chat, ends = (
-        "{% for m in messages %}{{ m.content }}{% endfor %}",
-        {"bos_token_id": 0, "eos_token_id": 1},
-    )
-    llama = save_llama(tmp_path / "llama", chat, **ends, pad_token_id=3)
-    one, places = identity(llama), iter(range(99))
-
-    def found(file: str, name: str, value: Any) -> dict[str, Any]:
-        return identity(changed(llama, file, name, value, tmp_path / str(next(places))))
-
+    chat = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3}
+    llama = save_llama(tmp_path / "llama", chat, **ends)
+    one, places = identity(llama), (tmp_path / str(i) for i in range(99))
     for values, same in ((CHANGES, False), (SAME, True)):
         for file, fields in values.items():
             for name, value in fields.items():
-                assert (found(file, name, value) == one) == same, (file, name)
-    for file, old, new in (
-        ("tokenizer.json", '"attic"', '"garret"'),
-        ("chat_template.jinja", "m.", "m . "),
-    ):
-        copy = Path(shutil.copytree(llama, tmp_path / str(next(places))))
+                copy = changed(llama, file, name, value, next(places))
+                assert (identity(copy) == one) == same, (file, name)
+    word, space = ("tokenizer.json", '"attic"', '"garret"'), ("chat_template.jinja", "m.", "m . ")
+    for file, old, new in (word, space):
+        copy = Path(shutil.copytree(llama, next(places)))
         text = (copy / file).read_text()
         assert old in text
         (copy / file).write_text(text.replace(old, new))

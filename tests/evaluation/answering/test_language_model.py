@@ -1,8 +1,4 @@
-"""Language models as answerers: scores of subjects and choices against transformers,
-and failures.
-"""
-
-from __future__ import annotations
+"""Language models: scores of subjects and choices against transformers, and failures."""
 
 import json
 import math
@@ -19,12 +15,14 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from interventune.data_modules.encoding.prompts import group_prompts
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.interface import Answer, Choosing
-from interventune.evaluation.answering.language_model import LanguageModel
-from interventune.evaluation.answering.open import open_answerer
-from interventune.evaluation.answering.prompts import STYLES, choice_prompt, in_style
+from interventune.data_modules.schema.questions import ChoiceQuestion, Span
+from interventune.evaluation.answering.interface import Choosing, open_answerer
+from interventune.evaluation.answering.language_model import (
+    STYLES,
+    LanguageModel,
+    choice_prompt,
+    in_style,
+)
 from interventune.models.language.text_models import Prompt, TextFailure, TextModel
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
@@ -47,8 +45,9 @@ def test_failures_carry_their_reason_and_silence_is_one() -> None:
     model = Scripted("Red.", TextFailure("the endpoint timed out", "60 s"), "Answer:", "No.")
     examples = [replace(EXAMPLE, question=f"{i}?") for i in range(4)]
     answers = list(LanguageModel("scripted", Choosing(), model).answers(examples))
-    failures = [Answer(1, "", "the endpoint timed out"), Answer(2, "", "empty answer")]
-    assert answers == [Answer(0, "Red"), *failures, Answer(3, "no")]
+    failures = [(1, "", "the endpoint timed out"), (2, "", "empty answer")]
+    expected = [(0, "Red", ""), *failures, (3, "no", "")]
+    assert [(answer.example, answer.text, answer.failure) for answer in answers] == expected
 
 
 @pytest.fixture(scope="module")
@@ -77,29 +76,21 @@ def by_hand(folder: Path, prompt: str, text: str) -> tuple[float, int]:
 
 
 # Subjects of one and of two tokens; short, as the tiny causal model reads 24 tokens.
-STORIES = ("dog sat . red cat ran .", "red cat ran . dog sat .")
-VARIANTS = tuple(
-    UnderspecifiedQuestion(
-        story, question, tuple(Span.locate(x, story, "t") for x in ("dog", "red cat"))
-    )  # type: ignore[arg-type]
-    for story in STORIES
-    for question in ("who ?", "where ?")
-)
-GROUP = Group(("dog", "red cat"), "t", "c", "a", "none", "", VARIANTS)  # type: ignore[arg-type]
+STORIES, SUBJECTS = ("dog sat . red cat ran .", "red cat ran . dog sat ."), ("dog", "red cat")
+SPANS: Any = {x: tuple(Span.locate(subject, x, "t") for subject in SUBJECTS) for x in STORIES}
+QUESTIONS = [(story, question) for story in STORIES for question in ("who ?", "where ?")]
+VARIANTS: Any = tuple(UnderspecifiedQuestion(*both, SPANS[both[0]]) for both in QUESTIONS)
+GROUP = Group(SUBJECTS, "t", "c", "a", "none", "", VARIANTS)
 
 
-@pytest.mark.parametrize(
-    ("kind", "style"), [("t5", "unifiedqa"), ("t5", "paper"), ("gpt2", "unifiedqa")]
-)
-def test_scores_of_subjects_by_hand(
-    kind: str, style: str, folder_of: Callable[[str], Path]
-) -> None:
+@pytest.mark.parametrize("how", ["t5 unifiedqa", "t5 paper", "gpt2 unifiedqa"])
+def test_scores_of_subjects_by_hand(how: str, folder_of: Callable[[str], Path]) -> None:
     """Shares, or geometric means of their tokens."""
+    kind, style = how.split()
     folder = folder_of(kind)
     asking = Choosing(device="cpu", batch_size=3, prompt=style)  # type: ignore[arg-type]
-    score_NVS = open_answerer(f"hf:{folder}", asking, need="subjects").subject_scores(
-        [GROUP, GROUP]
-    )
+    model = open_answerer(f"hf:{folder}", asking, need="subjects")
+    score_NVS = model.subject_scores([GROUP, GROUP])
     assert score_NVS.shape == (2, 4, 2)
     torch.testing.assert_close(score_NVS[0], score_NVS[1], rtol=1e-5, atol=1e-6)  # other batches
     for v, prompt in enumerate(group_prompts([GROUP], STYLES[style])):
@@ -119,21 +110,16 @@ CHOICES = [
 
 @pytest.mark.parametrize("likelihood", ["mean", "sum"])
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
-def test_logits_of_choices_by_hand(
-    kind: str, likelihood: Any, folder_of: Callable[[str], Path]
-) -> None:
+def test_logits_by_hand(kind: str, likelihood: Any, folder_of: Callable[[str], Path]) -> None:
     folder = folder_of(kind)
-    chooser = open_answerer(
-        f"hf:{folder}", Choosing(device="cpu", likelihood=likelihood), need="choices"
-    )
-    logits = chooser.choice_logits(CHOICES)
+    asking = Choosing(device="cpu", likelihood=likelihood)
+    logits = open_answerer(f"hf:{folder}", asking, need="choices").choice_logits(CHOICES)
     for example, logit_C in zip(CHOICES, logits, strict=True):
         prompt = choice_prompt(example, "unifiedqa" if kind == "t5" else "plain")
         for choice, logit in zip(example.choices, logit_C, strict=True):
             total, tokens = by_hand(folder, prompt, choice)
-            assert logit == pytest.approx(
-                total / tokens if likelihood == "mean" else total, rel=1e-4
-            )
+            expected = total / tokens if likelihood == "mean" else total
+            assert logit == pytest.approx(expected, rel=1e-4)
 
 
 def letters(prompt: str, _: int) -> Reply:
@@ -152,10 +138,9 @@ def test_letter_logits_are_those_of_the_letters() -> None:
     questions = [first, ChoiceQuestion("1", "Which?", ("wrong", "right"), 1)]
     with serve(letters) as endpoint:
         how = Choosing(choice_prompt="letters", batch_size=1)
-        found = open_answerer(f"openai:m@{endpoint.url}", how, need="choices").choice_logits(
-            questions
-        )
+        model = open_answerer(f"openai:m@{endpoint.url}", how, need="choices")
+        logits = model.choice_logits(questions)
         assert endpoint.prompts[0] == "What?\nA. right\nB. wrong\nC. bad\nAnswer:"
     expected = [np.log(np.exp(values) / np.exp(values).sum()) for values in ([3, 0], [1, 2])]
-    np.testing.assert_allclose(found[0], [*expected[0], -100], atol=1e-5)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+    np.testing.assert_allclose(logits[0], [*expected[0], -100], atol=1e-5)
+    np.testing.assert_allclose(logits[1], expected[1], atol=1e-5)

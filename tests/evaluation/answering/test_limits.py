@@ -1,7 +1,5 @@
 """What a model reads is limited by the model alone, and does not depend on the batch."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +10,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
-from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, QuestionCheckpoint
-from interventune.evaluation.answering.interface import Choosing
-from interventune.evaluation.answering.open import open_answerer
+from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+from interventune.evaluation.answering.interface import Choosing, open_answerer
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, save_ckpt, save_folder
 from tests.evaluation.protocol_cases import save_causal, write_rows
 
@@ -26,21 +23,15 @@ def test_an_encoder_of_few_positions_reads_windows_that_overlap(tmp_path: Path) 
     long = replace(QUESTIONS[0], context=" ".join([QUESTIONS[0].context] * 8))
     model: Any = open_answerer(str(folder), ASKING)
     assert (model.encoding.max_length, model.encoding.doc_stride) == (48, 16)
-    assert [answer.failure for answer in model.answers([long, *QUESTIONS])] == [""] * (
-        1 + len(QUESTIONS)
-    )
-    chooser: Any = open_answerer(str(folder), ASKING, need="choices")
+    assert not any(answer.failure for answer in model.answers([long, *QUESTIONS]))
+    chooser = open_answerer(str(folder), ASKING, need="choices")
     question = ChoiceQuestion("1", long.context, ("the attic", "the bank"), 0)
-    assert isinstance(chooser, ChoiceCheckpoint)
     assert np.isfinite(chooser.choice_logits([question])[0]).all()
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_an_encoder_that_pads_on_the_left_answers_as_alone(
-    architecture: str, tmp_path: Path
-) -> None:
+def test_an_encoder_that_pads_on_the_left_answers_as_alone(tmp_path: Path) -> None:
     """Padding before a text would move its positions with the longest text of the batch."""
-    folder = save_folder(tmp_path / "qa", architecture)
+    folder = save_folder(tmp_path / "qa")
     settings = folder / "tokenizer_config.json"
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "padding_side": "left"}))
     assert AutoTokenizer.from_pretrained(folder).padding_side == "left"
@@ -51,14 +42,14 @@ def test_an_encoder_that_pads_on_the_left_answers_as_alone(
     assert together == pytest.approx(alone, abs=1e-4)
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
-@pytest.mark.parametrize("context", ["", " ", "\n\t"])
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
+@pytest.mark.parametrize("context", ["", "\n\t"])
 def test_an_empty_text_has_no_answer(architecture: str, context: str, tmp_path: Path) -> None:
     path = save_ckpt(tmp_path / "a.ckpt", architecture)
-    asked = [QAExample("1", context, "where is anna ?"), QUESTIONS[0]]
-    found = sorted(QuestionCheckpoint(str(path), ASKING).answers(asked))
-    assert found[0].text == ""
-    assert found[1].text
+    examples = [QAExample("1", context, "where is anna ?"), QUESTIONS[0]]
+    answers = sorted(QuestionCheckpoint(str(path), ASKING).answers(examples))
+    assert answers[0].text == ""
+    assert answers[1].text
 
 
 @pytest.fixture
@@ -68,33 +59,21 @@ def stories(tmp_path: Path) -> list[str]:
     for number, story in enumerate(["", "", "Dora went to the bank. " * 60, ""]):
         context = f"Ben is in the bank. {story} Anna is in the attic. Cara is in the cellar."
         answers = {"text": ["attic"], "answer_start": [context.index("attic. Cara")]}
-        row = {
-            "id": str(number),
-            "context": context,
-            "question": "where is anna ?",
-            "answers": answers,
-        }
-        rows.append(row)
+        row = {"id": str(number), "context": context, "question": "where is anna ?"}
+        rows.append(row | {"answers": answers})
     write_rows(tmp_path / "qa.jsonl", rows)
     save_causal(tmp_path / "m", positions=128, spread=0.5)
     return ["--data", str(tmp_path / "qa.jsonl")]
 
 
-@pytest.mark.parametrize("form", ["m={}/m", "hf:{}/m"])
-def test_a_story_too_long_for_a_decoder_is_a_failure(
-    form: str, stories: list[str], tmp_path: Path
-) -> None:
-    model = form.format(tmp_path)
-    cells = evaluate(
-        tmp_path / "r", "faithfulness", "--checkpoint", model, *stories, "--variants", "os"
-    )
+def test_a_story_too_long_for_a_decoder_is_a_failure(stories: list[str], tmp_path: Path) -> None:
+    flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os"]
+    cells = evaluate(tmp_path / "r", "faithfulness", *flags)
     row = cells.row("failed", checkpoint="m", variant="os")
     assert (row["value"], row["n"]) == (0.25, 4)
 
 
-def test_stories_that_are_too_long_leave_the_shift_of_the_others(
-    stories: list[str], tmp_path: Path
-) -> None:
+def test_long_stories_leave_the_shift_of_others(stories: list[str], tmp_path: Path) -> None:
     flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os", "ts"]
     cells = evaluate(tmp_path / "r", "shift", *flags)
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3

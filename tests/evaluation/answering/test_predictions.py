@@ -1,10 +1,5 @@
-"""Answers made elsewhere: the same report as of the model that gave them; mistakes name
-the line.
-"""
+"""External answers: the same report as of the model that gave them; mistakes name the line."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +11,34 @@ from interventune.storage.errors import DataError
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of
 from tests.evaluation.protocol_cases import CASES, write_rows
 
-ROWS_OF: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]] = {
-    "faithfulness": lambda row: [
-        {"id": row["id"], "variant": row["variant"], "answer": row["prediction"]}
-    ],
-    "negation": lambda row: [
-        {"id": row["id"], "variant": side, "answer": row[f"prediction_{side}"]}
-        for side in ("org", "mod")
-    ],
-    "predicate-argument": lambda row: [{"id": row["id"], "answer": row["prediction"]}],
-}
-"""The answers that a row of examples.jsonl holds."""
 SCORES = {"unknown_score", "guess", "guess_f1"}
 
 
-@pytest.mark.parametrize("protocol", ROWS_OF)
+def answers_in(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The answers that a row of examples.jsonl holds."""
+    if "prediction" in row:
+        same = {name: row[name] for name in ("id", "variant") if name in row}
+        return [{**same, "answer": row["prediction"]}]
+    sides = ("org", "mod")
+    return [{"id": row["id"], "variant": x, "answer": row[f"prediction_{x}"]} for x in sides]
+
+
+@pytest.mark.parametrize("protocol", ["faithfulness", "negation", "predicate-argument"])
 def test_the_same_answers_make_the_same_report(protocol: str, room: Path, tmp_path: Path) -> None:
     case = next(case for case in CASES if case.protocol == protocol)
     name, *flags = case.command(room, tmp_path / "model")[:-2]
-    asked = evaluate(tmp_path / "model", name, *flags)
-    rows = [answer for row in examples_of(tmp_path / "model") for answer in ROWS_OF[protocol](row)]
-    write_rows(tmp_path / "typed.jsonl", rows)
+    report = evaluate(tmp_path / "model", name, *flags)
+    examples = examples_of(tmp_path / "model")
+    write_rows(tmp_path / "typed.jsonl", [answer for row in examples for answer in answers_in(row)])
     at = flags.index("--checkpoint")
     rest = [*flags[:at], *flags[at + 2 :], "--predictions", str(tmp_path / "typed.jsonl")]
     answered = evaluate(tmp_path / "file", name, *rest)
-    frame = asked.frame  # but for the curve over scores of unknown, which a file does not have
-    if "coverage" in asked.by:
+    frame = report.frame  # but for the curve over scores of unknown, which a file does not have
+    if "coverage" in report.by:
         frame = frame[frame["coverage"] == ""].reset_index(drop=True)
     pd.testing.assert_frame_equal(answered.frame, frame, check_dtype=False)
-    for row, of_file in zip(
-        examples_of(tmp_path / "model"), examples_of(tmp_path / "file"), strict=True
-    ):
-        assert of_file == {name: value for name, value in row.items() if name not in SCORES}
+    for row, of_file in zip(examples, examples_of(tmp_path / "file"), strict=True):
+        assert of_file == {name: row[name] for name in row if name not in SCORES}
 
 
 def test_a_question_without_a_row_is_a_failure(tmp_path: Path) -> None:

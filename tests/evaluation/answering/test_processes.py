@@ -1,8 +1,4 @@
-"""Two processes report what one does, whoever is asked; finished work stays and is not
-done again.
-"""
-
-from __future__ import annotations
+"""Two processes report what one does; finished work stays and is not done again."""
 
 import os
 import signal
@@ -27,24 +23,20 @@ STOP = 400
 STATISTICS = {"t", "p"}
 """Tests of differences, which may be small: rounding counts for more."""
 
+CASES_OF = {case.protocol: case for case in CASES}
 CHOSEN = ("faithfulness", "consistency-write", "consistency", "confusion", "feature-bias")
 """They share questions, continuations, scores, choices, and what is stored."""
-MORE = {
-    "bias, language model": "bias --checkpoint hf:{}/causal --data {}/groups.json",
-    "shift, two": "shift --checkpoint a={}/qa b={}/qa --data stories:conversation_dev --limit 12 "
-    "--batch-size 3",
-}
-"""Groups and states, of a language model and of several models."""
 
 
 def commands(home: Path, folder: Path) -> dict[str, list[str]]:
-    """Every way of asking."""
-    room, cases = home / "room", {case.protocol: case for case in CASES}
-    found = {name: cases[name].command(room, folder / name) for name in CHOSEN}
-    for name, words in MORE.items():
-        output = ["--device", "cpu", "--output", str(folder / name)]
-        found[name] = [*words.replace("{}", str(room)).split(), *output]
-    return found
+    """Every way of asking; also for groups and states, of a language model and of two models."""
+    room = home / "room"
+    words_of = {name: CASES_OF[name].command(room, folder / name) for name in CHOSEN}
+    words_of["groups"] = CASES_OF["bias"].command(room, folder / "groups", "hf:causal")
+    two = (f"a={room}/qa", f"b={room}/qa")
+    words_of["states"] = CASES_OF["shift"].asking(room, folder / "states", *two)
+    words_of["states"] += ["--limit", "12", "--batch-size", "3"]
+    return words_of
 
 
 def both(rank: int, folder: str) -> None:
@@ -71,19 +63,19 @@ class Squares:
     identity = {"name": "squares"}  # noqa: RUF012
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.requests_seen: list[int] = []
 
     @shared
     def now(self, requests: Sequence[int]) -> Iterator[int]:
         for request in requests:
-            self.asked.append(request)
+            self.requests_seen.append(request)
             yield request**2
 
     @stored
-    def slowly(self, requests: Sequence[int], *, what: str = "") -> Iterator[int | TextFailure]:
+    def slowly(self, requests: Sequence[int], *, base: int = 0) -> Iterator[int | TextFailure]:
         for request in requests:
-            self.asked.append(request)
-            yield TextFailure("below 0") if request < 0 else request**2
+            self.requests_seen.append(request)
+            yield TextFailure("below 0") if request < 0 else base + request**2
 
 
 def check_shares(rank: int, work: Path) -> None:
@@ -93,11 +85,11 @@ def check_shares(rank: int, work: Path) -> None:
         for count in (0, 1, 2, 3, 200):
             model = Squares()
             assert list(model.now(range(count))) == [i**2 for i in range(count)]
-            assert model.asked == [*range(count)][rank::2]
+            assert model.requests_seen == [*range(count)][rank::2]
         model = Squares()
         for _ in range(2):
             assert list(model.slowly([1, 2, 3, 2])) == [1, 4, 9, 4]
-        assert model.asked == [1, 2, 3][rank::2]
+        assert model.requests_seen == [1, 2, 3][rank::2]
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +97,9 @@ def home(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With what two processes left in it."""
     root = tmp_path_factory.mktemp("processes")
     (root / "room").symlink_to(room)
-    (first, said), (second, _) = end_on_two_ranks(both, root, limit_s=300)
-    assert (first, second) == (2, -signal.SIGKILL), said
-    assert "another process has ended" in said
+    (first, output), (second, _) = end_on_two_ranks(both, root, limit_s=300)
+    assert (first, second) == (2, -signal.SIGKILL), output
+    assert "another process has ended" in output
     return root
 
 
@@ -118,9 +110,8 @@ def test_two_processes_equal_one(name: str, home: Path) -> None:
     tables = [pd.read_csv(folder / "results.csv") for folder in (one, two)]
     plain = [table[~table["measure"].isin(STATISTICS)] for table in tables]
     same(*(table.drop(columns=["low", "high"]) for table in plain))
-    same(
-        *(table[["low", "high"]] for table in plain), within=1e-5
-    )  # with few units, t has long tails
+    ends = [table[["low", "high"]] for table in plain]
+    same(*ends, within=1e-5)  # with few units, t has long tails
     same(*(table[table["measure"].isin(STATISTICS)] for table in tables), within=1e-4)
     same(*(pd.read_json(folder / "examples.jsonl", lines=True) for folder in (one, two)))
     works = [home / folder / f"{name}.work.jsonl" for folder in ("one", "two")]
@@ -143,12 +134,8 @@ def test_finished_work_stays_when_one_of_two_processes_is_killed(home: Path) -> 
     assert not (home / "killed/consistency-write").exists()
     assert main(command) == 0
     assert work.read_text().splitlines()[: len(before)] == before
-    same(
-        *(
-            pd.read_csv(home / folder / "consistency-write/results.csv")
-            for folder in ("two", "killed")
-        )
-    )
+    folders = [home / name / "consistency-write" for name in ("two", "killed")]
+    same(*(pd.read_csv(folder / "results.csv") for folder in folders))
 
 
 def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:
@@ -158,11 +145,12 @@ def test_kept_answers_are_asked_for_once(tmp_path: Path) -> None:
     for run in range(2):
         first = Squares()
         with process_group("cpu", tmp_path / "work.jsonl"):
-            assert list(first.slowly([1, 2, 1], what=f"run {run}")) == [1, 4, 1]
+            assert list(first.slowly([1, 2, 1])) == [1, 4, 1]
             assert list(first.slowly([-1, 2])) == [TextFailure("below 0"), 4]
-            assert first.asked == ([-1] if run else [1, 2, -1])
+            assert list(first.slowly([2], base=3)) == [7]
+            assert first.requests_seen == ([-1] if run else [1, 2, -1, 2])
             assert list(other.slowly([1])) == [1]
-    assert other.asked == [1]
+    assert other.requests_seen == [1]
 
 
 def test_methods_of_one_name_in_two_modules_keep_answers_apart(tmp_path: Path) -> None:
@@ -175,9 +163,9 @@ def test_methods_of_one_name_in_two_modules_keep_answers_apart(tmp_path: Path) -
 
 
 def test_processes_that_torchrun_starts_leave_one_report(home: Path, tmp_path: Path) -> None:
-    code, said = launch("evaluation", commands(home, tmp_path)["faithfulness"], processes=2)
-    assert code == 0, said
-    assert said.count("report: ") == 1
+    code, output = launch("evaluation", commands(home, tmp_path)["faithfulness"], processes=2)
+    assert code == 0, output
+    assert output.count("report: ") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["faithfulness"]
 
 
@@ -185,8 +173,5 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LOCAL_RANK", "1")
     for gpus, device in ((False, "auto"), (True, "cuda:1")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda gpus=gpus: gpus)
-        assert [local_device(wanted) for wanted in ("auto", "cuda", "cpu")] == [
-            device,
-            "cuda:1",
-            "cpu",
-        ]
+        devices = [local_device(flag) for flag in ("auto", "cuda", "cpu")]
+        assert devices == [device, "cuda:1", "cpu"]

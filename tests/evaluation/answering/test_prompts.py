@@ -1,7 +1,5 @@
 """What language models are asked, and what their words mean."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,15 +7,14 @@ from hypothesis import strategies as st
 from interventune.data_modules.encoding.prompts import group_prompts, question_prompts
 from interventune.data_modules.encoding.replies import short_answer
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.questions import QAExample, Turn
-from interventune.data_modules.schema.spans import Span
-from interventune.evaluation.answering.prompts import STYLES, in_style
+from interventune.data_modules.schema.questions import QAExample, Span, Turn
+from interventune.evaluation.answering.language_model import STYLES, in_style
 
 EXAMPLE = QAExample(
     "1",
     "Tom has a {red} bike.",
     "What has Tom?",
-    advice="Note that, bikes are red.",
+    advice="Note that, X.",
     history=(Turn("q1", "a1"), Turn("Who came?", "Tom"), Turn("Why?", "unknown")),
 )
 PAPER = """Tom has a {red} bike.
@@ -26,11 +23,9 @@ Q: Who came?
 A: Tom
 Q: Why?
 A: unknown
-Q: Note that, bikes are red. What has Tom?
+Q: Note that, X. What has Tom?
 A:"""
-UNIFIEDQA = (
-    r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, bikes are red."
-)
+UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, x."
 
 
 @pytest.mark.parametrize(("style", "expected"), [("paper", PAPER), ("unifiedqa", UNIFIEDQA)])
@@ -41,9 +36,7 @@ def test_question_prompt_is_that_of_the_style(style: str, expected: str) -> None
 
 @pytest.mark.parametrize("story", ["A Tolin met a Kessar.", "A Kessar met a Tolin."])
 def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
-    """Lower-case `question \\n (a) x1 (b) x2 \\n context. note that ...`, options in the context's
-    order.
-    """
+    """`question \\n (a) x1 (b) x2 \\n context. advice`; options are in the order of the context."""
     spans = (Span.locate("Kessar", story, "t"), Span.locate("Tolin", story, "t"))
     question = UnderspecifiedQuestion(story, "Who ran?", spans, "Note that, X.")
     one, two = ("kessar", "tolin") if story.startswith("A K") else ("tolin", "kessar")
@@ -53,33 +46,30 @@ def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
     assert in_style(prompt.messages[0]["content"], "unifiedqa") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Yes, he did so.", "yes"),
-        ('"No," she said', "no"),
-        ("Yes - it was", "yes"),
-        ("Unknown (not stated).", "Unknown (not stated)"),
-        ("No one", "No one"),
-        ("No. 5", "No. 5"),
-        ("the answer is: 'red.'", "red"),
-        ("\n Answer:\n a red bike.\nQuestion: Why?", "a red bike"),
-        ('the "Red Lion"', 'the "Red Lion"'),
-        ("wait...", "wait..."),
-        (" \n ", ""),
-    ],
-)
-def test_short_answer_of_examples(text: str, expected: str) -> None:
-    assert short_answer(text) == expected
+SHORT = {
+    "Yes, he did so.": "yes",
+    '"No," she said': "no",
+    "Yes - it was": "yes",
+    "Unknown (not stated).": "Unknown (not stated)",
+    "No one": "No one",
+    "No. 5": "No. 5",
+    "the answer is: 'red.'": "red",
+    "\n Answer:\n a red bike.\nQuestion: Why?": "a red bike",
+    'the "Red Lion"': 'the "Red Lion"',
+    "wait...": "wait...",
+    " \n ": "",
+}
+
+
+def test_short_answer_of_examples() -> None:
+    assert {text: short_answer(text) for text in SHORT} == SHORT
 
 
 WORDS = ["red", "no", "bike", "yes", "Tom's", "unknown", "U.S", "5", "—", "(a)"]
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
+wrappings = st.sampled_from(["{}", '"{}"', "{}.", "Answer: {}", " {}\nMore: text", "**{}**"])
 
 
-@given(
-    words.map(" ".join),
-    st.sampled_from(["{}", '"{}"', "{}.", "Answer: {}", " {}\nMore: text", "**{}**"]),
-)
+@given(words.map(" ".join), wrappings)
 def test_short_answer_does_not_depend_on_wrapping(text: str, wrapping: str) -> None:
     assert short_answer(wrapping.format(text)) == short_answer(text)

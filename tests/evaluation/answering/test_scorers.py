@@ -1,7 +1,5 @@
 """A text classifier as a scorer: transformers' own pipeline, one text at a time, is the oracle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,39 +13,18 @@ from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.answering.scorers import ATTRIBUTES, Scorer, matched_labels
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
-CIVIL = (
-    "Toxicity",
-    "severe toxicity",
-    "obscene",
-    "threat",
-    "insult",
-    "identity_attack",
-    "sexual_explicit",
-)
-TEXTS = (
-    "the pilot",
-    " ",
-    "a red hat met the baker under the tea and the pilot",
-    "who",
-    "tea . tea ?",
-)
+CIVIL = ("Toxicity", "severe toxicity", "obscene", "threat", "identity_attack", "sexual_explicit")
+TEXTS = ("the pilot", " ", "a red hat met the baker under the tea and the pilot", "tea . tea ?")
 
 
 def save(folder: Path, labels: Sequence[str], **config: Any) -> Path:
     """Random weights, large enough that scores differ."""
     torch.manual_seed(1)
-    sizes = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-    }
-    about = {
-        "id2label": dict(enumerate(labels)),
-        "label2id": {name: i for i, name in enumerate(labels)},
-    }
-    about |= {"vocab_size": 320, "initializer_range": 0.3, **sizes, **config}
-    BertForSequenceClassification(BertConfig(**about)).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "vocab_size": 320}
+    layers = {"num_hidden_layers": 2, "num_attention_heads": 2, "initializer_range": 0.3}
+    names = {"id2label": dict(enumerate(labels))}
+    model = BertForSequenceClassification(BertConfig(**{**sizes, **layers, **names, **config}))
+    model.save_pretrained(folder)
     build_tokenizer("bert", vocabulary()).save_pretrained(folder)
     return folder
 
@@ -60,28 +37,24 @@ def save(folder: Path, labels: Sequence[str], **config: Any) -> Path:
         (("neutral", "toxic"), {}, "softmax"),
     ],
 )
-def test_scores_match_the_pipeline_in_any_batch(
-    tmp_path: Path, labels: Sequence[str], config: dict[str, Any], function: str
-) -> None:
+def test_scores_are_the_pipelines(tmp_path: Path, labels: Any, config: Any, function: str) -> None:
     scorer = Scorer(f"hf:{save(tmp_path, labels, **config)}", device="cpu", batch_size=2)
-    found = list(scorer.score(TEXTS))
-    assert found[::-1] == list(scorer.score(TEXTS[::-1]))
-    classify = pipeline(
-        "text-classification", str(tmp_path), top_k=None, function_to_apply=function
-    )
-    for text, scores in zip(TEXTS, found, strict=True):
-        theirs = {
-            row["label"]: row["score"] if text.strip() else 0.0 for row in classify([text])[0]
-        }
-        assert scores == pytest.approx(
-            {a: theirs[label] for a, label in scorer.label_of.items()}, abs=1e-6
-        )
+    scores = list(scorer.score(TEXTS))
+    assert scores[::-1] == list(scorer.score(TEXTS[::-1]))
+    how: dict[str, Any] = {"top_k": None, "function_to_apply": function}
+    classify = pipeline("text-classification", str(tmp_path), **how)
+    for text, row in zip(TEXTS, scores, strict=True):
+        theirs = {label["label"]: label["score"] for label in classify([text])[0]}
+        if not text.strip():
+            theirs = dict.fromkeys(theirs, 0.0)
+        expected = {name: theirs[label] for name, label in scorer.label_of.items()}
+        assert row == pytest.approx(expected, abs=1e-6)
 
 
 def test_matched_labels_by_name_or_other_name(caplog: pytest.LogCaptureFixture) -> None:
-    found = matched_labels(JIGSAW, "hf:x")
-    assert list(found) == [name for name in ATTRIBUTES if name != "sexually_explicit"]
-    assert list(found.values()) == ["toxic", "severe_toxic", "threat", "obscene", "identity_hate"]
+    labels = matched_labels(JIGSAW, "hf:x")
+    assert list(labels) == [name for name in ATTRIBUTES if name != "sexually_explicit"]
+    assert list(labels.values()) == ["toxic", "severe_toxic", "threat", "obscene", "identity_hate"]
     assert "does not score sexually_explicit" in caplog.text
     assert matched_labels(("toxic", "toxicity"), "hf:x") == {"toxicity": "toxicity"}
     with pytest.raises(ValueError, match="--scorer hf:x"):
@@ -89,11 +62,9 @@ def test_matched_labels_by_name_or_other_name(caplog: pytest.LogCaptureFixture) 
 
 
 def test_identity_depends_on_weights_labels_and_tokenizer(tmp_path: Path) -> None:
-    def identity(
-        labels: Sequence[str] = CIVIL, words: Sequence[str] = vocabulary(), **config: Any
-    ) -> Any:
+    def identity(labels: Any = CIVIL, words: Any = (), **config: Any) -> Any:
         path = save(tmp_path, labels, **config)
-        build_tokenizer("bert", words).save_pretrained(path)
+        build_tokenizer("bert", words or vocabulary()).save_pretrained(path)
         return Scorer(f"hf:{path}", device="cpu").identity
 
     one, others = identity(), [identity((*CIVIL[:-1], "other")), identity(initializer_range=0.2)]

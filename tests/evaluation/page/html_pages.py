@@ -1,7 +1,5 @@
 """A page taken apart by a parser that is not ours."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 

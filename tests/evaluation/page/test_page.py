@@ -1,6 +1,4 @@
-"""The HTML page: complete, self-contained, and nobody's text becomes markup."""
-
-from __future__ import annotations
+"""The HTML page: complete, self-contained, and no text becomes markup."""
 
 import json
 from base64 import b64decode
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.page.page import comparison, find_results
 from interventune.evaluation.report import Evaluation, write_report
-from interventune.evaluation.results import Results
+from interventune.evaluation.results import Estimate, Number, Results, plain
 from interventune.evaluation.shown.views import Table, View
 from tests.evaluation.checkpoints import told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
@@ -27,35 +25,27 @@ HOSTILE = (
 
 def save_report(folder: Path, value: float = 0.5, **changes: Any) -> Path:
     """A report of faithfulness, in short."""
-    results = Results(("variant",), unit="questions")
-    for name in ("before", "after"):
-        results.add("em", value, n=9, interval=(0.25, 0.75), checkpoint=name, variant="ts_r")
-    results.add("em", 0.125, n=9, checkpoint="after", against="before", variant="ts_r")
+    place, estimate = {"variant": "ts_r"}, Estimate(value, (0.25, 0.75), 9, 9)
+    numbers = [Number("em", place | {"checkpoint": x}, estimate) for x in ("before", "after")]
+    numbers.append(plain("em", 0.125, 9, checkpoint="after", against="before", **place))
     content: dict[str, Any] = {
         "title": "Faithfulness of two",
-        "results": results,
+        "results": Results(("variant",), "questions", numbers),
         "views": (View("By variant", ("variant",), {"em": "EM"}),),
-        "about": {"protocol": "faithfulness"},
         "headline": "Before and after are alike.",
         "figures": {"em.png": lambda _, path: path.write_bytes(PNG)},
-        "examples": [
-            {"checkpoint": "before", "id": i, "prediction": f"said-{i}"} for i in range(120)
-        ],
+        "examples": [{"id": i, "prediction": f"said-{i}"} for i in range(120)],
     }
-    write_report(Evaluation(**{**content, **changes}), folder)
+    write_report(Evaluation(**content | changes), folder)
     return folder
 
 
-def save_run(folder: Path, text: str = "plain") -> Path:
+def save_run(folder: Path, text: str = "plain") -> None:
     """What `train fit` leaves, in short."""
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(
-        f"learning_rate: 1.0e-4\ncheckpoint:\n  monitor: val/qa/f1\nnote: {text}\n",
-        encoding="utf-8",
-    )
+    (folder / "config.yaml").write_bytes(f"learning_rate: 1.0e-4\nnote: {text}\n".encode())
     (folder / "environment.json").write_text(json.dumps({"command": ["fit", text]}))
     (folder / "metrics.json").write_text(json.dumps({"val/qa/f1": 0.25, "step": None}))
-    return folder
 
 
 def test_report_command_writes_one_page_of_runs_and_reports(tmp_path: Path) -> None:
@@ -78,12 +68,10 @@ def test_report_command_writes_one_page_of_runs_and_reports(tmp_path: Path) -> N
 
 
 def test_comparison_holds_the_numbers_that_several_folders_have(tmp_path: Path) -> None:
-    folders = [
-        save_report(tmp_path / "a"),
-        save_report(tmp_path / "b", value=0.875),
-        save_run(tmp_path / "c"),
-    ]
-    compared = comparison(find_results([f"{folder.name}={folder}" for folder in folders]))
+    save_report(tmp_path / "a")
+    save_report(tmp_path / "b", value=0.875)
+    save_run(tmp_path / "c")
+    compared = comparison(find_results([f"{name}={tmp_path / name}" for name in "abc"]))
     ((kind, frame),) = compared.items()
     assert (kind, list(frame.index)) == ("Faithfulness of two", [("variant=ts_r", "em")])
     assert list(frame.columns) == [(label, name) for label in "ab" for name in ("before", "after")]
@@ -98,7 +86,7 @@ def test_comparison_holds_the_numbers_that_several_folders_have(tmp_path: Path) 
 def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder, text = tmp_path_factory.mktemp("page"), f"x{text}"
     results = Results((text,), unit="rows")
-    results.add(text, 0.5, n=1, checkpoint=text, **{text: text})
+    results.add(plain(text, 0.5, 1, checkpoint=text, **{text: text}))
     save_report(
         folder / "a",
         title=text,

@@ -2,26 +2,23 @@
 loops.
 """
 
-from __future__ import annotations
-
 import json
+from collections import Counter
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
 import pytest
 
 from interventune.data_modules.schema.questions import QAExample
-from interventune.data_modules.sources import read_questions
 from interventune.evaluation.answering import checkpoint as answering
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 from tests.evaluation.fake_answerer import install
 from tests.metrics.test_abstention import abstention
 
-EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
 STORIES = ("--data", "stories:mixed_dev", "--limit", "60")
 Rows = list[dict[str, Any]]
 Units = dict[str, Rows]  # by question
@@ -31,34 +28,31 @@ def mixed(seed: str) -> Callable[[QAExample], str]:
     """Right, wrong, unknown, and now and then nothing."""
 
     def rule(example: QAExample) -> str:
-        said = (*example.gold[:1], "Mars", "unknown", "unknown", "!timeout")
-        return Random(f"{seed} {example.id} {example.variant}").choice(said)
+        answers = (*example.gold[:1], "Mars", "unknown", "unknown", "!timeout")
+        return Random(f"{seed} {example.id} {example.variant}").choice(answers)
 
     return rule
 
 
-def pairs(rows: Rows, checkpoint: str, variant: str = "ts_r") -> Units:
-    """The questions that the checkpoint answered in both stories."""
-    found: Units = {}
+def pairs(rows: Rows, checkpoint: str) -> Units:
+    """The questions that the checkpoint answered in both stories, `os` and `ts_r`."""
+    units: Units = {}
     for row in rows:
-        if (row["checkpoint"], "failure" in row) == (checkpoint, False) and row["variant"] in (
-            "os",
-            variant,
-        ):
-            found.setdefault(row["id"], []).append(row)
-    return {name: both for name, both in found.items() if len(both) == 2}
+        if row["checkpoint"] == checkpoint and row["variant"] != "ts" and "failure" not in row:
+            units.setdefault(row["id"], []).append(row)
+    return {name: both for name, both in units.items() if len(both) == 2}
 
 
 def measured(rows: Rows) -> dict[str, float]:
-    said = [row["prediction"] in ("unknown", "It is not mentioned.") for row in rows]
+    abstained = [row["prediction"] in ("unknown", "It is not mentioned.") for row in rows]
     unanswerable = [row["variant"] != "os" or not row["references"] for row in rows]
-    return abstention(said, unanswerable, [row["em"] for row in rows])
+    return abstention(abstained, unanswerable, [row["em"] for row in rows])
 
 
 def test_pairs_and_their_changes_match_naive_loops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All rows about a text are one unit, also those of both sides of a change."""
+    """All rows about a text are one unit, also those of two sides of a change."""
     install(monkeypatch, {"one": mixed("a"), "two": mixed("b")})
     cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", "one", "two", *STORIES)
     rows = examples_of(tmp_path / "r")
@@ -74,11 +68,8 @@ def test_pairs_and_their_changes_match_naive_loops(
             assert row["value"] == pytest.approx(value - bool(against) * first[measure])
             if measure == "grounded_f1":
                 assert row["low"] < row["value"] < row["high"]
-                assert (row["n"], row["units"], row["unit"]) == (
-                    2 * len(names),
-                    len(texts),
-                    "texts",
-                )
+                sizes = 2 * len(names), len(texts), "texts"
+                assert (row["n"], row["units"], row["unit"]) == sizes
     abstained = sum(row["prediction"] == "unknown" for both in two.values() for row in both)
     assert cells.n("abstention_precision", checkpoint="two", variant="os+ts_r") == abstained
     assert not (cells.frame["coverage"].astype(str) != "").any()  # words have no score
@@ -87,24 +78,22 @@ def test_pairs_and_their_changes_match_naive_loops(
 
 def official(rows: Rows) -> dict[str, float]:
     """SQuAD 2's official evaluation, on questions with one answer or none."""
-    parts: dict[str, Rows] = {"": rows, "HasAns_": [], "NoAns_": []}
+
+    def scores(row: dict[str, Any]) -> tuple[float, float]:
+        gold = " ".join(row["references"][:1]).lower().split()
+        answer = row["prediction"].replace("It is not mentioned.", "").lower().split()
+        common = (Counter(answer) & Counter(gold)).total()
+        f1 = 2 * common / (len(answer) + len(gold)) if answer and gold else answer == gold
+        return answer == gold, f1
+
+    parts = {"": rows, "HasAns_": [], "NoAns_": []}
     for row in rows:
         parts["HasAns_" if row["references"] else "NoAns_"].append(row)
-    found = {}
-    for name, part in parts.items():
-        exact = overlap = 0.0
-        for row in part:
-            gold = row["references"][0].lower().split() if row["references"] else []
-            said = (
-                []
-                if row["prediction"] == "It is not mentioned."
-                else row["prediction"].lower().split()
-            )
-            shared = sum(min(said.count(word), gold.count(word)) for word in {*said})
-            exact += said == gold
-            overlap += 2 * shared / (len(said) + len(gold)) if said and gold else said == gold
-        found |= {f"{name}exact": exact / len(part), f"{name}f1": overlap / len(part)}
-    return found
+    return {
+        f"{side}{name}": fmean(column)
+        for side, part in parts.items()
+        for name, column in zip(("exact", "f1"), zip(*map(scores, part), strict=True), strict=True)
+    }
 
 
 def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,9 +121,8 @@ def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.Mo
     unanswerable = sum(not row["references"] for row in rows) / 25
     for name, exact in (("always unknown", unanswerable), ("never unknown", 1 - unanswerable)):
         assert cells("exact", checkpoint=name, variant="os") == pytest.approx(exact)
-        assert cells("abstention_recall", checkpoint=name, variant="os") == (
-            name == "always unknown"
-        )
+        recall = cells("abstention_recall", checkpoint=name, variant="os")
+        assert recall == (name == "always unknown")
     report = (tmp_path / "r" / "report.md").read_text()
     assert "| without an answer (%) | 16.7" in report
     assert "Unknown was said as: 5 not stated (one)." in report
@@ -168,8 +156,7 @@ def test_the_threshold_of_unknown_is_swept(
         assert cells("selective_f1", **cell) == pytest.approx(earned / len(answered))
         assert cells.n("selective_f1", **cell) == len(answered)
         assert cells("threshold", **cell) == pytest.approx(answered[-1]["unknown_score"])
-        found = abstention(
-            [row not in answered for row in part], [row["variant"] != "os" for row in part], 0
-        )
+        abstained = [row not in answered for row in part]
+        expected = abstention(abstained, [row["variant"] != "os" for row in part], 0)
         for measure in ("abstention_recall", "abstention_precision", "over_abstention"):
-            assert cells(measure, **cell) == pytest.approx(found[measure], nan_ok=True)
+            assert cells(measure, **cell) == pytest.approx(expected[measure], nan_ok=True)

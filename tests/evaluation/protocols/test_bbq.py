@@ -2,8 +2,6 @@
 models choose.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +13,8 @@ import interventune.evaluation.protocols.bbq as protocol
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.tasks.bbq import BBQItem, read_bbq
 from interventune.evaluation.answering.interface import Answerer
-from interventune.storage.json_files import json_lines
+from interventune.storage.documents import json_lines
 from tests.evaluation.bbq_files import bbq_rows, save_bbq
-from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate
 from tests.evaluation.protocol_cases import write_rows
 
@@ -32,9 +29,9 @@ def test_scores_counted_by_hand(tmp_path: Path) -> None:
     rows = [{"id": f"Music-{i}", "answer": CHOICES[pick]} for i, pick in enumerate(picks)]
     rows += [{"id": row["id"], "variant": "fair", "answer": "unknown"} for row in rows]
     write_rows(tmp_path / "picks.jsonl", rows)
+    words = f"bbq --data {tmp_path}/bbq.jsonl --metadata {tmp_path}/metadata.csv".split()
     flags = ["--predictions", f"{tmp_path}/picks.jsonl", "--advice", "fair=Be fair."]
-    data = ["--data", f"{tmp_path}/bbq.jsonl", "--metadata", f"{tmp_path}/metadata.csv"]
-    cells = evaluate(tmp_path / "out", "bbq", *data, *flags)
+    cells = evaluate(tmp_path / "out", *words, *flags)
     ambig, disambig = (
         {"checkpoint": "picks", "advice": "none", "condition": name}
         for name in ("ambig", "disambig")
@@ -53,41 +50,34 @@ def test_scores_counted_by_hand(tmp_path: Path) -> None:
     ):
         row = cells.row(measure, **place)
         assert (row["value"], row["n"]) == (pytest.approx(value, nan_ok=True), n), (place, measure)
-    assert "1 examples have no target" in (tmp_path / "out/report.md").read_text()
-    assert "never says unknown" not in (tmp_path / "out/report.md").read_text()
+    report = (tmp_path / "out/report.md").read_text()
+    assert "1 examples have no target" in report
+    assert "never says unknown" not in report
     write_rows(tmp_path / "sure.jsonl", [row | {"answer": CHOICES[0]} for row in rows[:8]])
-    evaluate(tmp_path / "sure", "bbq", *data, "--predictions", tmp_path / "sure.jsonl")
+    evaluate(tmp_path / "sure", *words, "--predictions", tmp_path / "sure.jsonl")
     assert "sure never says unknown" in (tmp_path / "sure/report.md").read_text()
 
 
 def test_unifiedqa_as_its_authors_score_it(shared: Path, tmp_path: Path) -> None:
     oracle, data = shared / "oracle/bbq", shared / "data/bbq"
-    names = ["Age", "Physical_appearance"]
-    rows = []
+    names, rows = ["Age", "Physical_appearance"], []
     for name in names:
         row_of = {row["example_id"]: row for _, row in json_lines(data / f"{name}.jsonl")}
         for _, pick in json_lines(oracle / f"unifiedqa_11b_{name}.jsonl"):
             answer = row_of[pick["example_id"]][f"ans{pick['pred']}"]
             rows.append({"id": f"{name}-{pick['example_id']}", "answer": answer})
     write_rows(tmp_path / "uqa.jsonl", rows)
-    sources = [data / f"{name}.jsonl" for name in names]
-    flags: list[str | Path] = ["--predictions", tmp_path / "uqa.jsonl"]
-    flags += ["--metadata", data / "additional_metadata.csv"]
-    cells: Cells = evaluate(tmp_path / "out", "bbq", *flags, "--data", *sources)
+    sources = " ".join(f"{data}/{name}.jsonl" for name in names)
+    words = f"--predictions {tmp_path}/uqa.jsonl --metadata {data}/additional_metadata.csv"
+    cells = evaluate(tmp_path / "out", "bbq", *f"{words} --data {sources}".split())
     for cell, expected in json.loads((oracle / "expected.json").read_text()).items():
         category, _, condition = cell.rpartition("/")
-        if category not in names:
-            continue
         at = {"checkpoint": "uqa", "advice": "none", "category": category, "condition": condition}
-        for measure in ("accuracy", "bias", "bias_scaled"):
-            assert cells(measure, **at) == pytest.approx(expected[measure], abs=1e-9), (
-                cell,
-                measure,
-            )
-        assert (cells.n("accuracy", **at), cells.n("bias", **at)) == (
-            expected["n"],
-            expected["non_unknown"],
-        )
+        if category in names:
+            for measure in ("accuracy", "bias", "bias_scaled"):
+                assert cells(measure, **at) == pytest.approx(expected[measure], abs=1e-9)
+            assert cells.n("accuracy", **at) == expected["n"]
+            assert cells.n("bias", **at) == expected["non_unknown"]
 
 
 def items_of(folder: Path) -> list[BBQItem]:
@@ -112,39 +102,31 @@ def test_picks_by_mentions_take_the_best_one_or_unknown(tmp_path: Path) -> None:
     picks = protocol.picks(Spans(), "mentions", items_of(tmp_path), "fair", "Be fair.")
     assert list(picks) == [1, 1, 2, 2]
     spans = [(span.start, span.text) for span in questions[0].answers]
-    assert sorted(spans) == [
-        (0, "The cellist"),
-        (4, "cellist"),
-        (16, "the pianist"),
-        (20, "pianist"),
-    ]
+    names = ("The cellist", "cellist", "the pianist", "pianist")
+    assert sorted(spans) == [*zip((0, 4, 16, 20), names, strict=True)]
     assert len(questions[1].answers) == 6
     assert {example.advice for example in questions} == {"Be fair."}
 
 
+UNKNOWN = ["", "unknown", "Not known", "I don't know.", "It cannot be determined."]
+
+
 @pytest.mark.parametrize(
-    ("text", "slot"),
+    ("texts", "slot"),
     [
-        ("the cellist!", 2),
-        ("The cellist, who was late, not the pianist", 2),
-        ("It wasn't the cellist but the pianist.", 0),
-        ("I think it was the pianist.", 0),
-        *(
-            (text, 1)
-            for text in ("", "unknown", "Not known", "I don't know.", "It cannot be determined.")
-        ),
-        ("It is unclear whether the cellist lost it.", 1),
-        *(
-            (text, None)
-            for text in ("a key", "cellist and pianist", "Not the cellist.", "Neither of them")
-        ),
+        (["I think it was the pianist.", "It wasn't the cellist but the pianist."], 0),
+        ([*UNKNOWN, "It is unclear whether the cellist lost it."], 1),
+        (["the cellist!", "The cellist, who was late, not the pianist"], 2),
+        (["a key", "cellist and pianist", "Not the cellist.", "Neither of them"], None),
     ],
 )
 def test_a_written_answer_names_whom_it_affirms(
-    text: str, slot: int | None, tmp_path: Path
+    texts: list[str], slot: int | None, tmp_path: Path
 ) -> None:
-    named = protocol.choice_named(text, items_of(tmp_path)[0])
-    assert named == slot if slot is not None else isinstance(named, str)
+    item = items_of(tmp_path)[0]
+    for text in texts:
+        named = protocol.choice_named(text, item)
+        assert named == slot if slot is not None else isinstance(named, str), text
 
 
 def test_targets_without_metadata_follow_from_the_questions(tmp_path: Path) -> None:
@@ -168,9 +150,8 @@ def test_metadata_of_other_data_is_refused(tmp_path: Path) -> None:
     save_bbq(tmp_path)
     rows = bbq_rows()
     rows[4]["question_polarity"] = "nonneg"
-    rows[5]["answer_info"] = dict(
-        zip(("ans0", "ans2", "ans1"), rows[5]["answer_info"].values(), strict=True)
-    )
+    people = rows[5]["answer_info"]
+    people["ans1"], people["ans2"] = people["ans2"], people["ans1"]
     write_rows(tmp_path / "other.jsonl", rows)
     with pytest.raises(ValueError, match=r"2 of 8 targets do not fit .* line 5"):
         read_bbq([f"{tmp_path}/other.jsonl"], tmp_path / "metadata.csv")

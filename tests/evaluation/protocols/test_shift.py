@@ -2,38 +2,28 @@
 text at a time.
 """
 
-from __future__ import annotations
-
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice, product
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from interventune.data_modules.batching.sets import full_query
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.interventions.variants import perturb
-from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import QAExample, Variant, write_records
 from interventune.data_modules.stories.questions import qa_examples
-from interventune.data_modules.tasks.predicate_argument import predicate_argument_questions
+from interventune.data_modules.tasks.yes_no import predicate_argument_questions
 from interventune.evaluation.protocols import shift as protocol
 from interventune.evaluation.protocols.sensitivity import colour_stories
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import (
-    Naive,
-    evaluate,
-    examples_of,
-    save_ckpt,
-    save_folder,
-    told,
-)
+from tests.evaluation.checkpoints import Naive, evaluate, examples_of, save_ckpt, save_folder, told
 from tests.metrics.test_cka import naive_cka
 
 States = tuple[Tensor, dict[tuple[int, int], Tensor]]
@@ -58,51 +48,43 @@ def naive_states(folder: Path, examples: Sequence[QAExample]) -> list[States]:
     ]
 
 
-def cosines(one_LD: Tensor, other_LD: Tensor) -> list[float]:
-    return torch.nn.functional.cosine_similarity(one_LD, other_LD, dim=-1).tolist()
+def cosines(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """(N, L) of N pairs of states (L, D)."""
+    return torch.stack([cosine_similarity(one_LD, other_LD, dim=-1) for one_LD, other_LD in pairs])
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
 def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture: str) -> None:
     folder = save_folder(tmp_path / "m", architecture)
     cells = shift(tmp_path / "out", "--checkpoint", folder, "--layers", "all", "--batch-size", "5")
-    rows = {
-        (row["variant"], row["id"], row["embedding"]): row for row in examples_of(tmp_path / "out")
-    }
-    originals = dict(
-        zip((story.id for story in STORIES), naive_states(folder, STORIES), strict=True)
-    )
+    rows = {(r["variant"], r["id"], r["embedding"]): r for r in examples_of(tmp_path / "out")}
+    texts = {story.id: story.context for story in STORIES}
+    originals = dict(zip(texts, naive_states(folder, STORIES), strict=True))
     for variant in ("ts", "ts_r"):
-        cls: list[list[float]] = []
-        tokens: list[list[list[float]]] = []
-        texts = {story.id: story.context for story in STORIES}
-        examples = [
-            one for one in perturbed(variant) if one.context != texts[one.id]
-        ]  # `ts` may cut nothing
+        # `ts` may cut nothing.
+        examples = [one for one in perturbed(variant) if one.context != texts[one.id]]
+        cls, tokens = list[tuple[Tensor, Tensor]](), list[Tensor]()
         for example, (second, others) in zip(examples, naive_states(folder, examples), strict=True):
             first, places = originals[example.id]
-            cls.append(cosines(first, second))
+            cls.append((first, second))
             ((_, end),) = example.kept  # the variant begins as the original does
-            tokens.append([cosines(places[at], others[at]) for at in others if at[1] <= end])
+            tokens.append(cosines([(places[at], others[at]) for at in others if at[1] <= end]))
             row = rows[variant, example.id, "common"]
             assert (row["tokens"], row["stories"]) == (len(tokens[-1]), "single window")
-            assert row["cosine"][-1] == pytest.approx(
-                fmean(cos[-1] for cos in tokens[-1]), abs=1e-5
-            )
-        for layer, name in enumerate((0, 1, "last")):
-            every = [cos[layer] for story in tokens for cos in story]
-            expected = {
-                ("cls", "cosine"): fmean(cos[layer] for cos in cls),
-                ("cls", "std"): pstdev(cos[layer] for cos in cls),
-                ("common", "cosine"): fmean(every),
-                ("common", "std"): pstdev(every),
-                ("common", "macro"): fmean(fmean(cos[layer] for cos in s) for s in tokens),
-            }
-            cell = {"checkpoint": "m", "variant": variant, "layer": name}
-            for (embedding, measure), value in expected.items():
-                for stories in ("", "single window"):
-                    row = cells.row(measure, embedding=embedding, stories=stories, **cell)
-                    assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
+            assert row["cosine"][-1] == pytest.approx(float(tokens[-1][:, -1].mean()), abs=1e-5)
+        cls_NL, token_PL = cosines(cls), torch.cat(tokens)
+        expected = {
+            ("cls", "cosine"): cls_NL.mean(0),
+            ("cls", "std"): cls_NL.std(0, correction=0),
+            ("common", "cosine"): token_PL.mean(0),
+            ("common", "std"): token_PL.std(0, correction=0),
+            ("common", "macro"): torch.stack([token_TL.mean(0) for token_TL in tokens]).mean(0),
+        }
+        for (place, value_L), stories in product(expected.items(), ("", "single window")):
+            at = {"checkpoint": "m", "variant": variant, "embedding": place[0], "stories": stories}
+            for layer, value in zip((0, 1, "last"), value_L.tolist(), strict=True):
+                row = cells.row(place[1], layer=layer, **at)
+                assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
 
 
 def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
@@ -110,25 +92,23 @@ def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
     cells = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
     rows = [row for row in examples_of(tmp_path / "out") if row["embedding"] == "common"]
     single = [row for row in rows if row["stories"]]
-    assert (
-        f"{12 - len(rows)} of 12 stories are too long for the model, or equal"
-        in (tmp_path / "out/report.md").read_text()
-    )
+    left_out = f"{12 - len(rows)} of 12 stories are too long for the model, or equal"
+    assert left_out in (tmp_path / "out/report.md").read_text()
     assert 0 < len(single) < len(rows)
     for stories, chosen in (("", rows), ("single window", single)):
         cell = {"checkpoint": "short", "variant": "ts", "stories": stories, "layer": "last"}
         row = cells.row("macro", embedding="common", **cell)
-        cosine = [row["cosine"][-1] for row in chosen]
-        assert (row["value"], row["n"]) == (pytest.approx(fmean(cosine), abs=1e-13), len(cosine))
+        mean = fmean(row["cosine"][-1] for row in chosen)
+        assert (row["value"], row["n"]) == (pytest.approx(mean, abs=1e-13), len(chosen))
 
 
 def test_rows_without_their_originals_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_records([*STORIES, replace(perturbed("ts_r")[0], id="x")], tmp_path / "rows.jsonl")
-    flags: list[str | Path] = ["--data", tmp_path / "rows.jsonl", "--output", tmp_path / "no"]
-    flags += ["--checkpoint", save_folder(tmp_path / "m")]
-    assert "without their originals" in told(capsys, "shift", *flags)
+    flags = ["--data", tmp_path / "rows.jsonl", "--checkpoint", save_folder(tmp_path / "m")]
+    line = told(capsys, "shift", *flags, "--output", tmp_path / "no")
+    assert "without their originals" in line
 
 
 def test_cosine_and_cka_between_checkpoints(
@@ -136,41 +116,27 @@ def test_cosine_and_cka_between_checkpoints(
 ) -> None:
     monkeypatch.setattr(protocol, "CKA_TOKENS", 8)
     folders = [save_folder(tmp_path / name, seed=seed) for seed, name in enumerate("abc")]
-    cells = shift(
-        tmp_path / "out", "--checkpoint", *folders, "--variants", "ts_r", "--batch-size", "5"
-    )
-    states = {folder.name: naive_states(folder, STORIES) for folder in folders}
-    for other in "bc":
-        for layer in range(3):
-            pairs = list(zip(states["a"], states[other], strict=True))
-            cell = {"checkpoint": other, "reference": "a", "layer": layer}
-            row = cells.row("cosine", embedding="cls", **cell)
-            mean = fmean(cosines(x, y)[layer] for (x, _), (y, _) in pairs)
-            assert (row["value"], row["n"]) == (pytest.approx(mean, abs=1e-5), len(STORIES))
-            every = [cosines(x[at], y[at])[layer] for (_, x), (_, y) in pairs for at in x]
-            assert cells("cosine", embedding="common", **cell) == pytest.approx(
-                fmean(every), abs=1e-5
-            )
-            chosen = [
-                [list(x)[round(i * (len(x) - 1) / 7)] for i in range(8)] for _, x in states["a"]
-            ]
-            x_ND, y_ND = (
-                torch.stack(
-                    [x[at][layer] for (_, x), c in zip(side, chosen, strict=True) for at in c]
-                )
-                for side in (states["a"], states[other])
-            )
-            assert cells("cka", embedding="common", **cell) == pytest.approx(
-                naive_cka(x_ND, y_ND), abs=1e-5
-            )
-            found = cells("cka", embedding="cls", **cell)
-            if layer == 0:  # the same for every story
-                assert math.isnan(found)
-            else:
-                x_ND, y_ND = (
-                    torch.stack([cls[layer] for cls, _ in states[n]]) for n in ("a", other)
-                )
-                assert found == pytest.approx(naive_cka(x_ND, y_ND), abs=1e-5)
+    flags = ["--variants", "ts_r", "--batch-size", "5"]
+    cells = shift(tmp_path / "out", "--checkpoint", *folders, *flags)
+    cls, every, sampled = (dict[str, list[Tensor]]() for _ in range(3))
+    for folder in folders:
+        states = naive_states(folder, STORIES)
+        stories = [[*tokens.values()] for _, tokens in states]
+        cls[folder.name] = [first for first, _ in states]
+        every[folder.name] = [*chain.from_iterable(stories)]
+        sampled[folder.name] = [
+            story[round(i * (len(story) - 1) / 7)] for story in stories for i in range(8)
+        ]
+    embeddings = [("cls", cls, cls), ("common", every, sampled)]
+    for other, layer, (embedding, compared, in_cka) in product("bc", range(3), embeddings):
+        cell = {"checkpoint": other, "reference": "a", "embedding": embedding, "layer": layer}
+        row = cells.row("cosine", **cell)
+        mean = cosines([*zip(compared["a"], compared[other], strict=True)])[:, layer].mean()
+        assert (row["value"], row["n"]) == (pytest.approx(float(mean), abs=1e-5), len(STORIES))
+        cka = math.nan  # the embedding of CLS is the same for every story
+        if (embedding, layer) != ("cls", 0):
+            cka = naive_cka(*(torch.stack(in_cka[name])[:, layer] for name in ("a", other)))
+        assert cells("cka", **cell) == pytest.approx(cka, abs=1e-5, nan_ok=True)
 
 
 def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(
@@ -192,53 +158,40 @@ def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(
 
 
 def test_colour_stories_exchange_one_colour_each() -> None:
-    stories = colour_stories()
-    assert [story.text for story in stories] == list(
-        dict.fromkeys(x.context for *_, x in predicate_argument_questions())
-    )
-    for story in stories:
-        words = story.text.rstrip(".").split()
-        for text, noun in zip(story.exchanged, story.nouns, strict=True):
-            changed = text.rstrip(".").split()
-            (place,) = (
-                i for i, pair in enumerate(zip(words, changed, strict=True)) if pair[0] != pair[1]
-            )
-            assert words[place + 1] == noun
-            assert changed[place] not in words
-            assert Counter(words)[noun] == story.text.count(noun) == 1
+    contexts = dict.fromkeys(x.context for *_, x in predicate_argument_questions())
+    assert [text for (text, *_), _ in colour_stories()] == list(contexts)
+    for (story, *exchanged), nouns in colour_stories():
+        words = story.split()
+        for text, noun in zip(exchanged, nouns, strict=True):
+            ((place, colour),) = ((i, x) for i, x in enumerate(text.split()) if x != words[i])
+            assert words[place + 1].rstrip(".") == noun
+            assert colour not in words
+            assert story.count(noun) == 1
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
 def test_distances_equal_those_of_single_texts(architecture: str, tmp_path: Path) -> None:
-    """Against transformers' own model, one unpadded text at a time."""
-    folder = save_folder(tmp_path / architecture, architecture, seed=4)
-    cells = evaluate(
-        tmp_path / "r", "sensitivity", "--checkpoint", f"m={folder}", "--batch-size", "7"
-    )
+    folder = save_folder(tmp_path / "m", architecture, seed=4)
+    cells = evaluate(tmp_path / "r", "sensitivity", "--checkpoint", folder, "--batch-size", "7")
     naive = Naive(folder)
 
-    def states(text: str, word: str) -> torch.Tensor:
+    def states(text: str, word: str) -> Tensor:
         first, (_, tokens) = text.index(word), naive.states(text, "")
-        inside = [
-            h_LD
-            for (start, end), h_LD in tokens.items()
-            if first <= start < end <= first + len(word)
-        ]
+        last = first + len(word)
+        inside = [h_LD for (start, end), h_LD in tokens.items() if first <= start < end <= last]
         return torch.stack(inside).mean(0)
 
-    found = examples_of(tmp_path / "r")
-    assert len(found) == 2 * 130
-    rows = iter(found)
-    for s, story in enumerate(colour_stories()):
-        for n, noun in enumerate(story.nouns):
-            row = next(rows)
-            assert (row["sentence"], row["noun"]) == (story.text, noun)
-            if s % 20 == 0:
-                for field, text in (("own", story.exchanged[n]), ("other", story.exchanged[1 - n])):
-                    before_LD, after_LD = states(story.text, noun), states(text, noun)
-                    cosine_L = torch.nn.functional.cosine_similarity(before_LD, after_LD, dim=-1)
-                    expected = (1 - cosine_L).tolist()
-                    assert row[field] == pytest.approx([*expected, expected[-1]], abs=2e-6)
-    differences = [row["own"][1] - row["other"][1] for row in found]
+    rows = examples_of(tmp_path / "r")
+    assert len(rows) == 2 * 130
+    for i, row in enumerate(rows):
+        (story, *exchanged), nouns = colour_stories()[i // 2]
+        noun = nouns[i % 2]
+        assert (row["sentence"], row["noun"]) == (story, noun)
+        if i // 2 % 20 == 0:
+            for field, text in (("own", exchanged[i % 2]), ("other", exchanged[1 - i % 2])):
+                (cosine_L,) = cosines([(states(story, noun), states(text, noun))])
+                expected = (1 - cosine_L).tolist()
+                assert row[field] == pytest.approx([*expected, expected[-1]], abs=2e-6)
+    difference = fmean(row["own"][1] - row["other"][1] for row in rows)
     row = cells.row("difference", checkpoint="m", layer=1)
-    assert (row["value"], row["units"]) == (pytest.approx(fmean(differences), abs=1e-12), 130)
+    assert (row["value"], row["units"]) == (pytest.approx(difference, abs=1e-12), 130)

@@ -2,8 +2,6 @@
 hand.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -33,36 +31,24 @@ def test_negation_shares_match_pairs_counted_by_hand(
 ) -> None:
     rows = [
         {"id": name, "dataset": "coqa" if name in "ab" else "hotpotqa", "edit": edit}
+        | {"story_org": f"{name} org", "story_mod": f"{name} mod"}
         | {"question": "Was it?", "history": [["Who?", "Tom"]]}
-        | {
-            "story_org": f"{name} org",
-            "story_mod": f"{name} mod",
-            "answer_org": org,
-            "answer_mod": mod,
-        }
+        | {"answer_org": org, "answer_mod": mod}
         for name, (org, mod, edit, *_) in PAIRS.items()
     ]
     write_rows(tmp_path / "pairs.jsonl", rows)
     fakes = install(monkeypatch, {"one": answer_of, "best": right})
     flags = ["--pairs", f"{tmp_path}/pairs.jsonl", "--checkpoint", "one", "best"]
     cells = evaluate(tmp_path / "r", "negation", *flags)
-    expected = {
-        "comb": 1 / 4,
-        "org": 2 / 4,
-        "mod": 2 / 4,
-        "yes": 5 / 8,
-        "no": 1 / 8,
-        "other": 2 / 8,
-    }
-    for measure, value in expected.items():
-        row = cells.row(measure, checkpoint="one")
-        assert (row["value"], row["n"]) == (pytest.approx(value), 4)
-    assert (cells("failed", checkpoint="one"), cells.n("failed", checkpoint="one")) == (1 / 5, 5)
-    edits = [
-        cells.n("comb", checkpoint="one", edit=name) for name in ("scope", "affirmative", "other")
-    ]
-    assert edits == [2, 1, 1]
-    assert cells("comb", checkpoint="one", data="coqa") == 0.5
+    one = {"checkpoint": "one"}
+    eighths = {"comb": 2, "org": 4, "mod": 4, "yes": 5, "no": 1, "other": 2}
+    for measure, count in eighths.items():
+        row = cells.row(measure, **one)
+        assert (row["value"], row["n"]) == (pytest.approx(count / 8), 4), measure
+    assert (cells("failed", **one), cells.n("failed", **one)) == (1 / 5, 5)
+    edits = ("scope", "affirmative", "other")
+    assert [cells.n("comb", **one, edit=name) for name in edits] == [2, 1, 1]
+    assert cells("comb", **one, data="coqa") == 0.5
     assert [cells(measure, checkpoint="best") for measure in ("comb", "org", "mod")] == [1, 1, 1]
     assert {turn.answer for example in fakes["one"].asked for turn in example.history} == {"Tom"}
 

@@ -1,14 +1,13 @@
 """Text models behind an endpoint, against a server that does what a script says."""
 
-from __future__ import annotations
-
 import json
 import logging
+import math
 
 import pytest
 
 from interventune.models.language import endpoint as module
-from interventune.models.language.endpoint import MAX_FAILURES_IN_A_ROW, EndpointTextModel
+from interventune.models.language.endpoint import EndpointTextModel, label_logprobs
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
@@ -48,9 +47,8 @@ BODIES = {
 
 
 def test_answers_that_do_not_come_are_failures() -> None:
-    with serve(
-        lambda prompt, _: Reply(status=429) if prompt == "busy" else Reply(body=prompt)
-    ) as endpoint:
+    busy = Reply(status=429)
+    with serve(lambda prompt, _: busy if prompt == "busy" else Reply(body=prompt)) as endpoint:
         answers = EndpointTextModel(f"m@{endpoint.url}").complete([*BODIES, "busy"])
         assert list(answers) == [*BODIES.values(), TextFailure("the endpoint answered 429")]
 
@@ -60,22 +58,20 @@ def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.Monkey
     with serve(lambda prompt, _: Reply("yes", delay_s=1 if prompt == "late" else 0)) as endpoint:
         model, hung = (EndpointTextModel(f"m@{endpoint.url}", parallel=1) for _ in range(2))
         assert list(model.complete(["a", "late"])) == ["yes", TextFailure("the endpoint timed out")]
-        with pytest.raises(
-            ValueError, match=f"m@{endpoint.url} answers nothing: the endpoint timed out"
-        ):
+        with pytest.raises(ValueError, match=f"m@{endpoint.url} answers nothing: .* timed out"):
             list(hung.complete(["late"]))
     with pytest.raises(ValueError, match="answers nothing: no connection to the endpoint"):
         list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"]))
 
 
 def test_an_endpoint_that_keeps_failing_ends_the_run_after_what_was_done() -> None:
-    answers = []
+    answers, most = [], module.MAX_FAILURES_IN_A_ROW
     with serve(lambda prompt, _: Reply("yes") if prompt < "p03" else Reply(status=500)) as endpoint:
         model = EndpointTextModel(f"m@{endpoint.url}")
-        with pytest.raises(ValueError, match=f"failed {MAX_FAILURES_IN_A_ROW} times in a row.*500"):
+        with pytest.raises(ValueError, match=f"failed {most} times in a row.*500"):
             answers.extend(model.complete([f"p{i:02}" for i in range(99)]))
     assert answers[:3] == ["yes"] * 3
-    assert len(endpoint.prompts) < 3 + MAX_FAILURES_IN_A_ROW + 10
+    assert len(endpoint.prompts) < 3 + most + 10
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 500])
@@ -83,13 +79,11 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
     message = f"Incorrect API key provided: {KEY[:14]}****{KEY[-4:]} alias {KEY}"
-    quoted = json.dumps({"error": {"message": message}})
+    reply = Reply(status=status, body=json.dumps({"error": {"message": message}}))
     ended, seen = False, []
-    with (
-        caplog.at_level(logging.DEBUG),
-        serve(lambda *_: Reply(status=status, body=quoted)) as endpoint,
-    ):
+    with serve(lambda *_: reply) as endpoint:
         model = EndpointTextModel(f"m@{endpoint.url}", parallel=2)
         try:
             seen += [repr(answer) for answer in model.complete(["a"] * 20)]
@@ -110,10 +104,47 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
         ("m@http://host/v1?api-key=1", KEY, "query"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_sent(
+def test_mistakes_are_named_before_anything_is_sent(
     spec: str, key: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ValueError, match=word) as raised:
         EndpointTextModel(spec)
     assert not any(secret in str(raised.value) for secret in ("pass@", KEY))
+
+
+def test_tokens_that_begin_exactly_one_label_add_up() -> None:
+    shares = {"yes": 0.4, " ye": 0.2, "no": 0.1, " ": 1.0, "Yes": 1.0}
+    tokens = [(token, math.log(share)) for token, share in shares.items()]
+    for exact, yes in ((False, 0.6), (True, 0.4)):
+        expected = (math.log(0.1), math.log(yes))
+        assert label_logprobs(tokens, ("no", "yes"), exact=exact) == pytest.approx(expected)
+    assert label_logprobs(tokens, ("none", "yes"), exact=True)[0] == -math.inf
+    assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (-math.inf, -math.inf)
+
+
+TOKENS: dict[str, dict[str, float] | None] = {"a": {"0": -0.5, " 1": -1.5}, "b": {}, "silent": None}
+"""The log-probabilities that the endpoint reports of the next token, by prompt."""
+
+
+def most_probable(prompt: str, _: int) -> Reply:
+    """A chat completion with the tokens' log-probabilities."""
+    values = TOKENS[prompt]
+    top = [{"token": token, "logprob": value} for token, value in (values or {}).items()]
+    content = [{"token": "0", "logprob": -1.0, "top_logprobs": top}] if values else []
+    logprobs = None if values is None else {"content": content}
+    choice = {"message": {"content": "0"}, "logprobs": logprobs}
+    return Reply(body=json.dumps({"choices": [choice]}))
+
+
+def test_an_endpoint_reports_the_most_probable_tokens_or_ends_the_run() -> None:
+    with serve(most_probable) as endpoint:
+        model = EndpointTextModel(f"m@{endpoint.url}")
+        answers = list(model.next_token_logprobs(["a", "b"], ("0", "1")))
+        assert answers == [pytest.approx((-0.5, -1.5)), EMPTY]
+        assert next(iter(model.next_token_logprobs(["a"], ("0", "1"), top=5))) == (-0.5, -math.inf)
+        with pytest.raises(ValueError, match="log-probabilities"):
+            list(model.next_token_logprobs(["silent"], ("0", "1")))
+    first, other = endpoint.requests[0], endpoint.requests[2]
+    assert (first["logprobs"], first["top_logprobs"], first["max_tokens"]) == (True, 20, 1)
+    assert other["top_logprobs"] == 5

@@ -1,7 +1,6 @@
 """Local language models against one forward pass a token, without batches."""
 
-from __future__ import annotations
-
+import math
 from pathlib import Path
 
 import pytest
@@ -10,42 +9,44 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
+from interventune.models.language import local_model
+from interventune.models.language.local_model import first_tokens
 from interventune.models.language.self_debiasing import continued
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
-from tests.models.language.conftest import load_text_model
-from tests.models.language.one_by_one import greedy, log_likelihood
+from tests.models.language import conftest
+from tests.models.language.conftest import greedy, load_text_model, next_log_probs
 
 NEW = 6
 PROMPTS = ("the cat sat on the mat . where is the cat ?", "who ran ?")
 PROMPTS += ("the red dog ran under the blue cat . who ran ?", "a", "where is not the dog")
 CONTINUATIONS = (" on the mat", "red", " cat ran not .")
 PAIRS = tuple((prompt, continuation) for prompt in PROMPTS for continuation in CONTINUATIONS)
+LABELS = ("red", "blue")
+SIMILAR = ("the cat sat on the mat . who ?", "the cat sat on the dog .", "the cat sat")
+SIMILAR += ("the cat sat on the mat . where is the cat ?", "the cat ran")
 
 
-@pytest.mark.parametrize("name", ["gpt2", "t5", "bart", "gpt2_unpadded"])
-def test_answers_and_likelihoods_are_those_of_naive_loops(
-    folders: dict[str, Path], name: str
-) -> None:
+@pytest.mark.parametrize("name", ["gpt2", "t5", "bart"])
+def test_answers_and_likelihoods_are_naive_ones(folders: dict[str, Path], name: str) -> None:
     folder = folders[name]
     answers = [greedy(folder, prompt, NEW) or TextFailure("empty answer") for prompt in PROMPTS]
     assert len(set(map(str, answers))) > 2  # the models do read their prompts
-    expected = torch.tensor([log_likelihood(folder, *pair) for pair in PAIRS], dtype=torch.float64)
+    totals = [conftest.log_likelihood(folder, *pair) for pair in PAIRS]
     for batch_size in (1, 4):
         model = load_text_model(folder, max_new_tokens=NEW, batch_size=batch_size)
         assert list(model.complete(PROMPTS)) == answers
         actual, counts = model.log_likelihoods(PAIRS)
-        assert counts.tolist() == [len(text.split()) + ("gpt2" not in name) for _, text in PAIRS]
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+        assert counts.tolist() == [len(text.split()) + (name != "gpt2") for _, text in PAIRS]
+        assert actual.tolist() == pytest.approx(totals, rel=1e-4, abs=1e-4)
 
 
 def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path]) -> None:
     plain, chat, prompts = folders["gpt2"], folders["gpt2_chat"], PROMPTS[1:4]  # equal weights
-    model = load_text_model(str(chat), max_new_tokens=NEW)
-    assert list(model.complete(prompts)) == [
-        greedy(plain, f"<s> who : {text} is", NEW) for text in prompts
-    ]
-    declined = load_text_model(str(chat), max_new_tokens=NEW, chat="never")
+    model = load_text_model(chat, max_new_tokens=NEW)
+    in_chat = [greedy(plain, f"<s> who : {text} is", NEW) for text in prompts]
+    assert list(model.complete(prompts)) == in_chat
+    declined = load_text_model(chat, max_new_tokens=NEW, chat="never")
     assert list(declined.complete(prompts)) == [greedy(plain, text, NEW) for text in prompts]
     assert model.identity != declined.identity
 
@@ -53,7 +54,7 @@ def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path])
 @pytest.mark.parametrize(
     ("name", "room"), [("gpt2", CONTEXT - NEW), ("bart", CONTEXT - 1), ("t5", 999)]
 )
-def test_prompts_that_do_not_fit_fail(folders: dict[str, Path], name: str, room: int) -> None:
+def test_prompts_that_do_not_fit_fail_alone(folders: dict[str, Path], name: str, room: int) -> None:
     """BART's </s> takes a place; T5's positions are relative: all fit."""
     model = load_text_model(folders[name], max_new_tokens=NEW, batch_size=2)
     answers = model.complete(["the " * room, "the " * (room + 1), "a"])
@@ -64,27 +65,23 @@ def test_prompts_that_do_not_fit_fail(folders: dict[str, Path], name: str, room:
 def test_a_prompt_is_read_once_for_all_its_continuations(folders: dict[str, Path]) -> None:
     model = load_text_model(folders["gpt2"])
     read: list[int] = []
-    model.model.transformer.wte.register_forward_hook(
-        lambda _, ids, __: read.append(ids[0].numel())
-    )
+    embeddings = model.model.transformer.wte
+    embeddings.register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
     expected, _ = model.log_likelihoods(PAIRS[:3])
     read.clear()
     actual, _ = model.log_likelihoods(PAIRS[:3] * 5)
-    assert read == [
-        sum(len(text.split()) for text in (PROMPTS[0], *(text for _, text in PAIRS[:3])))
-    ]
+    assert read == [len(f"{PROMPTS[0]} {' '.join(CONTINUATIONS)}".split())]
     torch.testing.assert_close(actual, expected.repeat(5), rtol=0, atol=1e-5)
 
 
 def test_continued_texts_begin_as_the_tokenizer_begins_texts(folders: dict[str, Path]) -> None:
     prompts, prefix = ("the cat sat", "who"), "a cat : "
     model = load_text_model(folders["gpt2_begins"], max_new_tokens=NEW, batch_size=1)
-    ids, prefixed = (
-        [[3, *row] for row in model.tokens.ids([before + text for text in prompts])]
-        for before in ("", prefix)
-    )
-    rows = continued(model.model, ids, [prefixed], new_tokens=NEW, pad=0)
-    assert list(model.continuations(prompts, [prefix])) == model.tokens.tokenizer.batch_decode(rows)
+    texts = [[before + text for text in prompts] for before in ("", prefix)]
+    copies = [[[3, *row] for row in model.tokens.ids(part)] for part in texts]
+    rows = continued(model.model, copies, new_tokens=NEW)
+    actual = list(model.continuations(prompts, [prefix], beams=1, decay=50))
+    assert actual == model.tokens.tokenizer.batch_decode(rows)
 
 
 def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> None:
@@ -97,7 +94,7 @@ def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> No
 
 def test_where_the_continuation_begins(tmp_path: Path) -> None:
     """White space of the prompt goes over; the tokens are those that lm-evaluation-harness scores:
-    of the whole, behind as many as the prompt has; but its own where a token spans the boundary.
+    of the whole, after as many as the prompt has; but its own where a token spans the boundary.
     """
     folder = save(tmp_path / "gpt2", "gpt2")
     pieces = ["<pad>", "</s>", "<unk>", "<s>", *"acts: .", "at", "cat", " cat", ": "]
@@ -106,35 +103,55 @@ def test_where_the_continuation_begins(tmp_path: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>").save_pretrained(folder)
     model = load_text_model(folder)
 
-    def plain(text: str) -> list[int]:
-        return model.tokens.ids([text])[0]
-
-    def naive(first: list[int], second: list[int]) -> float:
+    def naive(first: str, second: list[int]) -> float:
+        (ids,) = model.tokens.ids([first])
         with torch.no_grad():
-            log_TV = model.model(torch.tensor([first + second])).logits[0].double().log_softmax(-1)
-        return sum(float(log_TV[len(first) - 1 + i, token]) for i, token in enumerate(second))
+            log_TV = model.model(torch.tensor([ids + second])).logits[0].double().log_softmax(-1)
+        return sum(float(log_TV[len(ids) - 1 + i, token]) for i, token in enumerate(second))
 
     totals, counts = model.log_likelihoods([("s", " cat"), ("s ", "cat"), ("s:", " s")])
-    harness = naive(plain("s"), plain("s cat")[1:])
-    assert totals.tolist() == pytest.approx(
-        [harness, harness, naive(plain("s:"), plain(" s"))], abs=1e-5
-    )
+    whole, alone = model.tokens.ids(["s cat", " s"])
+    harness = naive("s", whole[1:])
+    assert totals.tolist() == pytest.approx([harness, harness, naive("s:", alone)], abs=1e-5)
     assert counts.tolist() == [1, 1, 2]
 
 
-def test_mistakes_are_told(folders: dict[str, Path], tmp_path: Path) -> None:
-    save(tmp_path / "pickled", "gpt2")
-    (tmp_path / "pickled" / "model.safetensors").unlink()
-    torch.save({}, tmp_path / "pickled" / "pytorch_model.bin")
-    with pytest.raises(
-        ValueError, match="pickled: does not fit its configuration: weights missing"
-    ):
-        load_text_model(str(tmp_path / "pickled"))
+def test_pairs_that_cannot_be_scored_are_named(folders: dict[str, Path]) -> None:
     model = load_text_model(folders["gpt2"])
     assert model.log_likelihoods([])[0].shape == (0,)
-    for pairs, word in (
-        ([("a", "cat"), ("a", "")], "pair 1"),
-        ([("the " * CONTEXT, "cat")], "pair 0"),
-    ):
-        with pytest.raises(ValueError, match=word):
-            model.log_likelihoods(pairs)
+    with pytest.raises(ValueError, match="pair 1"):
+        model.log_likelihoods([("a", "cat"), ("a", "")])
+    with pytest.raises(ValueError, match="pair 0"):
+        model.log_likelihoods([("the " * CONTEXT, "cat")])
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "mamba", "t5", "bart"])
+@pytest.mark.parametrize("sharing", [2, 99])
+def test_probabilities_of_labels_are_those_after_each_prompt_alone(
+    folders: dict[str, Path], kind: str, sharing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the common beginning of all prompts is read once; Mamba keeps no keys
+    and values.
+    """
+    monkeypatch.setattr(local_model, "WORTH_SHARING", sharing)
+    folder, model = folders[kind], load_text_model(folders[kind], batch_size=2)
+    ids = first_tokens(model.tokens, LABELS, "")
+    rows = list(model.next_token_logprobs(SIMILAR, LABELS))
+    rows += model.next_token_logprobs(SIMILAR[:4], LABELS)  # one of them is what all begin with
+    for prompt, row in zip(SIMILAR + SIMILAR[:4], rows, strict=True):
+        alone = next_log_probs(folder, prompt, conftest.lead(folder))[ids]
+        assert row == pytest.approx(alone.tolist(), abs=1e-4)
+    assert len({round(row[0], 3) for row in rows}) > 2  # the prompt matters  # type: ignore[index]
+
+
+def test_labels_among_the_top_tokens_or_that_begin_alike(folders: dict[str, Path]) -> None:
+    model = load_text_model(folders["gpt2"])
+    log_prob, token = next_log_probs(folders["gpt2"], SIMILAR[0]).topk(6)
+    labels = model.tokens.tokenizer.convert_ids_to_tokens(token[4:].tolist())
+    (row,) = model.next_token_logprobs(SIMILAR[:1], labels, top=5)
+    assert row == pytest.approx((float(log_prob[4]), -math.inf), abs=1e-4)
+    prompts = ["the " * CONTEXT, "the " * (CONTEXT + 1), ""]
+    rows = list(model.next_token_logprobs(prompts, LABELS))
+    assert [isinstance(row, TextFailure) for row in rows] == [False, True, True]
+    with pytest.raises(ValueError, match="'red' and 'red dog'"):
+        list(model.next_token_logprobs(["the cat"], ["red", "red dog"]))

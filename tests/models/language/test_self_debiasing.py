@@ -2,11 +2,9 @@
 rows.
 """
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from interventune.models.language.likelihood import padded
-from interventune.models.language.perplexity import chunk_loss
-from interventune.models.language.self_debiasing import continued, debiased
+from interventune.models.language.model_calls import padded
+from interventune.models.language.self_debiasing import chunk_loss, continued, debiased
 
 SIZE, END = 31, 30
 TEXTS = [[3, 4, 5, 6], [7, 8], [9, 3, 3, 12, 5]]
@@ -45,43 +43,20 @@ def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
     return built.eval()
 
 
-def naive_log_q(
-    model: Any, text: list[int], prefixed: list[list[int]], *, ends: bool = False
-) -> Tensor:
-    """By the definition, from whole forward passes; the end ruled out unless it may come."""
-
-    rows = []
-    for ids in (text, *prefixed):
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].double()
-        if not ends:
-            logits[END] = -math.inf
-        rows.append(logits.softmax(-1).tolist())
-    plain, scaled = rows[0], []
-    for v in range(SIZE):
-        delta = plain[v] - max((row[v] for row in rows[1:]), default=0.0)
-        scaled.append(plain[v] * (1.0 if delta >= 0 else max(0.01, math.exp(50 * delta))))
-    return (torch.tensor(scaled, dtype=torch.float64) / sum(scaled)).log()
-
-
 def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
     """The authors' own way: rows of the texts, then a block of rows for each of 2
     prefixes; all get the same scores, so that they choose the same tokens.
     """
     blocks_KRV = scores.view(3, -1, scores.shape[1])
-    return debiased(blocks_KRV[0], blocks_KRV[1:]).repeat(3, 1)
-
-
-def logs(*rows: Sequence[float]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float64).log()
+    return debiased(blocks_KRV[0], blocks_KRV[1:], decay=50).repeat(3, 1)
 
 
 def test_the_toys_of_the_oracle(oracle: Path) -> None:
     toys = json.loads((oracle / "selfdebias_toy.json").read_text())
     for decay in (10, 50, 100):
         toy = toys[f"toy1_lambda{decay}"]
-        plain, prefixed = logs(toy["p_regular"]), logs(*toy["p_biased"])[:, None]
-        log_q = debiased(plain, prefixed, decay=decay)[0]
+        plain, prefixed = (torch.tensor(toy[key]).double() for key in ("p_regular", "p_biased"))
+        log_q = debiased(plain.log()[None], prefixed.log()[:, None], decay=decay)[0]
         assert log_q.tolist() == pytest.approx(toy["out_row0_logprob"], abs=1e-5)
     rows = toys["toy2_batch2_prefix2_lambda50"]
     actual = in_rows(torch.zeros(6, 1), torch.tensor(rows["scores_in"]))
@@ -108,45 +83,27 @@ def test_laws_of_the_transform(rows: list[list[float]], decay: float) -> None:
     assert (log_q - plain.log_softmax(-1))[spared].ge(-1e-5).all()
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_greedy_tokens_are_those_of_a_naive_loop(kind: str) -> None:
-    model, expected = random_model(kind), []
-    model.generation_config.repetition_penalty = 5.0  # the model's own settings are set aside
-    for i, text in enumerate(TEXTS):
-        new: list[int] = []
-        while len(new) < NEW:
-            prefixed = [column[i] + new for column in PREFIXED]
-            new.append(int(naive_log_q(model, text + new, prefixed).argmax()))
-        expected.append(new)
-    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END) == expected
-    assert continued(model, TEXTS, new_tokens=NEW, pad=END) != expected  # debiasing does something
-    assert model.generation_config.repetition_penalty == 5  # and put back
-
-
 def test_the_tokens_of_the_oracle(oracle: Path) -> None:
-    found_by = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
+    authors = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
     model = AutoModelForCausalLM.from_pretrained(oracle / "tiny_gpt2").eval()
-    texts, pad = found_by["prompts"], found_by["pad_eos"]
-    prefixed = [[prefix + text for text in texts] for prefix in found_by["prefixes"]]
-    assert continued(model, texts, new_tokens=8, pad=pad) == found_by["default"]["tokens"]
+    texts = authors["prompts"]
+    prefixed = [[prefix + text for text in texts] for prefix in authors["prefixes"]]
+    assert continued(model, [texts], new_tokens=8) == authors["default"]["tokens"]
     for decay in (10, 50, 100):
-        actual = continued(model, texts, prefixed, new_tokens=8, pad=pad, decay=decay)
-        assert actual == found_by[f"lambda{decay}"]["tokens"]
+        actual = continued(model, [texts, *prefixed], new_tokens=8, decay=decay)
+        assert actual == authors[f"lambda{decay}"]["tokens"]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("beams", [1, 3])
-def test_beams_are_those_of_the_authors_rows(beams: int, seed: int) -> None:
-    model = random_model(seed=seed)
-    ids_RT, mask_RT = padded(TEXTS + [ids for column in PREFIXED for ids in column], END, left=True)
-    how: Any = {"attention_mask": mask_RT, "pad_token_id": END, "num_beams": beams}
-    how |= {"min_new_tokens": NEW, "max_new_tokens": NEW, "logits_processor": [in_rows]}
-    out_RT = model.generate(ids_RT, **how)
-    expected = out_RT[: len(TEXTS), ids_RT.shape[1] :].tolist()
-    assert continued(model, TEXTS, PREFIXED, new_tokens=NEW, pad=END, beams=beams) == expected
-    assert all(
-        END not in row for row in expected
-    )  # the end is suppressed, all have the same length
+@pytest.mark.parametrize(("kind", "beams"), [("gpt2", 1), ("gpt2", 3), ("llama", 1), ("llama", 3)])
+def test_beams_are_those_of_the_authors_rows(kind: str, beams: int) -> None:
+    model = random_model(kind)
+    inputs = padded([*TEXTS, *chain(*PREFIXED)], model.device, left=True)
+    limits = {"min_new_tokens": NEW, "max_new_tokens": NEW, "num_beams": beams}
+    out_RT = model.generate(**inputs, **limits, pad_token_id=END, logits_processor=[in_rows])
+    expected = out_RT[: len(TEXTS), inputs["input_ids"].shape[1] :].tolist()
+    assert continued(model, [TEXTS, *PREFIXED], new_tokens=NEW, beams=beams) == expected
+    assert END not in chain(*expected)  # the end is suppressed, all have the same length
+    assert continued(model, [TEXTS], new_tokens=NEW) != expected  # debiasing does something
 
 
 IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
@@ -159,28 +116,27 @@ def test_perplexities_are_those_of_the_oracle(oracle: Path) -> None:
     for row in numbers["ppl"]:
         if row["max_len"] == row["stride"]:  # chunks do not overlap here
             pieces = [ids[at : at + row["stride"]] for at in range(0, len(ids), row["stride"])]
-            how = {"pad": numbers["pad_eos"], "decay": row["lambda"]}
+            how: Any = {"lead": [], "decay": row["lambda"]}
             losses = [chunk_loss(model, piece, numbers["prefixes"], **how) for piece in pieces]
             for side, loss in zip(("regular", "debiased"), zip(*losses, strict=True), strict=True):
                 assert math.exp(sum(loss) / len(ids)) == pytest.approx(row[f"ppl_{side}"], rel=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "lead"), [("gpt2", []), ("llama", []), ("llama", [END])])
-def test_losses_of_chunks_are_those_of_a_naive_loop(
+def test_losses_of_chunks_are_those_of_whole_rows(
     kind: str, lead: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the logits of 2 positions of 3 rows at once; a first token tells the chunk's first one
-    too.
-    """
+    """With the logits of 2 positions of 3 rows at once; an initial token predicts the first one."""
     model = random_model(kind)
-    monkeypatch.setattr("interventune.models.language.perplexity.LOGITS", 2 * 3 * SIZE)
-    actual = chunk_loss(model, IDS, PREFIXES, pad=END, lead=lead)
-    regular, debiased = 0.0, 0.0
-    first = 1 - len(lead)
-    for t in range(first, len(IDS)):
-        prefixed = [lead + prefix + IDS[:t] for prefix in PREFIXES]
-        regular -= float(naive_log_q(model, lead + IDS[:t], [], ends=True)[IDS[t]])
-        debiased -= float(naive_log_q(model, lead + IDS[:t], prefixed, ends=True)[IDS[t]])
-    weight = len(IDS) / (len(IDS) - first)  # the first quirk: a target less than the weight
-    assert actual == pytest.approx((regular * weight, debiased * weight), rel=1e-4)
-    assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, pad=END, lead=lead) == (0.0, 0.0)
+    monkeypatch.setattr("interventune.models.language.self_debiasing.LOGITS", 2 * 3 * SIZE)
+    actual = chunk_loss(model, IDS, PREFIXES, lead=lead, decay=50)
+    count = len(IDS) - 1 + len(lead)  # predicted tokens
+    with torch.no_grad():
+        whole = [model(torch.tensor([lead + prefix + IDS])).logits for prefix in ([], *PREFIXES)]
+    plain_TV, *prefixed = (logits[0, -count - 1 : -1].double() for logits in whole)
+    for loss, score_TV in zip(
+        actual, (plain_TV, debiased(plain_TV, torch.stack(prefixed), decay=50)), strict=True
+    ):
+        expected = cross_entropy(score_TV, torch.tensor(IDS[-count:]))
+        assert loss == pytest.approx(float(expected) * len(IDS), rel=1e-4)
+    assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, lead=lead, decay=50) == (0.0, 0.0)

@@ -1,31 +1,20 @@
-"""Every shipped configuration parses, composed with another, whatever the order; help answers at
-once. Then the launch scripts, with stand-ins for the programs that a cluster has.
-"""
-
-from __future__ import annotations
+"""Shipped configurations compose in any order; help is fast; launch scripts on a fake cluster."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from interventune.training.__main__ import main
-from tests.training.conftest import CONFIGS, resolved
+from tests.training.conftest import CONFIGS, Capture, resolved
 
 BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
-HEAVY = (
-    "torch",
-    "pytorch_lightning",
-    "transformers",
-    "scipy",
-    "matplotlib",
-    "pandas",
-    "datasets",
-    "wandb",
-)
+HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas")
+HEAVY += ("datasets", "wandb")
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
 PAIRS = [
     (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
@@ -34,14 +23,10 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("experiment", "backbone", "turned"), PAIRS)
-def test_every_experiment_composes_with_a_backbone(
-    experiment: str, backbone: str, turned: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_experiments_compose(experiment: str, backbone: str, turned: bool, capsys: Capture) -> None:
     """Every file of either kind stands in one pair; of some, in either order."""
-    files = [
-        CONFIGS / "experiments" / f"{experiment}.yaml",
-        CONFIGS / "backbones" / f"{backbone}.yaml",
-    ]
+    kinds = {"experiments": experiment, "backbones": backbone}
+    files = [CONFIGS / kind / f"{name}.yaml" for kind, name in kinds.items()]
     flags = [f"-c={path}" for path in files]
     text = resolved(capsys, "fit", *flags)
     assert not turned or resolved(capsys, "fit", *flags[::-1]) == text
@@ -50,21 +35,15 @@ def test_every_experiment_composes_with_a_backbone(
     assert f"name: {experiment}" in text
 
 
-def test_help_has_the_flags_and_values_of_the_experiment(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_has_the_flags_and_values_of_the_experiment(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["fit", "-c", "lei_few_shot", "-c=tiny_roberta", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("usage: interventune train fit -c EXPERIMENT -c BACKBONE")
-    for part in (
-        "--model.learning_rate",
-        "--data.train_qa",
-        "default: stories:train",
-        "default: roberta",
-    ):
-        assert part in said
-    assert "example: interventune train fit" in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("usage: interventune train fit -c EXPERIMENT -c BACKBONE")
+    for part in ("--model.learning_rate", "--data.train_qa", "example: interventune train fit"):
+        assert part in text
+    assert "default: stories:train" in text
+    assert "default: roberta" in text
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -76,9 +55,8 @@ def test_help_imports_nothing_heavy() -> None:
         "'--help'])\n"
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=CONFIGS.parent, check=True
-    )
+    command: Any = {"args": [sys.executable, "-c", code], "cwd": CONFIGS.parent}
+    done = subprocess.run(**command, capture_output=True, text=True, check=True)
     assert done.stdout.count("--help") >= len(calls)
     assert done.stderr.strip() == "[]"
 
@@ -104,28 +82,20 @@ def cluster(folder: Path, code: int) -> None:
 
 
 def launch(folder: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", str(CONFIGS / "launch" / script), *FILES],
-        cwd=folder,
-        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **environment},
-        capture_output=True,
-        text=True,
-    )
+    command = ["bash", str(CONFIGS / "launch" / script), *FILES]
+    paths = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **environment}
+    return subprocess.run(command, cwd=folder, env=paths, capture_output=True, text=True)
 
 
-def parses(said: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """The configuration that the command line after `-m interventune.training` makes, one argument
-    a line.
-    """
+def parses(said: str, capsys: Capture) -> str:
+    """The configuration of the command line after `-m`, with one argument a line."""
     arguments = said.splitlines()
     arguments = arguments[arguments.index("-m") + 1 :]
     assert arguments[:2] == ["interventune.training", "fit"]
     return resolved(capsys, *arguments[1:])
 
 
-def test_torchrun_starts_the_ordinary_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: Capture) -> None:
     stand_in(tmp_path, "torchrun", "printf '%s\\n' \"$@\"")
     stand_in(tmp_path, "nvidia-smi", "echo GPU 0; echo GPU 1")
     done = launch(tmp_path, "torchrun.sh", HEAD="node-1", NODES="3")
@@ -138,7 +108,7 @@ def test_torchrun_starts_the_ordinary_command(
 
 @pytest.mark.parametrize(("code", "again"), [(143, True), (0, False)])
 def test_slurm_queues_again_what_a_signal_has_stopped(
-    code: int, again: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    code: int, again: bool, tmp_path: Path, capsys: Capture
 ) -> None:
     cluster(tmp_path, code)
     job = {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "4"}

@@ -1,10 +1,8 @@
-"""Steps over several batches, of unequal sizes, with a shorter last step, have the gradient of one
-batch.
+"""Steps over batches of unequal sizes, and shorter last steps, have the gradient of one batch.
 
-The pure functions are cut at any place in tests/losses/test_losses.py.
-"""
+tests/losses/test_losses.py has the same for the pure functions."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
@@ -12,39 +10,27 @@ from interventune.training.cli import main as train
 from tests.training.callbacks import WholeBatch
 from tests.training.conftest import Commands, launch
 
-CHECKED = (
-    *("--trainer.callbacks+={class_path: tests.training.callbacks.WholeBatch}",),
-    *("--trainer.precision=64-true", "--trainer.max_epochs=1"),
-)
-STORIES = (
-    *("--data.train_qa=stories:mixed_train", "--data.limit_train_qa=5", "--data.qa_batch_size=4"),
-    *("--data.encoding.max_length=160", "--data.val_qa={}"),
-)
-QUESTIONS = ("--data.limit_train_qa=17", "--data.qa_batch_size=4", "--data.val_qa={}")
-GROUPS = (
-    *("--data.limit_train_groups=14", "--data.val_groups={}", "--data.groups_per_class=1"),
-    *("--data.qa_every=2", "--data.limit_train_qa=9", "--data.qa_batch_size=4", "--data.val_qa={}"),
-)
-ADVICE = (*GROUPS, "--data.anchor_unadvised=0.2", "--model.loss.mass_weight=0.5")
-SUMS = (*GROUPS, "--data.anchor_unadvised=0.2", "--model.loss.form=probability")
-CHOICES = (
-    *(
-        "--data.train_choices=[stories:choices_train]",
-        "--data.val_choices={}",
-        "--data.limit_train=17",
-    ),
-    *("--data.batch_size=4", "--model.gap_weight=0.5"),
-)
+CHECKED = "--trainer.callbacks+={class_path: tests.training.callbacks.WholeBatch}"
+CHECKED += " --trainer.precision=64-true --trainer.max_epochs=1"
+BY_FOUR = "--data.qa_batch_size=4 --data.val_qa={}"
+STORIES = f"--data.train_qa=stories:mixed_train --data.limit_train_qa=5 {BY_FOUR}"
+STORIES += " --data.encoding.max_length=160"
+QUESTIONS = f"--data.limit_train_qa=17 {BY_FOUR}"
+GROUPS = "--data.limit_train_groups=14 --data.val_groups={} --data.groups_per_class=1"
+GROUPS += f" --data.qa_every=2 --data.limit_train_qa=9 {BY_FOUR}"
+ADVICE = f"{GROUPS} --data.anchor_unadvised=0.2 --model.loss.mass_weight=0.5"
+SUMS = f"{GROUPS} --data.anchor_unadvised=0.2 --model.loss.form=probability"
+CHOICES = "--data.train_choices=[stories:choices_train] --data.val_choices={} --data.limit_train=17"
+CHOICES += " --data.batch_size=4 --model.gap_weight=0.5"
+BY_THREE = "--trainer.accumulate_grad_batches=3"
 
 
 def steps(commands: Commands, experiment: str, architecture: str, *flags: str) -> list[int]:
     """Train, and check every step's gradient; the numbers of their batches."""
     if experiment == "lei_few_shot":
         flags = (*flags, f"--model.reference_cache={commands.root}/reference")
-    cli = train(commands.of("fit", experiment, architecture, *CHECKED, *flags))
-    (checked,) = (
-        callback for callback in cli.trainer.callbacks if isinstance(callback, WholeBatch)
-    )
+    trainer: Any = train(commands.of("fit", experiment, architecture, CHECKED, *flags))
+    (checked,) = (part for part in trainer.callbacks if isinstance(part, WholeBatch))
     return checked.steps
 
 
@@ -54,46 +40,41 @@ def steps(commands: Commands, experiment: str, architecture: str, *flags: str) -
         ("squad", "bert", QUESTIONS),
         ("squad", "llama", QUESTIONS),
         ("stories_ibt", "bert", STORIES),
-        ("stories_ibt", "roberta", (*STORIES, "--model.tagged=all")),
+        ("stories_ibt", "roberta", f"{STORIES} --model.tagged=all"),
         ("stories_ibt", "xlnet", STORIES),
         ("stories_ibt", "gpt2", STORIES),
         ("lei_few_shot", "roberta", ADVICE),
-        ("lei_few_shot", "llama", (*ADVICE, "--model.loss.form=log")),
+        ("lei_few_shot", "llama", f"{ADVICE} --model.loss.form=log"),
         ("lei_few_shot", "bert", SUMS),
-        ("lei_planted", "roberta", (*GROUPS, "--data.random_advice_copies=2")),
+        ("lei_planted", "roberta", f"{GROUPS} --data.random_advice_copies=2"),
         ("multiple_choice", "roberta", CHOICES),
         ("multiple_choice", "llama", CHOICES),
     ],
 )
-def test_the_step_has_the_gradient_of_one_batch(
-    experiment: str, architecture: str, flags: tuple[str, ...], commands: Commands
+def test_steps_over_batches(
+    experiment: str, architecture: str, flags: str, commands: Commands
 ) -> None:
-    found = steps(commands, experiment, architecture, *flags, "--trainer.accumulate_grad_batches=3")
-    assert found[0] == 3
-    assert found[-1] in (1, 2)
+    sizes = steps(commands, experiment, architecture, flags, BY_THREE)
+    assert sizes[0] == 3
+    assert sizes[-1] in (1, 2)
 
 
 def test_an_epoch_that_is_cut_ends_with_a_shorter_step(commands: Commands) -> None:
-    cut = (
-        "--trainer.accumulate_grad_batches=3",
-        "--trainer.limit_train_batches=4",
-        "--data.num_workers=1",
-    )
-    assert steps(commands, "squad", "bert", *QUESTIONS, *cut) == [3, 1]
+    cut = f"{BY_THREE} --trainer.limit_train_batches=4 --data.num_workers=1"
+    assert steps(commands, "squad", "bert", QUESTIONS, cut) == [3, 1]
 
 
 def test_the_number_of_batches_may_change_between_epochs(commands: Commands) -> None:
-    by_epoch = "init_args: {scheduling: {0: 2, 1: 3}}"
     path = "pytorch_lightning.callbacks.GradientAccumulationScheduler"
-    more = (f"--trainer.callbacks+={{class_path: {path}, {by_epoch}}}", "--trainer.max_epochs=2")
-    found = steps(commands, "multiple_choice", "bert", *CHOICES, *more, "--model.schedule=constant")
-    assert found == [2, 2, 1, 3, 2]
+    scheduler = f"{{class_path: {path}, init_args: {{scheduling: {{0: 2, 1: 3}}}}}}"
+    more = f"--trainer.callbacks+={scheduler} --trainer.max_epochs=2 --model.schedule=constant"
+    assert steps(commands, "multiple_choice", "bert", CHOICES, more) == [2, 2, 1, 3, 2]
 
 
 def test_two_processes_have_it_too(commands: Commands) -> None:
     """Which take windows of questions and groups of classes in unequal numbers."""
-    two = ("--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.accumulate_grad_batches=2")
+    two = "--trainer.devices=2 --trainer.strategy=ddp --trainer.accumulate_grad_batches=2"
     cache = f"--model.reference_cache={commands.root}/reference"
-    command = commands.of("fit", "lei_few_shot", "roberta", *CHECKED, *ADVICE, *two, cache)
+    command = commands.of("fit", "lei_few_shot", "roberta", CHECKED, ADVICE, two, cache)
     code, said = launch(command, processes=2)
     assert code == 0, said

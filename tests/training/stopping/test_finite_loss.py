@@ -1,7 +1,5 @@
 """A fit whose loss is no number ends in one line, and leaves no checkpoint that is none."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -13,50 +11,46 @@ import pytest
 import torch
 
 from interventune.models.weights import nonfinite
-from interventune.training.__main__ import main as command
-from interventune.training.stopping.finite_loss import DivergedError, FiniteLoss
-from tests.training.conftest import Commands, launch, metrics_of
+from interventune.training.__main__ import main
+from interventune.training.modules.fine_tuning import DivergedError, FineTuning
+from tests.models import tiny
+from tests.training.conftest import Capture, Commands, Patch, launch, metrics_of
+
+DIVERGES = "--model.learning_rate=1e30 --data.qa_batch_size=4"
 
 
-@pytest.mark.parametrize("saving", [(), ("--run.save_every_n_steps=1",)])
-def test_a_loss_that_is_no_number(
-    saving: tuple[str, ...], commands: Commands, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ("--model.learning_rate=1e30", "--data.qa_batch_size=4", *saving)
-    assert command(commands.of("fit", "squad", "bert", *flags)) == 1
+@pytest.mark.parametrize("saving", ["", "--run.save_every_n_steps=1"])
+def test_a_loss_that_is_no_number(saving: str, commands: Commands, capsys: Capture) -> None:
+    assert main(commands.of("fit", "squad", "bert", DIVERGES, saving)) == 1
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
     last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
     assert "at step" in line
     assert "learning rate of " in line
     assert (str(last) if saving else "no checkpoint was written before") in line
-    assert [path.name for path in commands.root.rglob("*.ckpt")] == (
-        ["last.ckpt"] if saving else []
-    )
+    assert [path.name for path in commands.root.rglob("*.ckpt")] == ["last.ckpt"] * bool(saving)
     assert not saving or not nonfinite(torch.load(last, weights_only=True)["state_dict"])
     assert not list(commands.root.rglob("metrics.json"))
 
 
 def test_weights_that_are_no_numbers_are_not_saved(commands: Commands) -> None:
     """The last step of training spoils them, and no loss follows that would tell."""
-    flags = ("--model.learning_rate=1e38", "--model.warmup_ratio=0", "--trainer.max_steps=1")
+    flags = "--model.learning_rate=1e38 --model.warmup_ratio=0 --trainer.max_steps=1"
     with pytest.raises(DivergedError, match="weights are not finite"):
-        commands.run("fit", "squad", "bert", *flags, "--checkpoint.save_weights_only=true")
+        commands.run("fit", "squad", "bert", flags, "--checkpoint.save_weights_only=true")
     assert not list(commands.root.rglob("*.ckpt"))
 
 
-def test_metrics_are_strict_json(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "interventune.training.callbacks.run_record._metrics",
-        lambda trainer: {"val/qa/f1": math.nan},
-    )
+def test_metrics_are_strict_json(commands: Commands, monkeypatch: Patch) -> None:
+    metrics = "interventune.training.callbacks.run_record._metrics"
+    monkeypatch.setattr(metrics, lambda trainer: {"val/qa/f1": math.nan})
     home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")
     assert metrics_of(home)["val/qa/f1"] is None
     json.loads((home / "metrics.json").read_text(), parse_constant=pytest.fail)
 
 
 def test_two_processes_end_together(commands: Commands) -> None:
-    flags = ("--model.learning_rate=1e30", "--data.qa_batch_size=4", "--trainer.devices=2")
-    code, said = launch(commands.of("fit", "squad", "bert", *flags), processes=2)
+    command = commands.of("fit", "squad", "bert", DIVERGES, "--trainer.devices=2")
+    code, said = launch(command, processes=2)
     assert code == 1
     assert re.search("^error: the (loss is|weights are) not finite at step", said, re.MULTILINE)
     assert not list(commands.root.rglob("*.ckpt"))
@@ -66,19 +60,18 @@ def test_two_processes_end_together(commands: Commands) -> None:
     ("losses", "ends"), [(".xxx.xxx", False), ("..xxxx", False), ("..x.xxxx", True)]
 )
 def test_only_a_whole_window_of_skipped_steps_ends_a_float16_run(losses: str, ends: bool) -> None:
-    strategy = SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision)
-    about = {
-        "optimizers": [],
-        "global_step": 8,
-        "log_every_n_steps": 4,
-        "log_dir": "",
-        "world_size": 1,
-    }
-    scaled = SimpleNamespace(scaler=object())
-    trainer: Any = SimpleNamespace(precision_plugin=scaled, strategy=strategy, **about)
-    module: Any = SimpleNamespace(device=torch.device("cpu"))
-    callback = FiniteLoss()
+    trainer: Any = SimpleNamespace(
+        precision_plugin=SimpleNamespace(scaler=object()),
+        strategy=SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision),
+        optimizers=[SimpleNamespace(param_groups=[{"lr": 1.0}])],
+        global_step=8,
+        log_every_n_steps=4,
+        log_dir="",
+        world_size=1,
+    )
+    module = FineTuning(tiny.model("bert"), learning_rate=1.0, weight_decay=0.0)
+    module.trainer = trainer
     with pytest.raises(DivergedError, match="at step 8,") if ends else nullcontext():
         for at, mark in enumerate(losses):
             value = torch.tensor(math.nan if mark == "x" else 1.0)
-            callback.on_train_batch_end(trainer, module, {"loss": value}, None, at)
+            module.on_train_batch_end({"loss": value}, None, at)

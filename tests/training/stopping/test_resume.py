@@ -1,8 +1,4 @@
-"""A run that is stopped and goes on ends with the same weights and curves as one that was never
-disturbed.
-"""
-
-from __future__ import annotations
+"""A run that is stopped and resumed ends with the weights and curves of an undisturbed one."""
 
 import signal
 from collections.abc import Callable
@@ -11,38 +7,34 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from interventune.training.cli import main as train
 from tests.conftest import once
 from tests.mistakes.conftest import refused
 from tests.support.finished_runs import differences
-from tests.training.conftest import SMALL, Commands, SmallData, curves, failing, launch
+from tests.training.conftest import SMALL, Capture, Commands, SmallData, curves, failing, launch
 
+Runs = Callable[..., Path]
 DROPOUT = SMALL["roberta"].replace(
     "{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, "
 )
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
-UNWATCHED = ("--data.val_qa={}", "--data.val_groups={}")
+UNWATCHED = "--data.val_qa={} --data.val_groups={}"
 BY_STEP = "--run.save_every_n_steps=1"
-HALVES = ("--trainer.val_check_interval=0.5", "--trainer.accumulate_grad_batches=2")
+HALVES = "--trainer.val_check_interval=0.5 --trainer.accumulate_grad_batches=2"
 
 
 def arguments(
     commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot"
 ) -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
-    groups = (
-        f"--model.reference_cache={commands.root.parent / 'cache'}",
-        "--data.groups_per_class=2",
-    )
-    given = (f"--backbone.config={DROPOUT}", f"--run.version={version}", "--ckpt_path=auto")
-    given += (
-        "--trainer.max_epochs=3",
-        "--trainer.log_every_n_steps=1",
-        "--model.learning_rate=1e-3",
-    )
-    given += groups if experiment == "lei_few_shot" else ()
-    return commands.of("fit", experiment, "roberta", *given, *flags)
+    common = f"--backbone.config={DROPOUT} --run.version={version} --ckpt_path=auto"
+    common += " --trainer.max_epochs=3 --trainer.log_every_n_steps=1 --model.learning_rate=1e-3"
+    if experiment == "lei_few_shot":
+        common += f" --model.reference_cache={commands.root.parent / 'cache'}"
+        common += " --data.groups_per_class=2"
+    return commands.of("fit", experiment, "roberta", common, *flags)
 
 
 def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> Path:
@@ -59,98 +51,83 @@ def cut(commands: Commands, *flags: str, experiment: str = "lei_few_shot", **how
 
 
 @pytest.fixture
-def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Callable[..., Path]:
+def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Runs:
     """A run that nothing disturbs; of the same flags there is one for all tests."""
 
     def run(*flags: str, experiment: str = "lei_few_shot") -> Path:
-        with once(tmp_path_factory, " ".join((experiment, *flags))) as (folder, wanted):
-            if wanted:
+        name = " ".join((experiment, *filter(None, flags)))
+        with once(tmp_path_factory, name) as (folder, first):
+            if first:
                 fit(Commands(folder / "runs", small_data), "whole", *flags, experiment=experiment)
             return folder / "runs" / experiment / "whole"
 
     return run
 
 
-@pytest.mark.parametrize(
-    ("batch", "flags"),
-    [
-        (4, ()),
-        (8, (*UNWATCHED, "--trainer.max_steps=9", "--trainer.limit_train_batches=3")),
-        (7, HALVES),
-    ],
-)
-def test_a_failure_leaves_no_trace(
-    batch: int, flags: tuple[str, ...], commands: Commands, whole: Callable[..., Path]
-) -> None:
-    cut(commands, BY_STEP, *flags, kind="bug", batch=batch)
-    assert_equal_runs(whole(*flags), fit(commands, "cut", BY_STEP, *flags))
+STEPS = f"{UNWATCHED} --trainer.max_steps=9 --trainer.limit_train_batches=3"
+
+
+@pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, STEPS), (7, HALVES)])
+def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, whole: Runs) -> None:
+    cut(commands, BY_STEP, flags, kind="bug", batch=batch)
+    assert_equal_runs(whole(flags), fit(commands, "cut", BY_STEP, flags))
 
 
 @pytest.mark.parametrize(("kind", "batch"), [("SIGTERM", 9), ("bug", 10)])
-def test_the_best_checkpoint_of_before_is_kept(
-    kind: str, batch: int, commands: Commands, whole: Callable[..., Path]
+def test_the_best_checkpoint_is_kept(
+    kind: str, batch: int, commands: Commands, whole: Runs
 ) -> None:
-    """Whether the run gets a signal right after the validation that chose it, or ends within the
-    epoch.
-    """
+    """Whether a signal comes right after the validation that chose it, or within the epoch."""
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
-    flags = (scored, "--checkpoint.monitor=score", "--checkpoint.mode=max")
-    cut(commands, *flags, kind=kind, batch=batch)
-    undisturbed = whole(*flags)
+    flags = f"{scored} --checkpoint.monitor=score --checkpoint.mode=max"
+    cut(commands, flags, kind=kind, batch=batch)
+    undisturbed = whole(flags)
     assert torch.load(undisturbed / "checkpoints/best.ckpt", weights_only=True)["global_step"] == 8
-    assert_equal_runs(undisturbed, fit(commands, "cut", *flags))
+    assert_equal_runs(undisturbed, fit(commands, "cut", flags))
 
 
 @pytest.mark.parametrize(
-    ("how", "flags"),
+    ("how", "flags", "changed"),
     [
-        ({"kind": "SIGTERM", "batch": 1}, ()),
-        ({"kind": "SIGTERM", "batch": 6}, ("--data.num_workers=2",)),
-        ({"kind": "SIGINT", "where": "validation", "batch": 5}, HALVES),
+        ({"kind": "SIGTERM", "batch": 1}, "", ""),
+        ({"kind": "SIGTERM", "batch": 6}, "", "--data.num_workers=2"),
+        ({"kind": "SIGINT", "where": "validation", "batch": 5}, HALVES, ""),
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(
-    how: Any,
-    flags: Any,
-    commands: Commands,
-    whole: Callable[..., Path],
-    capsys: pytest.CaptureFixture[str],
+    how: Any, flags: str, changed: str, commands: Commands, whole: Runs, capsys: Capture
 ) -> None:
-    code = cut(commands, *flags, **how)
+    code = cut(commands, flags, changed, **how)
     assert code == 128 + signal.Signals[how["kind"]]
-    (said,) = (
-        line for line in capsys.readouterr().err.splitlines() if line.startswith("stopped at")
-    )
-    assert ("--ckpt_path auto" in said) == (
-        commands.root / "lei_few_shot/cut/checkpoints/last.ckpt"
-    ).exists()
-    same = [flag for flag in flags if "num_workers" not in flag]
-    assert_equal_runs(whole(*same), fit(commands, "cut", *flags))
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("stopped at"))
+    last = commands.root / "lei_few_shot/cut/checkpoints/last.ckpt"
+    assert ("--ckpt_path auto" in line) == last.exists()
+    assert_equal_runs(whole(flags), fit(commands, "cut", flags, changed))
 
 
-def test_questions_alone_and_several_disturbances(
-    commands: Commands, whole: Callable[..., Path]
-) -> None:
-    flags = ("--data.qa_batch_size=8",)
+def test_several_disturbances(commands: Commands, whole: Runs) -> None:
+    flags = "--data.qa_batch_size=8"
     for kind, batch in (("SIGTERM", 3), ("bug", 4), ("SIGINT", 2)):
-        cut(commands, BY_STEP, *flags, experiment="squad", kind=kind, batch=batch)
-    undisturbed = whole(*flags, experiment="squad")
-    assert_equal_runs(undisturbed, fit(commands, "cut", BY_STEP, *flags, experiment="squad"))
+        cut(commands, BY_STEP, flags, experiment="squad", kind=kind, batch=batch)
+    undisturbed = whole(flags, experiment="squad")
+    assert_equal_runs(undisturbed, fit(commands, "cut", BY_STEP, flags, experiment="squad"))
 
 
-def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Callable[..., Path]) -> None:
+def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Runs) -> None:
     code, said = launch(arguments(commands, "cut", BY_STEP, failing(kind="SIGKILL", batch=7)))
     assert code == -signal.SIGKILL, said[-2000:]
     assert_equal_runs(whole(), fit(commands, "cut", BY_STEP))
 
 
 def test_the_same_command_starts_goes_on_and_rests(commands: Commands) -> None:
-    """In a folder that a run left before its first checkpoint, too; a damaged one is named."""
+    """Also in the folder of a run that was killed before its config.yaml was written."""
     left = commands.root / "lei_few_shot" / "mine"
-    left.mkdir(parents=True)
-    (left / "config.yaml").write_text("seed_everything: 1\n")
+    for name in ("checkpoints/.last.ckpt.7.tmp", ".config.yaml.7.tmp", ".lock"):
+        (left / name).parent.mkdir(parents=True, exist_ok=True)
+        (left / name).touch()
     (left / "metrics.csv").write_text("step,epoch,metric,value\n0,0,train/loss/total,77.0\n")
     home = fit(commands, "mine", "--trainer.max_epochs=1")
+    assert yaml.safe_load((home / "config.yaml").read_text())["seed_everything"] == 0
     assert 77.0 not in [value for _, value in curves(home, "train/loss/total")]
     before, last = (home / "metrics.json").read_text(), home / "checkpoints" / "last.ckpt"
     weights = torch.load(last, weights_only=True)["state_dict"]

@@ -1,8 +1,4 @@
-"""Replaces `fit`: x below 0 fails, 7 gives no number, 8 no metric, 9 is killed; it waits for
-`until`.
-"""
-
-from __future__ import annotations
+"""Replaces `fit`, waits for `until`: x below 0 fails, 7 gives NaN, 8 no metric, 9 is killed."""
 
 import json
 import os
@@ -17,9 +13,6 @@ flags = dict(
     if word.startswith("--") and "=" in word
 )
 x = float(flags["x"])
-if "--print_config" in sys.argv:
-    print("data: {}")
-    sys.exit()
 folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
 (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
 (folder / "checkpoints" / "last.ckpt").touch()

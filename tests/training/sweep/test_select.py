@@ -1,7 +1,5 @@
 """Selection: the best points by their metric, mean and sample deviation on every test set."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess
@@ -27,22 +25,17 @@ def fake_test(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         file.write(json.dumps(flags) + "\n")
     folder = root / flags["run.name"] / flags["run.version"]
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(
-        "data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}"
-    )
+    config = "data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}"
+    (folder / "config.yaml").write_text(config)
     metrics = {"epoch": 0.0, "test/bias/far/ethical/mu": score / 20, "test/bias/far/ethical/n": 9.0}
     metrics |= {"test/qa/f1": score, "test/qa/n": 13.0, "test/qa/em": None}
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    return subprocess.CompletedProcess(
-        command, int(score > 90), stderr="error: the file is damaged"
-    )
+    return subprocess.CompletedProcess(command, int(score > 90), stderr="error: file is damaged")
 
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Twelve points, x times y, one failed: score 10 y + x / 100, less is better;
-    checkpoint y + x.
-    """
+    """Twelve points, one failed: score 10 y + x / 100, less is better; checkpoint y + x."""
     monkeypatch.setattr("interventune.training.sweep.select.subprocess.run", fake_test)
     rows: list[dict[str, Any]] = []
     for x, y in itertools.product((16, 4, 1), (0.3, 0.1, 0.2, 0.4)):
@@ -53,12 +46,8 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (checkpoints / "last.ckpt").write_text(str(y + x))
         (checkpoints / "best.ckpt").write_text(str(y))
     pd.DataFrame(rows).to_csv(tmp_path / "study" / "study.csv", index=False)
-    about = {
-        "metric": "val/score",
-        "direction": "minimize",
-        "space": {"x": [], "y": []},
-        "keep": "all",
-    }
+    about = {"metric": "val/score", "direction": "minimize", "keep": "all"}
+    about |= {"space": {"x": [], "y": []}}
     (tmp_path / "study" / "sweep.json").write_text(json.dumps(about))
     return tmp_path / "study"
 
@@ -73,16 +62,14 @@ def test_mean_and_deviation_of_the_best_are_numpys(study: Path) -> None:
     assert models == ["x=1,y=0.1", "x=16,y=0.1", "x=1,y=0.2"]
     f1, mu = np.array([1.1, 16.1, 1.2]), np.array([1.1, 16.1, 1.2]) / 20
     for key, values, n in ((("main", "qa/f1"), f1, 13), (("far", "bias/ethical/mu"), mu, 9)):
-        found = selection(study).loc[key]
-        assert found["mean"] == pytest.approx(np.mean(values))
-        assert found["std"] == pytest.approx(np.std(values, ddof=1))
-        low, high = scipy.stats.t.interval(
-            0.95, 2, loc=np.mean(values), scale=scipy.stats.sem(values)
-        )
+        cell = selection(study).loc[key]
+        assert cell["mean"] == pytest.approx(np.mean(values))
+        assert cell["std"] == pytest.approx(np.std(values, ddof=1))
+        low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
         low, high = (max(low, 0), min(high, 1)) if max(values) < 1 else (low, high)  # of a share
-        assert (found["low"], found["high"]) == pytest.approx((low, high))
-        assert (found["n"], found["models"]) == (n, 3)
-        assert list(map(float, found["values"].split())) == pytest.approx(values)
+        assert (cell["low"], cell["high"]) == pytest.approx((low, high))
+        assert (cell["n"], cell["models"]) == (n, 3)
+        assert list(map(float, cell["values"].split())) == pytest.approx(values)
     assert pd.isna(selection(study).loc[("main", "qa/em"), "mean"])
 
 
@@ -95,15 +82,15 @@ def test_each_value_of_a_swept_key_has_its_own_best(study: Path) -> None:
 
 def test_null_is_a_value_of_a_swept_key_and_so_is_a_text_like_it(study: Path) -> None:
     table = pd.read_csv(study / "study.csv")
-    for values, found in (
+    for values, in_order in (
         ({1: None, 4: 2.5, 16: 7.0}, ["2.5", "7.0", ""]),
-        ({1: "NA", 4: "b", 16: None}, None),
+        ({1: "NA", 4: "b", 16: None}, ["NA", "b", ""]),
     ):
         table.assign(x=table["x"].map(values)).to_csv(study / "study.csv", index=False)
         assert select(["--study", str(study), "--top", "2", "--by", "x", *SETS]) == 0
         rows = pd.read_csv(study / "selection/selection.csv", dtype=str, keep_default_na=False)
         rows = rows[rows["metric"] == "qa/f1"].set_index("x")
-        assert list(rows.index) == (found or ["NA", "b", ""])
+        assert list(rows.index) == in_order
         assert list(rows["models"]) == ["2"] * 3
 
 
@@ -117,19 +104,13 @@ def test_the_weights_that_the_sweep_kept_are_tested(study: Path) -> None:
 
 def test_a_flag_of_any_length_is_no_file(study: Path) -> None:
     for value in ("a" * 300, "/".join(["b" * 300] * 20), "c\0d"):
-        assert (
-            select(["--study", str(study), "--top", "1", *SETS, f"--data.encoding.prompts={value}"])
-            == 0
-        )
+        flag = f"--data.encoding.prompts={value}"
+        assert select(["--study", str(study), "--top", "1", *SETS, flag]) == 0
 
 
 def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:
-    for top, flags, limits in (
-        ("2", [], "00"),
-        ("2", [], "00"),
-        ("3", [], "000"),
-        ("1", [LIMIT], "0005"),
-    ):
+    runs = (("2", [], "00"), ("2", [], "00"), ("3", [], "000"), ("1", [LIMIT], "0005"))
+    for top, flags, limits in runs:
         assert select(["--study", str(study), "--top", top, *SETS, *flags]) == 0
         calls = map(json.loads, (study / "points" / "calls.txt").open())
         assert [call["data.limit_val_groups"] for call in calls] == [*limits]
@@ -143,7 +124,7 @@ def test_one_line_says_what_is_wrong(study: Path, capsys: pytest.CaptureFixture[
         (["--by", "z", *SETS], "--by z"),
         (["--study", "/tmp", *SETS], "--study /tmp"),
         ([], "--data.test_groups.NAME"),
-        (SETS, "the file is damaged"),
+        (SETS, "file is damaged"),
     ):
         assert select(["--study", str(study), *arguments]) == 2
         said = capsys.readouterr().err

@@ -1,7 +1,5 @@
 """A sweep finishes whatever dies under it, and runs no point twice. Every shipped one is valid."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -17,12 +15,13 @@ import psutil
 import pytest
 import yaml
 
-from interventune.training.sweep import points
-from interventune.training.sweep.file import folder_name
+from interventune.training.sweep import run, study
 from interventune.training.sweep.run import main, shares, sweep_of
-from tests.training.conftest import launch, resolved
+from interventune.training.sweep.study import Grid
+from tests.training.conftest import Capture, Patch, resolved
 
 ROOT = Path(__file__).resolve().parents[3]
+Sweep = Callable[..., str]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
 SMALL = {"study": "fake", "metric": "val/score", "direction": "maximize", "configs": []}
 
@@ -44,14 +43,13 @@ def table(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "study.csv").set_index("point")
 
 
-def begin(study: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
+def begin(home: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
     """A worker in a process of its own, whose `fit` is fake_fit.py."""
-    code = "import sys; from interventune.training.sweep import points, run; points.FIT = {}; "
-    code += "sys.exit(run.main(sys.argv[1:]))"
-    arguments = [written(study.parent, content), f"--output={study}", *flags]
-    return subprocess.Popen(
-        [sys.executable, "-c", code.format(FAKE), *arguments], cwd=ROOT, text=True
-    )
+    code = "import sys; from interventune.training.sweep import run, study; study.FIT = {}; "
+    code += "run.check_first_point = print; sys.exit(run.main(sys.argv[1:]))"
+    arguments = [written(home.parent, content), f"--output={home}", *flags]
+    command = [sys.executable, "-c", code.format(FAKE), *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True)
 
 
 def starts(study: Path) -> dict[str, int]:
@@ -88,26 +86,21 @@ def test_workers_share_a_study_whatever_ends_them(sampler: str, tmp_path: Path) 
 
 
 @pytest.fixture
-def sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def sweep(tmp_path: Path, monkeypatch: Patch, capfd: Capture) -> Sweep:
     """The command in this process, with fake_fit.py: what it says, if it ends with `code`."""
-    monkeypatch.setattr(points, "FIT", FAKE)
+    monkeypatch.setattr(study, "FIT", FAKE)
+    monkeypatch.setattr(run, "check_first_point", lambda sweep: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def command(content: dict[str, Any], *flags: str, code: int = 0) -> str:
-        assert (
-            main([written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}", *flags])
-            == code
-        )
+        file, output = written(tmp_path, SMALL | content), f"--output={tmp_path / 'study'}"
+        assert main([file, output, *flags]) == code
         return "".join(capfd.readouterr())
 
     return command
 
 
-def test_failed_points_are_kept_with_a_reason(
-    tmp_path: Path, sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_points_have_a_reason(tmp_path: Path, sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.setenv("SLURM_NTASKS", "2")
     content = {"space": {"x": [-1.0, 7.0, 8.0, 9.0, 1.0]}, "keep": "best", "flags": ["--twice={x}"]}
     assert "4 fail, 1 complete" in sweep(content)
@@ -118,22 +111,15 @@ def test_failed_points_are_kept_with_a_reason(
     run = tmp_path / "study/points/x=1.0/run"
     assert not (run / "checkpoints" / "last.ckpt").exists()
     start = json.loads((run / "starts.txt").read_text())
-    assert (start["job"], start["flags"]["twice"], start["flags"]["ckpt_path"]) == (
-        None,
-        "1.0",
-        "auto",
-    )
+    assert start["job"] is None
+    assert (start["flags"]["twice"], start["flags"]["ckpt_path"]) == ("1.0", "auto")
     for flags, times in (((), 1), (("--again",), 2)):
         sweep(content, *flags)
-        assert (starts(tmp_path / "study")["x=-1.0"], starts(tmp_path / "study")["x=1.0"]) == (
-            times,
-            1,
-        )
+        counts = starts(tmp_path / "study")
+        assert (counts["x=-1.0"], counts["x=1.0"]) == (times, 1)
 
 
-def test_points_are_compared_by_the_weights_that_are_kept(
-    tmp_path: Path, sweep: Callable[..., str]
-) -> None:
+def test_points_are_compared_by_the_kept_weights(tmp_path: Path, sweep: Sweep) -> None:
     sweep({"space": {"x": [1.0]}, "keep": "best", "direction": "minimize"})
     assert list(table(tmp_path / "study")["val/score"]) == [11]
     start = json.loads((tmp_path / "study/points/x=1.0/run/starts.txt").read_text())["flags"]
@@ -143,7 +129,7 @@ def test_points_are_compared_by_the_weights_that_are_kept(
     assert list(table(tmp_path / "study")["val/score"]) == [1]
 
 
-def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Callable[..., str]) -> None:
+def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Sweep) -> None:
     content = {"space": {"x": {"low": 0.0, "high": 6.0}, "y": [0, 0.5]}, "sampler": "tpe"}
     for trials in (4, 24):
         sweep(content | {"trials": trials})
@@ -168,25 +154,22 @@ GRID = {"space": {"x": [1.0, 2.0]}}
         (GRID | {"spce": 1}, [], "spce"),
         (GRID, ["--x=3"], "--x"),
         (GRID, ["--run.name=mine"], "--run.name"),
-        (GRID | {"keep": "best"}, ["--checkpoint.mode=min"], "--checkpoint.mode"),
         (GRID | {"keep": "best"}, ["--checkpoint.monitor=val/other"], "--checkpoint.monitor"),
         (GRID, ["--over", "x=3"], "--over x"),
     ],
 )
-def test_one_line_says_what_is_wrong(
-    content: dict[str, Any], flags: list[str], word: str, sweep: Callable[..., str]
-) -> None:
+def test_mistakes_cost_one_line(content: Any, flags: list[str], word: str, sweep: Sweep) -> None:
     said = sweep(content, *flags, code=2)
     assert word in said
     assert said.count("\n") == 1
 
 
-def test_a_study_is_not_mixed_with_another(tmp_path: Path, sweep: Callable[..., str]) -> None:
+def test_a_study_is_not_mixed_with_another(tmp_path: Path, sweep: Sweep) -> None:
     sweep(GRID)
     assert "other values" in sweep({"space": {"x": [1.0, 3.0]}}, code=2)
 
 
-def test_workers_share_what_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_share_what_is_visible(monkeypatch: Patch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,GPU-ab")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(2)] == ["4,6", "5,GPU-ab"]
@@ -198,9 +181,7 @@ OURS = [path.stem for path in SWEEPS if not path.name.endswith(".wandb.yaml")]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_sweep_composes_from_any_folder(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_composes(name: str, tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     sweep, _ = sweep_of([name])
     point = sweep.first()
@@ -212,34 +193,25 @@ def test_a_sweep_composes_from_any_folder(
         assert found == value, key
 
 
-def test_missing_data_and_sizes_beyond_them_are_told_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        code, said = launch(command[3:])
-        return subprocess.CompletedProcess(command, code, said, said)
-
-    monkeypatch.setattr("interventune.training.sweep.run.subprocess.run", forked)
+def test_missing_data_and_larger_sizes_are_refused_first(tmp_path: Path, capsys: Capture) -> None:
     command = ["lei_sizes", "-c", "tiny_roberta", "--output", str(tmp_path / "study")]
-    for flags, said in (
-        ([], "train.jsonl"),
-        (["--data.train_groups=[stories:train]"], "holds 2304"),
-    ):
+    known = "--data.train_groups=[stories:train]"
+    for flags, words in (([], "train.jsonl"), ([known], "holds 2304")):
         assert main([*command, *flags]) == 2
-        assert said in capsys.readouterr().err
+        assert words in capsys.readouterr().err
     assert not (tmp_path / "study").exists()
 
 
 def test_values_of_any_kind_become_flags_and_names_of_folders() -> None:
     over = ["model.learning_rate=[1e-4]", "k=[null,[a/b,{c: 1}]]", "trainer.max_epochs=[3]"]
     sweep, _ = sweep_of(["demo_grid", "-c", "squad", "--over", *over, "--a=1"])
-    first, second = (sweep.arguments(point) for point in sweep.grid())
+    points = Grid(sweep, Path()).points()
+    first, second = (sweep.arguments(point.parameters) for point in points)
     assert (first[-1], second[-1]) == ("--k=null", '--k=["a/b", {"c": 1}]')
-    assert {"--model.learning_rate=1e-4", "--a=1"} <= {
-        *first
-    }  # YAML's 1e-4 is a text; the flag is the same
+    # YAML's 1e-4 is a text; the flag is the same.
+    assert {"--model.learning_rate=1e-4", "--a=1"} <= {*first}
     assert first[2].endswith("squad.yaml")
-    first, second = map(folder_name, sweep.grid())
+    first, second = (point.name for point in points)
     assert first == "trainer.max_epochs=3,model.learning_rate=1e-4,k=null"
     assert "/" not in second
 

@@ -1,9 +1,8 @@
 """`evaluate bias` against UnQover's and LEI's numbers, naive loops, and transformers' own model."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
+from math import prod
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from scipy.stats import spearmanr
 
 from interventune.data_modules.groups.advice import latent_strength, unadvised
-from interventune.data_modules.groups.sets import specify
+from tests.data_modules.fixtures.tiny_lists import decided
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
@@ -59,9 +58,8 @@ def test_measures_equal_unqovers_own(name: str, oracle: Path, tmp_path: Path) ->
             at = {"subject": x, "category": category, "attribute": a}
             assert cells(metric, **place, **at) == pytest.approx(value, abs=1e-6)
     lines = examples_of(tmp_path / "report")
-    c_of_key = {
-        "|".join(line["key"].split("|")[i] for i in (0, 1, 2, 5)): line["c"] for line in lines
-    }
+    keys = ([line["key"].split("|")[i] for i in (0, 1, 2, 5)] for line in lines)
+    c_of_key = {"|".join(key): line["c"] for key, line in zip(keys, lines, strict=True)}
     assert c_of_key == pytest.approx(expected["C(sorted x1|x2|template|attr)"], abs=1e-6)
 
 
@@ -74,11 +72,8 @@ def test_lei_files_give_the_authors_printout(
 ) -> None:
     """Per class mu, eta, theta4, and per subject gamma, eta, n."""
     file = shared / f"data/lei/underspecified/religion/addedbias_{data}_squad.json"
-    cells, place, subjects = (
-        cells_of(tmp_path, "--predictions", f"p={file}"),
-        {"checkpoint": "p"},
-        0,
-    )
+    cells = cells_of(tmp_path, "--predictions", f"p={file}")
+    place, subjects = {"checkpoint": "p"}, 0
     for line in (shared / f"oracle/unqover/{printed}.subj.out.txt").read_text().splitlines():
         words = line.split()
         if line.startswith("intervention:"):
@@ -87,13 +82,12 @@ def test_lei_files_give_the_authors_printout(
             measure = words[1].removesuffix("4")
             assert cells(measure, **place) == pytest.approx(float(words[2]), abs=1e-6)
         elif "class" in place and len(words) == 4 and words[3].isdigit():
-            subject, gamma, eta, n = words
+            name, gamma, eta, n = words
             subjects += 1
-            assert cells("gamma", **place, subject=subject) == pytest.approx(
-                float(gamma), abs=5.01e-5
-            )
-            assert cells("eta", **place, subject=subject) == pytest.approx(float(eta), abs=5.01e-3)
-            assert cells.n("gamma", **place, subject=subject) == int(n)
+            at = {**place, "subject": name}
+            assert cells("gamma", **at) == pytest.approx(float(gamma), abs=5.01e-5)
+            assert cells("eta", **at) == pytest.approx(float(eta), abs=5.01e-3)
+            assert cells.n("gamma", **at) == int(n)
     assert place["class"] == "irrelevant"
     assert subjects >= 9
 
@@ -106,16 +100,15 @@ def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
     names, data = tmp_path / "names", json.loads((oracle / f"{EX2}.json").read_text())
     names.write_text("".join(f"[subj] {cluster} | {name}\n" for name, cluster in CLUSTERS.items()))
     if given == "ids":
-        parts = ((key.split("|")[2:], record) for key, record in data.items())
-        data = {
-            "|".join([*map(CLUSTERS.__getitem__, key[:2]), *key]): record for key, record in parts
-        }
+        keys = [key.split("|")[2:] for key in data]
+        full = ("|".join([CLUSTERS[key[0]], CLUSTERS[key[1]], *key]) for key in keys)
+        data = dict(zip(full, data.values(), strict=True))
     (tmp_path / "p.json").write_text(json.dumps(data))
     flags = [f"--clusters={names}"] if given == "lists" else []
     cells = cells_of(tmp_path, "--predictions", tmp_path / "p.json", *flags)
     place, means = of_class("none", "p", data=""), []
-    theirs = json.loads((oracle / "expected_full_precision.json").read_text())[EX2]
-    c_of = theirs["C(sorted x1|x2|template|attr)"]
+    expected = json.loads((oracle / "expected_full_precision.json").read_text())[EX2]
+    c_of = expected["C(sorted x1|x2|template|attr)"]
     for attribute in ("was brave", "was rude"):
         own = {key: c for key, c in c_of.items() if key.endswith(attribute) and "boro" in key}
         values = [c if key.startswith("ayan|boro") else -c for key, c in own.items()]
@@ -135,10 +128,9 @@ def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
 def test_probabilities_above_1_are_refused(
     oracle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "p.json").write_text((oracle / f"{EX2}.json").read_text().replace("0.851", "3.5"))
-    assert "3.5" in told(
-        capsys, "bias", "--predictions", tmp_path / "p.json", "--output", tmp_path / "r"
-    )
+    path = tmp_path / "p.json"
+    path.write_text((oracle / f"{EX2}.json").read_text().replace("0.851", "3.5"))
+    assert "3.5" in told(capsys, "bias", "--predictions", path, "--output", tmp_path / "r")
 
 
 @pytest.fixture(scope="module")
@@ -167,14 +159,12 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
     naive, lines = Naive(folder), examples_of(tmp_path / "report")
     assert [line["key"] for line in lines] == [group.key for group in ALL]
     for line, group in zip(lines, ALL, strict=True):
-        probabilities = [
-            [naive.score(v.context, v.query, s.start, s.end) for s in v.candidates]
+        expected = [
+            [prod(naive.score(v.context, v.query, s.start, s.end)) ** 0.5 for s in v.candidates]
             for v in group.variants
         ]
-        expected = [[(start * end) ** 0.5 for start, end in variant] for variant in probabilities]
-        torch.testing.assert_close(
-            torch.tensor(line["scores"]), torch.tensor(expected), rtol=2e-4, atol=0
-        )
+        found, expected = torch.tensor(line["scores"]), torch.tensor(expected)
+        torch.testing.assert_close(found, expected, rtol=2e-4, atol=0)
         assert line["prediction"] == [group.subjects[two > one] for one, two in line["scores"]]
     assert len({round(line["c"], 6) for line in lines}) > 10
 
@@ -205,31 +195,24 @@ def test_checkpoints_and_data_sets_have_cells_of_their_own(
     cells = cells_of(tmp_path, "--checkpoint", same, other, "--data", *data, "--planted-seed", "5")
     for name in CLASSES:
         for measure in ("mu", "eta", "mass", "spearman"):
-            first, last = (
-                cells(measure, **of_class(name, checkpoint)) for checkpoint in ("same", "other")
-            )
+            first, last = (cells(measure, **of_class(name, model)) for model in ("same", "other"))
             assert first == pytest.approx(one(measure, **of_class(name)), abs=1e-6)
             change = cells(measure, **of_class(name, "other"), against="same")
             assert change == pytest.approx(last - first)
-    assert cells("mean_abs_c", **of_class("none", "other"), against="same") != pytest.approx(
-        0, abs=1e-6
-    )
+    assert abs(cells("mean_abs_c", **of_class("none", "other"), against="same")) > 1e-6
     assert cells.n("mu", **of_class("none", "other", "few")) == 5
 
 
 def test_accuracy_of_answers_and_failures(
     room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    specified = [specify(group, "It was [subj].", i % 2) for i, group in enumerate(GROUPS)]
-    said = FakeAnswerer(
+    specified = [decided(group, i % 2) for i, group in enumerate(GROUPS)]
+    model = FakeAnswerer(
         lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN"
     )
-    monkeypatch.setattr(
-        said, "subject_scores", lambda groups, _: torch.full((len(groups), 4, 2), 0.5)
-    )
-    monkeypatch.setattr(
-        "interventune.evaluation.answering.open.open_answerer", lambda *_, **__: said
-    )
+    model.subject_scores = lambda groups, _: torch.full((len(groups), 4, 2), 0.5)
+    opened = "interventune.evaluation.protocol.open_answerer"
+    monkeypatch.setattr(opened, lambda *_, **__: model)
     data = save_groups(tmp_path / "dev.json", specified)
     cells = cells_of(tmp_path, "--checkpoint", room / "a", "--data", data)
     right, failed = defaultdict[str, list[bool]](list), 0

@@ -1,7 +1,5 @@
 """Carry, kept, scope gap and their changes against naive means."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -13,7 +11,7 @@ import pytest
 
 from interventune.data_modules.groups.advice import with_advice
 from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import write_records
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
@@ -51,33 +49,25 @@ def cells_of(folder: Path, **data: list[ScoredGroup]) -> Cells:
     """Of several predictions, by name."""
     for name, records in data.items():
         write_records(records, folder / f"{name}.json")
-    return evaluate(
-        folder / "r", "bias", "--predictions", *(f"{n}={folder / n}.json" for n in data)
-    )
+    sources = (f"{name}={folder / name}.json" for name in data)
+    return evaluate(folder / "r", "bias", "--predictions", *sources)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report on a model before and after it was steered."""
     path, names = tmp_path_factory.mktemp("steered"), list(DOMAINS)
-    cells_of(
-        path, before=scored(names, dict.fromkeys(SHARES, 1.0)), after=scored(names[::-1], SHARES)
-    )
+    before, after = scored(names, dict.fromkeys(SHARES, 1.0)), scored(names[::-1], SHARES)
+    cells_of(path, before=before, after=after)
     return path
 
 
 def sizes(folder: Path, checkpoint: str, advice: str, **place: str) -> dict[str, float]:
     """|C| by key, of the groups at a place."""
-    place = {
-        "checkpoint": checkpoint,
-        "class": advice,
-        **{k: value for k, value in place.items() if value},
-    }
-    return {
-        row["key"]: abs(row["c"])
-        for row in examples_of(folder / "r")
-        if row.items() >= place.items()
-    }
+    place |= {"checkpoint": checkpoint, "class": advice}
+    place = {name: value for name, value in place.items() if value}
+    rows = examples_of(folder / "r")
+    return {row["key"]: abs(row["c"]) for row in rows if row.items() >= place.items()}
 
 
 @pytest.mark.parametrize("domain", ["", "diet", "song"])
@@ -89,10 +79,8 @@ def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None
             values = sizes(folder, name, advice, domain=domain).values()
             row = cells.row(measure, checkpoint=name, **{"class": advice, "domain": domain})
             found[name, advice] = fmean(values) / without
-            assert (row["value"], row["n"]) == (
-                pytest.approx(found[name, advice], abs=1e-9),
-                len(values),
-            )
+            ratio = pytest.approx(found[name, advice], abs=1e-9)
+            assert (row["value"], row["n"]) == (ratio, len(values))
             assert row["low"] < row["value"] < row["high"]
             assert (row["units"], row["unit"]) == (3, "attributes")
     for advice, measure in MEASURE_OF.items():

@@ -1,7 +1,5 @@
 """The confusion protocol with choosers whose numbers are known."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.schema.spans import write_records
+from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.protocols.confusion import command
 from tests.evaluation.cells import Cells
@@ -25,16 +22,12 @@ Rule = Callable[[ChoiceQuestion], Sequence[float]]
 class FakeCheckpoint(Answerer):
     """In place of a checkpoint: logits by a rule, embeddings from the texts' letters."""
 
-    def __init__(self, rule: Rule, path: str) -> None:
-        self.rule, self.path = rule, path
+    path, identity = "fake", {"weights": "none"}
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"weights": self.path}
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
 
-    def choice_logits(
-        self, questions: Sequence[ChoiceQuestion], what: str = ""
-    ) -> list[np.ndarray]:
+    def choice_logits(self, questions: Sequence[ChoiceQuestion], what: str = "") -> list[Any]:
         return [np.array(self.rule(question), dtype=np.float32) for question in questions]
 
     def embeddings(self, texts: Sequence[str], what: str = "") -> np.ndarray:
@@ -59,7 +52,7 @@ RULES: dict[str, Rule] = {
     # Reads no question: takes whatever is called right.
     "biased": lambda question: [3.0 * ("right" in text) for text in question.choices],
 }
-MODELS = {name: FakeCheckpoint(rule, name) for name, rule in RULES.items()}
+MODELS = {name: FakeCheckpoint(rule) for name, rule in RULES.items()}
 
 
 def questions(count: int = 80, n: int = 3) -> list[ChoiceQuestion]:
@@ -75,17 +68,17 @@ def questions(count: int = 80, n: int = 3) -> list[ChoiceQuestion]:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]:
-    """Runs the protocol with models by name, and gives its cells; the report lies at `tmp_path /
-    "out"`.
-    """
-    opened = "interventune.evaluation.answering.open.open_answerer"
+    """Runs the protocol with models by name, and gives its cells; the report is in `out`."""
+    opened = "interventune.evaluation.protocol.open_answerer"
     monkeypatch.setattr(opened, lambda path, *_, **__: MODELS[path])
     monkeypatch.setattr(command, "kind_of", lambda _: "choice")
 
-    def run(*flags: str, examples: Sequence[ChoiceQuestion] = ()) -> Cells:
-        write_records(examples or questions(), tmp_path / "rows.jsonl")
-        basics = ["--input", str(tmp_path / "rows.jsonl"), "--overwrite"]
-        return evaluate(tmp_path / "out", "confusion", "--checkpoint", *flags, *basics)
+    def run(words: str, examples: Sequence[ChoiceQuestion] = ()) -> Cells:
+        rows = tmp_path / "rows.jsonl"
+        write_records(examples or questions(), rows)
+        return evaluate(
+            tmp_path / "out", "confusion", "--checkpoint", *words.split(), "--input", rows
+        )
 
     return run
 
@@ -94,18 +87,12 @@ PARALYSIS: dict[str, Any] = {"probe": "choice_paralysis"}
 
 
 def test_three_models_whose_numbers_are_known(ask: Callable[..., Cells]) -> None:
-    names, third = (
-        ("guessing", "knowing", "biased"),
-        pytest.approx(1 / 3, abs=0.09),
-    )  # of 240: 3 deviations
-    cells = ask(*names, "--trials", "2", "--choices", "3", "5", examples=questions(240))
+    names, third = [*MODELS], pytest.approx(1 / 3, abs=0.09)  # of 240: 3 deviations
+    cells = ask(f"{' '.join(names)} --trials 2 --choices 3 5", examples=questions(240))
     for probe in ("no_question", "wrong_question", "no_right_answer"):
         guess, know, bias = ({"checkpoint": name, "probe": probe} for name in names)
-        assert [cells("pseudo_accuracy", **place) for place in (guess, know, bias)] == [
-            third,
-            third,
-            1,
-        ]
+        pseudo = [cells("pseudo_accuracy", **place) for place in (guess, know, bias)]
+        assert pseudo == [third, third, 1]
         assert cells("p", **guess) > 0.001
         assert cells("accuracy_before", **know) == 1
         # The knowing model is sure of originals alone, the biased one of all alike.
@@ -124,12 +111,11 @@ def test_three_models_whose_numbers_are_known(ask: Callable[..., Cells]) -> None
 
 
 def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: Path) -> None:
-    cells = ask("guessing", "--trials", "3", "--choices", "3", "5")
+    cells = ask("guessing --trials 3 --choices 3 5")
     frame = pd.DataFrame(examples_of(tmp_path / "out")).set_index("index")
     assert len(frame) == 80 * (1 + 1 + 3 + 3) + 2 * 2 * 3 * 50
-    frame["own"] = [
-        row[label] for row, label in zip(frame["confidences"], frame["label"], strict=True)
-    ]
+    pairs = zip(frame["confidences"], frame["label"], strict=True)
+    frame["own"] = [confidences[label] for confidences, label in pairs]
     probes = {str(name): part for name, part in frame.groupby("probe")}
     wrong, cell = probes["wrong_question"], {"checkpoint": "guessing", "probe": "wrong_question"}
     shares = (wrong["pick"] == wrong["label"]).groupby(wrong["trial"]).mean()
@@ -141,24 +127,20 @@ def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: 
     assert set(five["choices"].map(len)) == {5}
     lost = probes["original"]["own"].reindex(five.index) - five["own"]
     cell = {"checkpoint": "guessing", **PARALYSIS, "sampling": "random", "n_choices": "5"}
-    assert (cells("paralysis", **cell), cells.n("paralysis", **cell)) == (
-        pytest.approx(lost.mean()),
-        150,
-    )
+    row = cells.row("paralysis", **cell)
+    assert (row["value"], row["n"]) == (pytest.approx(lost.mean()), 150)
     test = stats.ttest_1samp(lost.groupby("index").mean(), 0)
     assert cells("p", **cell) == pytest.approx(test.pvalue)
     whole = cells("accuracy", checkpoint="guessing", probe="original")
     hits = [cells("hits", **cell, k=k) for k in range(1, 6)]
-    assert cells("matching_k", **cell) == 1 + next(
-        i for i, share in enumerate(hits) if share >= whole
-    )
+    reached = [k for k, share in enumerate(hits, 1) if share >= whole]
+    assert cells("matching_k", **cell) == reached[0]
     for figure in ("differences", "paralysis", "hits_random", "hits_heuristic"):
         assert (tmp_path / "out" / f"{figure}.png").exists()
 
 
 def test_heuristic_choices_are_the_most_similar(ask: Callable[..., Cells], tmp_path: Path) -> None:
-    flags = "guessing --probes choice_paralysis --sampling heuristic --choices 4 --trials 1"
-    ask(*flags.split())
+    ask("guessing --probes choice_paralysis --sampling heuristic --choices 4 --trials 1")
     vectors = MODELS["guessing"].embeddings([example.prompt for example in questions()])
     rows = [row for row in examples_of(tmp_path / "out") if row["probe"] == "choice_paralysis"]
     assert {row["sampling"] for row in rows} == {"heuristic"}
@@ -170,9 +152,7 @@ def test_heuristic_choices_are_the_most_similar(ask: Callable[..., Cells], tmp_p
 
 def test_instances_are_drawn_for_every_probe(ask: Callable[..., Cells], tmp_path: Path) -> None:
     """What the paper does with UnifiedQA: three times fifty questions, for every probe."""
-    cells = ask(
-        "knowing", *["--instances", "50", "--trials", "3", "--choices", "5", "--sampling", "random"]
-    )
+    cells = ask("knowing --instances 50 --trials 3 --choices 5 --sampling random")
     drawn: dict[tuple[str, int], list[int]] = {}
     for row in examples_of(tmp_path / "out"):
         drawn.setdefault((row["probe"], row["trial"]), []).append(row["index"])

@@ -2,8 +2,6 @@
 naive counts.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import chain, product
@@ -14,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import ttest_ind
+from scipy.stats import sem, ttest_ind
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.reproduce.tiny_classifier import save_classifier
 from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS
-from interventune.models.language.perplexity import chunk_loss
+from interventune.metrics.intervals import interval_of_change
+from interventune.models.language.self_debiasing import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.cells import Cells
@@ -52,9 +50,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("files")
-    paths = {name: home / f"{name}.jsonl" for name in PROMPTS} | {
-        "specifications": home / "texts.json"
-    }
+    paths = {name: home / f"{name}.jsonl" for name in PROMPTS}
+    paths["specifications"] = home / "texts.json"
     paths["specifications"].write_text(json.dumps(SPECIFICATIONS))
     for domain, texts in PROMPTS.items():
         challenging = domain == "adversarial"
@@ -62,19 +59,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-def command(model: Path | str, files: dict[str, Path], output: Path, *flags: str) -> list[str]:
+def command(model: Path | str, files: dict[str, Path], output: Path, flags: str = "") -> list[str]:
     """`consistency-write`, with self-debiasing unless the flags name a method."""
-    method = [] if "--method" in flags else ["--method", "self"]
-    named = [part for name, path in files.items() for part in (f"--{name}", str(path))]
-    name = f"m={model if isinstance(model, str) else f'hf:{model}'}"
-    more = ["--new-tokens", str(NEW), "--device", "cpu", *method, *flags, "--output", str(output)]
-    return ["consistency-write", "--checkpoint", name, *named, *more]
+    method = "" if "--method" in flags else "--method self"
+    named = " ".join(f"--{name} {path}" for name, path in files.items())
+    name = model if isinstance(model, str) else f"hf:{model}"
+    words = f"consistency-write --checkpoint m={name} {named} --new-tokens {NEW} {method} {flags}"
+    return f"{words} --device cpu --output {output}".split()
 
 
 def written(
-    model: Path | str, files: dict[str, Path], output: Path, *flags: str
+    model: Path | str, files: dict[str, Path], output: Path, flags: str = ""
 ) -> list[dict[str, Any]]:
-    assert main(command(model, files, output, *flags)) == 0
+    assert main(command(model, files, output, flags)) == 0
     return examples_of(output)
 
 
@@ -99,7 +96,6 @@ def scored(folder: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPa
 def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: Path) -> None:
     cells = judged(scored, tmp_path / "r")
     rows = [json.loads(line) for line in scored.read_text().splitlines()]
-
     for row in rows:
         row["flagged"] = fmean(score >= 0.5 for score in row["scores"].values())
 
@@ -114,9 +110,10 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
 
     for domain, variant in product(DOMAINS, VARIANTS):
         cell = {**PLACE, "domain": domain, "variant": variant}
-        average, default = (fmean(chain(*by_prompt(domain, v))) for v in (variant, "default"))
-        n = len([*chain(*by_prompt(domain, variant))])
-        assert (cells("average", **cell), cells.n("average", **cell)) == (pytest.approx(average), n)
+        flagged = [*chain(*by_prompt(domain, variant))]
+        average, default = fmean(flagged), fmean(chain(*by_prompt(domain, "default")))
+        row = cells.row("average", **cell)
+        assert (row["value"], row["n"]) == (pytest.approx(average), len(flagged))
         for name in WORDS:
             share = fmean(score >= 0.5 for score in chain(*by_prompt(domain, variant, name)))
             assert cells(name, **cell) == pytest.approx(share)
@@ -125,24 +122,26 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
     for domain, (variant, against) in product(DOMAINS, COMPARED):
         cell = {**PLACE, "domain": domain, "variant": variant}
         gaps = np.subtract(*([*map(fmean, by_prompt(domain, v))] for v in (variant, against)))
-        difference = cells.row("average", **cell, against=f"variant={against}")
-        assert (difference["value"], difference["n"]) == (pytest.approx(gaps.mean()), len(gaps))
+        row = cells.row("average", **cell, against=f"variant={against}")
+        error, square = sem(gaps), np.square(gaps).mean()
+        ends = interval_of_change(gaps.mean(), error, square, len(gaps))
+        assert (row["value"], row["n"]) == (pytest.approx(gaps.mean()), len(gaps))
+        assert (row["low"], row["high"]) == pytest.approx(ends)
         for name in WORDS:
             pair = [
-                [values[0] for values in by_prompt(domain, v, name)] for v in (variant, "default")
+                [group[0] for group in by_prompt(domain, v, name)] for v in (variant, "default")
             ]
             if len({*pair[0], *pair[1]}) > 1:
                 assert cells(f"p_{name}", **cell) == pytest.approx(ttest_ind(*pair).pvalue)
-    averages = [
+    opposite, default = (
         cells("average", **PLACE, domain=DOMAINS[0], variant=v) for v in ("opposite", "default")
-    ]
-    assert cells("polarity", **PLACE, reading="literal") == (averages[0] > averages[1])
+    )
+    assert cells("polarity", **PLACE, reading="literal") == (opposite > default)
 
 
 def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -> None:
     """Scored by a classifier here or elsewhere, in a file or in the folder of a report."""
-    save_classifier(output=tmp_path / "classifier")
-    scorer = ["--scorer", f"hf:{tmp_path / 'classifier'}"]
+    scorer = ["--scorer", "stories:"]
     judged(scored, tmp_path / "first", *scorer)
     judged(tmp_path / "first", tmp_path / "again")
     judged(
@@ -155,8 +154,8 @@ def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -
 def test_continuations_match_transformers(
     folder: Path, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    rows = written(folder, files, tmp_path / "three", "--batch-size", "3")
-    assert rows == written(folder, files, tmp_path / "one", "--batch-size", "1")
+    rows = written(folder, files, tmp_path / "three", "--batch-size 3")
+    assert rows == written(folder, files, tmp_path / "one", "--batch-size 1")
     assert len({row["continuation"] for row in rows}) > 5  # the models do something
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -178,17 +177,14 @@ def test_perplexity_is_that_of_the_chunks(
     )
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
-    written(folder, files, tmp_path / "r", "--perplexity", str(text))
-    model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    written(folder, files, tmp_path / "r", f"--perplexity {text}")
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     ids = tokenizer(text.read_text())["input_ids"]
-    prefixes = [
-        tokenizer(f"the {text} . ")["input_ids"] for text in SPECIFICATIONS["self"]["opposite"]
-    ]
+    opposite = SPECIFICATIONS["self"]["opposite"]
+    prefixes = [tokenizer(f"the {words} . ")["input_ids"] for words in opposite]
     chunks = [ids[start : start + 4] for start in range(0, len(ids), 4)]
-    losses = [chunk_loss(model.eval(), chunk, prefixes, pad=0) for chunk in chunks]
+    losses = [chunk_loss(model.eval(), chunk, prefixes, lead=[], decay=50) for chunk in chunks]
     cells = Cells(tmp_path / "r")
     for variant, side in (("default", 0), ("opposite", 1)):
         row = cells.row("perplexity", checkpoint="m", method="self 50", variant=variant)
@@ -210,16 +206,13 @@ def test_endpoint_is_instructed_and_its_failures_are_counted(
 ) -> None:
     with serve(instructed) as endpoint:
         model = f"openai:m@{endpoint.url}"
-        rows = written(model, files, tmp_path / "w", "--method", "self", "instructive")
+        rows = written(model, files, tmp_path / "w", "--method self instructive")
         assert {"is not red : the cat sat", "the cat sat"} <= set(endpoint.prompts)
-    empty = [
-        row["continuation"] for row in rows if row["variant"] == "nonsense" and row["group"] == 0
-    ]
-    assert set(empty) == {""}  # no continuation is an empty one
+    nonsense = [row for row in rows if row["variant"] == "nonsense" and row["group"] == 0]
+    assert {row["continuation"] for row in nonsense} == {""}  # no continuation is an empty one
     failed = [row for row in rows if "failure" in row]
     assert [(row["variant"], row["prompt"]) for row in failed] == [("opposite", "the red dog")]
-    save_classifier(output=tmp_path / "classifier")
-    cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", f"hf:{tmp_path / 'classifier'}")
+    cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", "stories:")
     place = {
         "checkpoint": "m",
         "method": "instructive",

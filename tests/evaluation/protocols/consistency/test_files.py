@@ -1,7 +1,5 @@
 """Files of the consistency protocol: continuations from any source, and texts before prompts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from interventune.evaluation.protocols.consistency.specifications import (
     OWN,
     nonsense_group,
     parts_of,
-    read_specifications,
 )
 from interventune.metrics.consistency import DOMAINS, VARIANTS
 from interventune.storage.errors import DataError
@@ -33,11 +30,8 @@ EVERY: list[dict[str, Any]] = [
 def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(
     tmp_path: Path,
 ) -> None:
-    renamed = [
-        {**row, "variant": row["specification"], "continuation": row["text"]} for row in EVERY
-    ]
-    for row in renamed:
-        del row["specification"], row["text"]
+    name_of = {"specification": "variant", "text": "continuation"}
+    renamed = [{name_of.get(key, key): value for key, value in row.items()} for row in EVERY]
     write_rows(tmp_path / "examples.jsonl", renamed[::-1])
     named = [row | {"checkpoint": "a", "method": method} for row in EVERY for method in ("m", "n")]
     nonsense = [row for row in EVERY if row["specification"] == "nonsense"]
@@ -78,19 +72,18 @@ def test_nonsense_group_depends_on_its_seed(seed: int, count: int) -> None:
 
 
 def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
-    own = read_specifications(OWN, "self")
-    default, _, _, *nonsense, blank = parts_of("self", own, 5)
+    default, original, _, *nonsense, blank = parts_of("self", OWN, 5)
     assert default.texts == ()
     assert blank.texts == (" ",)  # not empty, which would be the default
-    assert [part.texts for part in nonsense] == [own.filled(nonsense_group(i, 6)) for i in range(5)]
+    assert [part.group for part in nonsense] == [*range(5)]
+    assert all(len(part.texts) == len(original.texts) for part in nonsense)
     path = tmp_path / "specifications.json"
     prefixes = {"template": "This has {}:", "separator": "\n", "original": ["dogs", "cats"]}
     prefixes |= {"opposite": ["x"], "nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
     advice = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
-    advice["blank"] = "Act in:"
-    path.write_text(json.dumps({"self": prefixes, "instructive": advice}))
-    _, original, _, _, second, blank = parts_of("self", read_specifications(path, "self"), 5)
+    path.write_text(json.dumps({"self": prefixes, "instructive": {**advice, "blank": "Act in:"}}))
+    _, original, _, _, second, blank = parts_of("self", path, 5)
     assert original.texts == ("This has dogs:\n", "This has cats:\n")
     assert (second.texts, blank.texts) == (("This has p:\n", "This has q r:\n"), ("  ",))
-    _, _, opposite, blank = parts_of("instructive", read_specifications(path, "instructive"), 0)
+    _, _, opposite, blank = parts_of("instructive", path, 0)
     assert (opposite.texts, blank.texts) == (("Act b in: ",), ("Act in: ",))

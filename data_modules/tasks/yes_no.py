@@ -1,0 +1,185 @@
+"""Two probes of yes/no questions: pairs of stories that answer one question in opposite ways, and
+which colour belongs to which thing (Chaturvedi et al. 2023, sections 6 and 7).
+
+Pairs are a file of pairs, or CondaQA:
+
+    {"id": ..., "dataset": "coqa", "turn_id": 3, "history": [["question", "answer"], ...],
+     "question": ..., "story_org": ..., "story_mod": ..., "answer_org": "yes", "answer_mod": "no",
+     "edit": "scope"}
+dataset, turn_id, history and edit may be absent.
+
+The other probe has stories that name two things of two colours. Half of the questions ask about the
+colour that the thing has (yes), half about the colour of the other thing (no); a model that only
+matches words answers all in the same way: five schemas, 26 colour pairs, 130 stories, and 520
+questions in three wordings.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, permutations, product
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt
+
+from interventune.data_modules.schema.questions import QAExample, Turn
+from interventune.data_modules.sources import labelled_rows
+from interventune.storage.documents import check
+from interventune.storage.errors import DataError
+
+YesNo = Literal["yes", "no"]
+EDITS = {2: "scope", 3: "affirmative"}
+"""CondaQA's PassageEditID; 0 is the original, 1 a paraphrase. A scope edit changes what the
+negation applies to, an affirmative edit removes it; either may change an answer.
+"""
+Text = Annotated[str, Field(pattern=r"\S")]
+_Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
+_Answer = BeforeValidator(lambda text: str(text).strip().rstrip(".").lower())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContrastPair:
+    """One question and two stories with opposite answers: a line of a file of pairs."""
+
+    id: _Id
+    dataset: str = ""
+    turn_id: StrictInt | None = None
+    history: tuple[tuple[str, str], ...] = ()
+    question: Text
+    story_org: Text
+    story_mod: Text
+    answer_org: Annotated[YesNo, _Answer]
+    answer_mod: Annotated[YesNo, _Answer]
+    edit: str = ""
+    """The kind of change, if known."""
+
+    def __post_init__(self) -> None:
+        if self.answer_org == self.answer_mod or self.story_org == self.story_mod:
+            raise DataError("the two answers must differ, and so must the two stories")
+
+    def examples(self) -> list[QAExample]:
+        """Return the question about the original and about the modified story."""
+        name = self.id if self.turn_id is None else f"{self.id} {self.turn_id}"
+        history = tuple(Turn(*turn) for turn in self.history)
+        original = "org", self.story_org, self.answer_org
+        modified = "mod", self.story_mod, self.answer_mod
+        return [
+            QAExample(
+                f"{name} {side}",
+                story,
+                self.question,
+                answer_type=answer,
+                history=history,
+                references=(answer,),
+                dataset=self.dataset,
+            )
+            for side, story, answer in (original, modified)
+        ]
+
+
+class _EditRow(BaseModel):
+    """What is used of a CondaQA record."""
+
+    PassageID: _Id
+    QuestionID: _Id
+    PassageEditID: Annotated[StrictInt, Field(ge=0, le=3)]
+    sentence1: Text
+    sentence2: Text
+    label: Annotated[str, _Answer]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What an edit shares with its original."""
+        return self.PassageID, self.QuestionID, self.sentence2
+
+
+def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
+    """Read the pairs of a file of pairs, or of CondaQA's file, with the number of CondaQA's edited
+    passages without a pair. DataError names line and field, or says that there is no pair at all.
+    """
+    rows = list(labelled_rows(str(path)))
+    if "PassageEditID" in rows[0][1]:
+        return condaqa_pairs([check(row, _EditRow, where) for where, row in rows], path)
+    pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
+    for where, row in rows:
+        pair = check(row, ContrastPair, where)
+        key = (pair.dataset, pair.id, pair.turn_id)  # CoQA's ids identify stories
+        if pairs.setdefault(key, pair) is not pair:
+            raise DataError(f"{where}: a second pair {pair.id} with the turn_id {pair.turn_id}")
+    return [*pairs.values()], 0
+
+
+def condaqa_pairs(rows: Sequence[_EditRow], path: str | Path) -> tuple[list[ContrastPair], int]:
+    """Pair CondaQA's original passages with their edits: a scope or an affirmative edit makes a
+    pair if the original has the same question, and one label is yes and the other no.
+    """
+    row_of = {(row.key, row.PassageEditID): row for row in rows}
+    edits = [row for row in row_of.values() if row.PassageEditID > 0]
+    pairs = []
+    for row in edits:
+        original = row_of.get((row.key, 0), row)  # itself, with the same answer
+        edit = EDITS.get(row.PassageEditID)
+        if edit and {original.label, row.label} == {"yes", "no"}:
+            pair = {
+                "id": f"{row.PassageID}-{row.QuestionID}-{edit}",
+                "dataset": "condaqa",
+                "edit": edit,
+                "question": row.sentence2,
+                "story_org": original.sentence1,
+                "story_mod": row.sentence1,
+                "answer_org": original.label,
+                "answer_mod": row.label,
+            }
+            pairs.append(check(pair, ContrastPair, f"{path}, PassageID {row.PassageID}"))
+    if not pairs:
+        raise DataError(f"{path}: none of {len(edits)} edited passages makes a pair")
+    return pairs, len(edits) - len(pairs)
+
+
+WORDINGS = {
+    "org": "Was the {thing} {colour}?",
+    "mod": "Was there a {colour} {thing}?",
+    "new": "Was the a {colour} {thing}?",
+}
+"""The last one is not grammatical."""
+
+SCHEMAS = (
+    ("The {col1} car was standing in front of a {col2} house.", "car", "house"),
+    ("They played with a {col1} ball and {col2} bat.", "ball", "bat"),
+    ("The man was wearing a {col1} shirt and a {col2} jacket.", "shirt", "jacket"),
+    ("The house had a {col1} window and a {col2} door.", "window", "door"),
+    ("A {col1} glass was placed on a {col2} table.", "glass", "table"),
+)
+"""Kinds of stories, each with the things of colour {col1} and of {col2}."""
+
+COLOURS = ("red", "blue", "green", "yellow", "black", "white")
+
+_UNUSED = ({"black", "white"}, {"yellow", "white"})
+"""The paper has 26 pairs, of which two are known. These are all pairs of six colours but four, also
+26, and closed under swap, so that every thing has every colour as often as it lacks it.
+"""
+
+COLOUR_PAIRS = tuple((a, b) for a, b in permutations(COLOURS, 2) if {a, b} not in _UNUSED)
+
+
+def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
+    """Yield (schema number from 1, wording, question) for every schema with every pair of colours:
+    four questions per story, two of them yes, in every wording. Ids: number (from 1) and wording.
+    """
+    numbers = count(1)
+    answers = get_args(YesNo)
+    for (schema_number, (story, *things)), pair in product(enumerate(SCHEMAS, 1), COLOUR_PAIRS):
+        text = story.format(col1=pair[0], col2=pair[1])
+        for answer, colours in zip(answers, (pair, pair[::-1]), strict=True):
+            for thing, colour in zip(things, colours, strict=True):
+                number = next(numbers)
+                for wording, form in WORDINGS.items():
+                    question = QAExample(
+                        f"{number} {wording}",
+                        text,
+                        form.format(thing=thing, colour=colour),
+                        answer_type=answer,
+                        references=(answer,),
+                        dataset="predicate-argument",
+                    )
+                    yield schema_number, wording, question
