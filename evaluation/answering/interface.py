@@ -65,13 +65,17 @@ class Compute:
         device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
         dtype: precision of a language model's weights, and of an encoder's computation. auto is
             float32, except for a language model on a GPU, which keeps the precision of its files.
-        batch_size: rows per batch (`bias` adds more when they are short), or simultaneous requests
-            to an endpoint.
+        batch_size: rows per batch (`bias` adds more when they are short).
+        tokenizer: the tokenizer of endpoints' models, a folder or Hub name. With it they are asked
+            through /v1/completions, as local models, and score given texts; else through chat.
+        parallel: simultaneous requests to an endpoint.
     """
 
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     batch_size: Count = 64
+    tokenizer: str = ""
+    parallel: Count = 8
 
 
 @dataclass(frozen=True)
@@ -192,14 +196,14 @@ class Kind:
 KINDS = load_yaml(Path(__file__).with_name("kinds.yaml"), dict[str, Kind])
 
 
-def kind_of(path: str) -> str:
+def kind_of(path: str, asking: Compute | None = None) -> str:
     """Return the kind of answerer, a key of `KINDS`, that a command-line name refers to: for a
     checkpoint the name of its heads, which its content decides, not its suffix. A decoder is
     `causal`, whether a `.ckpt`, a folder or on the Hub, and a folder's encoder `encoder`.
     ValueError: there is no such checkpoint, or `hf:` stands before an encoder.
     """
     if path.startswith("openai:"):
-        return "endpoint"
+        return "served" if asking and asking.tokenizer else "endpoint"
     if path.endswith((".jsonl", ".json")):
         return "file"
     from interventune.models.adapters import read_config
@@ -231,7 +235,7 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
     Raises:
         ValueError: nothing usable is found, or it lacks the ability.
     """
-    kind = kind_of(path)
+    kind = kind_of(path, asking)
     how = Choosing(**vars(asking))
     if need not in KINDS[kind].abilities:
         able = ", ".join(other.name for other in KINDS.values() if need in other.abilities)

@@ -4,11 +4,11 @@ answer.
     --checkpoint base=hf:google/flan-t5-base gpt=openai:gpt-4o-mini
     --checkpoint uqa=hf:allenai/unifiedqa-t5-base --prompt unifiedqa
 
-A local model also scores given texts, which group bias and multiple choice need; most endpoints
-only generate.
+A local model also scores given texts, which group bias and multiple choice need; an endpoint does
+so with --tokenizer.
 
 Shape letters: N groups, V the four variants, S the two subjects, C choices, K scored texts of a
-prompt, M (prompt, continuation) pairs.
+prompt, E a log-likelihood and its number of tokens.
 """
 
 import sys
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ from interventune.models.backbones import pick_device
 from interventune.models.heads.causal import CausalModel
 from interventune.models.kernels import use_linear_kernels
 from interventune.models.language.local_model import LocalTextModel
-from interventune.models.language.text_models import PairError, Prompt, TextFailure, TextModel
+from interventune.models.language.text_models import Prompt, TextFailure, TextModel
 from interventune.models.loading import read_folder
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError
@@ -45,8 +45,9 @@ from interventune.storage.progress import progress
 
 from .checkpoint import Held, QuestionCheckpoint, weights_type
 from .interface import Answerer, Asking, ChoicePrompt, Choosing, kind_of
-from .work import shared, stored
+from .work import stored
 
+T = TypeVar("T")
 STYLES = load_yaml(Path(__file__).with_name("prompts.yaml"), dict[str, Prompts])
 """Prompts by the name of their style."""
 CHOICES: dict[ChoicePrompt, str] = {
@@ -61,10 +62,8 @@ CHOICES: dict[ChoicePrompt, str] = {
 """Templates of a multiple-choice question; {choices} are lettered."""
 UNREPORTED = -100.0
 """The log-probability of a letter outside the most probable tokens."""
-REQUESTS_AT_ONCE = 8
-"""Number of concurrent requests to an endpoint."""
-GROUPS_AT_ONCE = 512
-"""Number of groups whose pairs are sorted by length and scored in batches of similar lengths."""
+Request = tuple[str, Prompt, list[str]]
+"""The name of a record, for errors; a prompt; and the texts to score after it."""
 
 
 def in_style(text: str, style: str) -> str:
@@ -105,12 +104,15 @@ def open_text_model(path: str, asking: Asking) -> TextModel:
     ValueError: there is no such model.
     """
     if path.startswith("openai:"):
-        from interventune.models.language.endpoint import EndpointTextModel
+        from interventune.models.language.endpoint import ChatModel
+        from interventune.models.language.served import ServedModel
 
-        return EndpointTextModel(
-            path.removeprefix("openai:"),
-            max_new_tokens=asking.max_new_tokens,
-            parallel=min(asking.batch_size, REQUESTS_AT_ONCE),
+        options: Any = {"max_new_tokens": asking.max_new_tokens, "parallel": asking.parallel}
+        name = path.removeprefix("openai:")
+        if not asking.tokenizer:
+            return ChatModel(name, **options)
+        return ServedModel(
+            name, PromptTokens(load_tokenizer(asking.tokenizer), asking.chat), **options
         )
     kind = kind_of(path)
     local = path.removeprefix("hf:")
@@ -201,7 +203,6 @@ class LanguageModel(Answerer):
     def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
         return self.writer.complete(prompts)
 
-    @shared
     def subject_scores(self, groups: Sequence[Group], what: str = "scoring groups") -> Tensor:
         """S(x) of a causal model is its share of the probability of the subjects (and of unknown,
         if the prompt offers it), as in training: the softmax over the mean log-likelihoods of their
@@ -210,69 +211,95 @@ class LanguageModel(Answerer):
         the encoding but no score.) Options are in the order of the context, so a preference for a
         position cancels over the two orders.
         """
-        parts = [torch.empty(0, 4, 2, dtype=torch.float64)]
-        K = self.candidates
-        for start in progress(range(0, len(groups), GROUPS_AT_ONCE), what):
-            chunk = groups[start : start + GROUPS_AT_ONCE]
-            pairs = [
-                (self.in_style(prompt.messages), text)
-                for prompt in group_prompts(chunk, self.prompts)
-                for text in prompt.continuations[:K]
-            ]
-            try:
-                total_M, count_M = self.likelihoods(pairs, self.asking.prompt)
-            except PairError as error:
-                group = chunk[error.pair // (4 * K)]
-                raise DataError(f"group {group.key}: {error.reason}") from None
-            log_score_NVK = (total_M / count_M).view(len(chunk), 4, K)
-            if not self.writer.is_seq2seq:
-                log_score_NVK = log_score_NVK.log_softmax(-1)
-            parts.append(log_score_NVK[..., :2].exp())
-        return torch.cat(parts)
+        requests = [
+            self.request(
+                f"group {prompt.name}",
+                self.in_style(prompt.messages),
+                prompt.continuations[: self.candidates],
+                self.asking.prompt,
+            )
+            for prompt in group_prompts(groups, self.prompts)
+        ]
+        answers = progress(self.likelihoods(requests), what, "prompt", len(requests))
+        score_NVKE = torch.tensor([*answered(answers)], dtype=torch.float64)
+        score_NVKE = score_NVKE.view(len(groups), 4, self.candidates, 2)
+        log_score_NVK = score_NVKE[..., 0] / score_NVKE[..., 1]
+        if not self.writer.is_seq2seq:
+            log_score_NVK = log_score_NVK.log_softmax(-1)
+        return log_score_NVK[..., :2].exp()
 
     def choice_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         """Yield the log-likelihood of each choice after the prompt, or the log-probability of its
         letter. DataError names a question whose text has no tokens or does not fit the model's
         context, or that is not answered.
         """
-        by_letter = self.asking.choice_prompt == "letters"
-        return self.letter_scores(questions) if by_letter else self.text_scores(questions)
-
-    @stored
-    def text_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
         style = self.asking.choice_prompt
-        counts = [len(q.choices) for q in questions]
-        choices = [(question, choice) for question in questions for choice in question.choices]
-        pairs = [(choice_prompt(q, style), choice.strip()) for q, choice in choices]
-        try:
-            score_M, count_M = self.likelihoods(pairs, style)
-        except PairError as error:
-            raise DataError(f"question {choices[error.pair][0].id}: {error.reason}") from None
-        if self.asking.likelihood == "mean":
-            score_M = score_M / count_M
-        return [score_C.tolist() for score_C in score_M.split(counts)]
+        if style == "letters":
+            return answered(self.letter_scores(questions))
+        requests = [
+            self.request(
+                f"question {question.id}",
+                choice_prompt(question, style),
+                [choice.strip() for choice in question.choices],
+                style,
+            )
+            for question in questions
+        ]
+        mean = self.asking.likelihood == "mean"
+        return (
+            [total / count if mean else total for total, count in texts]
+            for texts in answered(self.likelihoods(requests))
+        )
 
     @stored
-    def letter_scores(self, questions: Sequence[ChoiceQuestion]) -> Iterable[list[float]]:
+    def letter_scores(
+        self, questions: Sequence[ChoiceQuestion]
+    ) -> Iterator[list[float] | TextFailure]:
         most = max(len(question.choices) for question in questions)
         labels = [f"{self.writer.space}{letter}" for letter in ascii_uppercase[:most]]
         prompts = [choice_prompt(q, self.asking.choice_prompt) for q in questions]
         answers = self.writer.next_token_logprobs(prompts, labels, after="Answer:")
-        for question, answer in zip(questions, answers, strict=True):
+        names = [f"question {question.id}" for question in questions]
+        for question, answer in zip(questions, every_answer(names, answers), strict=True):
             if isinstance(answer, TextFailure):
-                raise DataError(f"question {question.id}: {answer}")
-            yield [max(score, UNREPORTED) for score in answer[: len(question.choices)]]
+                yield answer
+            else:
+                yield [max(score, UNREPORTED) for score in answer[: len(question.choices)]]
 
-    def likelihoods(self, pairs: Sequence[tuple[Prompt, str]], style: str) -> tuple[Tensor, Tensor]:
-        """Return the log-likelihood of texts after their prompts, and the number of tokens: (M,)
-        each.
-        """
-        space = self.writer.space
-        total_M, count_M = self.writer.log_likelihoods(
-            [(prompt, space + in_style(text, style)) for prompt, text in pairs]
-        )
-        self.require_finite(total_M.abs())
-        return total_M, count_M
+    def request(self, name: str, prompt: Prompt, texts: Sequence[str], style: str) -> Request:
+        """Make a request for `likelihoods`."""
+        return name, prompt, [self.writer.space + in_style(text, style) for text in texts]
+
+    @stored
+    def likelihoods(
+        self, requests: Sequence[Request]
+    ) -> Iterator[list[tuple[float, int]] | TextFailure]:
+        """Yield the log-likelihood of every text after its prompt, and its number of tokens."""
+        answers = self.writer.log_likelihoods([(prompt, texts) for _, prompt, texts in requests])
+        for answer in every_answer([name for name, *_ in requests], answers):
+            if not isinstance(answer, TextFailure):
+                self.require_finite(torch.tensor(answer).abs())
+            yield answer
+
+
+def every_answer(
+    names: Sequence[str], answers: Iterable[T | TextFailure]
+) -> Iterator[T | TextFailure]:
+    """Yield all answers, so that they are stored, before a DataError that names the first request
+    that failed.
+    """
+    failures = list[str]()
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, TextFailure):
+            failures.append(f"{name}: {answer}")
+        yield answer
+    if failures:
+        raise DataError(failures[0])
+
+
+def answered(answers: Iterable[T | TextFailure]) -> Iterator[T]:
+    """Yield the answers that are no failures."""
+    return (answer for answer in answers if not isinstance(answer, TextFailure))
 
 
 class Decoder(LanguageModel, QuestionCheckpoint):

@@ -24,7 +24,7 @@ from interventune.storage.finished_work import FinishedWork, work_key
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-CHUNK = 256
+CHUNK = 1024
 """Number of answers between two exchanges of several processes, the most that an interruption
 loses.
 """

@@ -188,10 +188,11 @@ def ability(path: str, asking: Choosing) -> Ability:
     """How a model chooses: by scores of choices, by scores of mentions in the context, or by its
     answer.
     """
-    kind = kind_of(path)
+    kind = kind_of(path, asking)
     if kind == "file" or (kind == "endpoint" and asking.choice_prompt != "letters"):
         return "spans"
-    return "choices" if kind in ("endpoint", "choice", "causal", "seq2seq") else "mentions"
+    chooses = kind in ("endpoint", "served", "choice", "causal", "seq2seq")
+    return "choices" if chooses else "mentions"
 
 
 def picks(

@@ -182,11 +182,7 @@ class ChatModel(TextModel):
         return self._answers(prompts, read, 1, logprobs=True, top_logprobs=top or MAX_LOGPROBS)
 
     def _answers(
-        self,
-        prompts: Sequence[Prompt],
-        read: Callable[[Any], Any],
-        max_tokens: int,
-        **options: Any,
+        self, prompts: Sequence[Prompt], read: Callable[[Any], Any], max_tokens: int, **options: Any
     ) -> Iterator[Any]:
         # OpenAI has renamed this field; the other endpoints know the old name.
         limit = "max_completion_tokens" if self.endpoint.is_openai else "max_tokens"

@@ -22,31 +22,29 @@ from interventune.models.weights import fingerprint
 
 from .model_calls import (
     Rows,
-    answers_that_fit,
     by_length,
     context_limit,
     end_tokens,
     float32_logits,
     log_likelihoods,
     logits_at,
-    misfit,
     padded,
     reads_side_by_side,
     require_finite,
     write,
 )
 from .self_debiasing import continued
-from .text_models import PairError, Prompt, TextFailure, TextModel
+from .text_models import Prompt, TextFailure
+from .token_model import Ids, TokenModel, Unit, fitting
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
-Ids = tuple[int, ...]
 Pair = tuple[Ids, Ids]
 """Token ids of a prompt, and of its continuation."""
 
 
 @dataclass(eq=False)
-class LocalTextModel(TextModel):
+class LocalTextModel(TokenModel):
     """A causal or sequence-to-sequence model of transformers, with logits in float32. It writes
     greedily.
 
@@ -92,16 +90,9 @@ class LocalTextModel(TextModel):
             "max_new_tokens": self.max_new_tokens,
         }
 
-    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
-        """Yield only the new text, without special tokens. Prompts that leave no room in the
-        model's context fail.
-        """
+    def write(self, rows: Sequence[Ids]) -> Iterator[str | TextFailure]:
         return write(
-            self.model,
-            self.tokens,
-            self._prompt_ids(prompts),
-            most=self.max_new_tokens,
-            batch_size=self.batch_size,
+            self.model, self.tokens, rows, most=self.max_new_tokens, batch_size=self.batch_size
         )
 
     def continuations(
@@ -131,49 +122,14 @@ class LocalTextModel(TextModel):
             # Special tokens stay, as in the authors' code.
             yield from self.tokens.tokenizer.batch_decode(rows, skip_special_tokens=False)
 
-    def log_likelihoods(self, pairs: Sequence[tuple[Prompt, str]]) -> tuple[Tensor, Tensor]:
-        """Score the continuation's tokens.
-
-        A causal model reads prompt and continuation as one text, so a continuation includes its
-        leading space, and white space at the end of the prompt moves to it. Its tokens are those
-        after the prompt's, as in lm-evaluation-harness; if a token spans the boundary, the
-        continuation is tokenised alone. An end token is not counted. A sequence-to-sequence model
-        reads the prompt and generates the continuation, including the end token that it was trained
-        to write. A prompt is read once for all its continuations, and a repeated pair once.
-
-        Returns:
-            Sums of the log-probabilities in nats, (N,) float64, and numbers of tokens, (N,); on the
-            CPU.
-
-        Raises:
-            PairError: a continuation has no tokens, or a pair does not fit the model's context.
-        """
-        ids = self._pair_ids(pairs)
-        for i, (prompt, continuation) in enumerate(ids):
-            if not continuation:
-                raise PairError(i, f"the continuation {pairs[i][1]!r} has no tokens")
-            if failure := misfit(self.model, len(prompt), len(continuation)):
-                raise PairError(i, str(failure))
+    def score(self, units: Sequence[Unit]) -> Iterator[list[float]]:
+        """A repeated pair is scored once."""
+        pairs = dict.fromkeys((prompt, text) for prompt, texts in units for text in texts)
         score = self._score_seq2seq if self.is_seq2seq else self._score_causal
         with torch.inference_mode():
-            total = dict(score(list(dict.fromkeys(ids))))
-        total_N = torch.tensor([total[pair] for pair in ids], dtype=torch.float64)
-        return total_N, torch.tensor([len(continuation) for _, continuation in ids])
-
-    def _pair_ids(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Pair]:
-        prompts = list[str]()
-        continuations = list[str]()
-        for prompt, continuation in pairs:
-            text = self.tokens.text(prompt)
-            fixed = self.is_seq2seq or self.tokens.chat
-            end = len(text if fixed else text.rstrip())  # the white space goes to the continuation
-            prompts.append(text[:end])
-            continuations.append(text[end:] + continuation)
-        ids = self.tokens.prompts(prompts), self.tokens.after(prompts, continuations)
-        return [(tuple(first), tuple(second)) for first, second in zip(*ids, strict=True)]
-
-    def _prompt_ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        return self.tokens.prompts([self.tokens.text(prompt) for prompt in prompts])
+            total = dict(score([*pairs]))
+        for prompt, texts in units:
+            yield [total[prompt, text] for text in texts]
 
     def _score_causal(self, pairs: list[Pair]) -> Iterator[tuple[Pair, float]]:
         """log P of the second part of different pairs, in any order."""
@@ -230,10 +186,9 @@ class LocalTextModel(TextModel):
         """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together, and
         their common beginning once: most of a prompt is demonstrations.
         """
-        context = "" if self.is_seq2seq or self.tokens.chat else after
-        label_ids = first_tokens(self.tokens, labels, context)
-        log_probs = partial(self._log_probs, labels=label_ids, top=top)
-        return answers_that_fit(self.model, self._prompt_ids(prompts), log_probs, new=0)
+        log_probs = partial(self._log_probs, labels=self.first_tokens(labels, after), top=top)
+        rows = self.prompt_ids(prompts)
+        return fitting(rows, [self.misfit(row, 0) for row in rows], log_probs)
 
     @torch.inference_mode()
     def _log_probs(self, rows: Rows, labels: list[int], top: int) -> list[list[float]]:
@@ -280,22 +235,3 @@ class LocalTextModel(TextModel):
         last = [b * width + len(row) - 1 for b, row in enumerate(rows)]
         with logits_at(self.model, torch.tensor(last, device=self.device)):
             return self.model(**inputs).logits
-
-
-def first_tokens(tokens: Any, labels: Sequence[str], context: str) -> list[int]:
-    """Return the first token of each label, tokenised after `context` by a `PromptTokens`.
-
-    Raises:
-        ValueError: a label has no token, or two begin with the same one.
-    """
-    label_of = dict[int, str]()
-    for label, ids in zip(labels, tokens.after([context] * len(labels), labels), strict=True):
-        if not ids:
-            raise ValueError(f"the label word {label!r} has no tokens; choose another word")
-        first = label_of.setdefault(ids[0], label)
-        if first != label:
-            raise ValueError(
-                f"the label words {first!r} and {label!r} begin with the same token, so their "
-                "probabilities cannot be told apart; choose other words"
-            )
-    return list(label_of)

@@ -11,10 +11,10 @@ vocabulary, E the two boundaries (first, last token).
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +25,6 @@ from torch.nn.utils.rnn import pad_sequence
 from interventune.models.backbones import Inputs
 
 from .text_models import TextFailure, reply
-
-Answer = TypeVar("Answer")
 
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at a time."""
@@ -192,31 +190,6 @@ def context_limit(model: Any) -> int | None:
     return getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
 
-def misfit(model: Any, length: int, new: int) -> TextFailure | None:
-    """Why a prompt of `length` tokens and a text of `new` cannot be read; None if they can."""
-    if not length:
-        return TextFailure("empty prompt")
-    limit = context_limit(model)
-    needed = max(length, new) if model.config.is_encoder_decoder else length + new
-    if limit is None or needed <= limit:
-        return None
-    detail = f"{length} tokens and {new} new ones, where the model takes {limit}"
-    return TextFailure("longer than the model's context", detail)
-
-
-def answers_that_fit(
-    model: Any, rows: Rows, answer: Callable[[Rows], Iterable[Answer]], *, new: int
-) -> Iterator[Answer | TextFailure]:
-    """Yield what `answer` makes of the prompts' token ids, in order; a failure for a prompt that
-    leaves no room for `new` tokens.
-    """
-    failures = [misfit(model, len(row), new) for row in rows]
-    fitting = [row for row, failure in zip(rows, failures, strict=True) if failure is None]
-    answers = iter(answer(fitting))
-    for failure in failures:
-        yield failure or next(answers)
-
-
 def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
     """Return the logits; ValueError where they overflow: a model would repeat one token
     for ever.
@@ -288,7 +261,7 @@ def generate(
 def write(
     model: Any, tokens: Any, rows: Rows, *, most: int, batch_size: int
 ) -> Iterator[str | TextFailure]:
-    """Yield a model's text after each prompt, in order; a failure for a prompt that does not fit.
+    """Yield a model's text after each prompt, in order.
 
     Args:
         model: see `generate`.
@@ -298,12 +271,8 @@ def write(
         batch_size: rows read together.
     """
     ends = sorted({*end_tokens(model), *tokens.ends})
-
-    def texts(fitting: Rows) -> Iterator[str | TextFailure]:
-        for start in range(0, len(fitting), batch_size):
-            batch = fitting[start : start + batch_size]
-            new = generate(model, batch, ends=ends, max_new_tokens=most)
-            answers = ([*takewhile(lambda i: i not in ends, row)] for row in new)
-            yield from map(reply, tokens.decoded(answers))
-
-    return answers_that_fit(model, rows, texts, new=most)
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
+        new = generate(model, batch, ends=ends, max_new_tokens=most)
+        answers = ([*takewhile(lambda i: i not in ends, row)] for row in new)
+        yield from map(reply, tokens.decoded(answers))

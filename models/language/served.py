@@ -8,15 +8,15 @@ this wrongly in several ways, some of them in silence: a self-test comes before 
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
 import openai
 
 from .endpoint import NONSENSE, REFUSED, Endpoint
-from .text_models import TextFailure, reply
-from .token_model import Ids, TokenModel, Unit
+from .text_models import Prompt, TextFailure, reply
+from .token_model import Ids, TokenModel, Unit, fitting
 
 ROWS = 16
 """Largest number of token rows in a request, if each of its prompts has fewer texts."""
@@ -69,6 +69,38 @@ class ServedModel(TokenModel):
     def score(self, units: Sequence[Unit]) -> Iterator[list[float] | TextFailure]:
         if units and self._tested:
             yield from self._answers(units, self._sums)
+
+    def next_token_logprobs(
+        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[Sequence[float] | TextFailure]:
+        """Each label is scored as a text; servers report only few of the likeliest tokens."""
+        label_ids = self.first_tokens(labels, after)
+        rows = self.prompt_ids(prompts)
+        failures = [self.misfit(row, 0) for row in rows]
+        scored = fitting(
+            [(row, tuple((i,) for i in label_ids)) for row in rows], failures, self.score
+        )
+        least = fitting(rows, failures, partial(self._least, top=top))
+        for log_L, bound in zip(scored, least, strict=True):
+            if isinstance(log_L, TextFailure):
+                yield log_L
+            elif isinstance(bound, TextFailure):
+                yield bound
+            else:
+                yield [log_p if log_p >= bound else -math.inf for log_p in log_L]
+
+    def _least(self, rows: Sequence[Ids], top: int) -> Iterator[float | TextFailure]:
+        """The log-probability of the `top`th likeliest token after each row; -inf for all (0)."""
+        if not top:
+            return iter([-math.inf] * len(rows))
+
+        def ask(units: Sequence[Unit]) -> Any:
+            return self._send([prompt for prompt, _ in units], read, 1, logprobs=top)
+
+        def read(choices: list[Any]) -> list[float]:
+            return [min(choice.logprobs.top_logprobs[0].values()) for choice in choices]
+
+        return self._answers([(row, ((),)) for row in rows], ask)
 
     def _answers(
         self, units: Sequence[Unit], ask: Callable[[Sequence[Unit]], Any]

@@ -1,15 +1,10 @@
 """The interface of language models, local or at an endpoint."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +42,6 @@ def reply(text: str) -> str | TextFailure:
 
 Prompt = str | list[dict[str, str]]
 """A text, or the messages of a chat, each with its `role` and `content`."""
-
-
-class PairError(ValueError):
-    """A prompt and a continuation that cannot be scored; `pair` is their index in the call."""
-
-    def __init__(self, pair: int, reason: str) -> None:
-        super().__init__(f"pair {pair}: {reason}")
-        self.pair = pair
-        self.reason = reason
 
 
 class TextModel(ABC):
@@ -98,13 +84,12 @@ class TextModel(ABC):
         """
         raise ValueError(f"{self.name} gives no probabilities of the next token")
 
-    def log_likelihoods(self, pairs: Sequence[tuple[Prompt, str]]) -> tuple[Tensor, Tensor]:
-        """log P(continuation | prompt) for (prompt, continuation) pairs, in nats, (N,) float64; and
-        the number of tokens of each continuation, (N,).
-
-        Raises:
-            PairError: a pair cannot be scored.
+    def log_likelihoods(
+        self, requests: Sequence[tuple[Prompt, Sequence[str]]]
+    ) -> Iterator[list[tuple[float, int]] | TextFailure]:
+        """For each prompt and the texts that may follow it, in order, yield log P(text | prompt),
+        in nats, and the number of tokens, of every text.
         """
         raise ValueError(
-            f"{self.name} cannot score given texts; choose a local model (hf:FOLDER_OR_HUB_NAME)"
+            f"{self.name} cannot score given texts; add --tokenizer, or choose hf:PATH"
         )

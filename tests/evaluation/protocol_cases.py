@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -114,9 +115,13 @@ def write_rows(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def save_causal(folder: Path, *, positions: int = 256, spread: float = 0) -> None:
+def save_causal(
+    folder: Path, *, positions: int = 256, spread: float = 0, more: Iterable[str] = ()
+) -> None:
     """A causal model that knows the stories' words; with a `spread`, prompts matter to it."""
-    words = dict.fromkeys(["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1"])
+    words = dict.fromkeys(
+        ["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1", *more]
+    )
     vocabulary_of = {word: i for i, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary_of, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()

@@ -1,5 +1,5 @@
-"""A server on 127.0.0.1 that completes token ids with a small causal model, as vLLM does, or wrongly
-in one of the ways in which servers are known to.
+"""A server on 127.0.0.1 that completes token ids with a small causal model, as vLLM does, or
+wrongly in one of the ways in which servers are known to.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ Fault = Literal[
     "slow",
     "closes connections",
     "one prompt a request",
+    "five log-probabilities",
+    "dies",
 ]
 
 
@@ -36,7 +38,8 @@ class Served:
 
     url: str
     rows: list[tuple[int, ...]] = field(default_factory=list)
-    stop: Any = None
+    dead: bool = False
+    """Whether it closes connections without an answer, as after a kill."""
 
 
 class Completer:
@@ -62,6 +65,15 @@ class Completer:
         if request.get("echo"):
             tokens = self.tokenizer.convert_ids_to_tokens(ids)
             choice["logprobs"] = {"tokens": tokens, "token_logprobs": logprobs}
+        elif request.get("logprobs"):
+            value_K, id_K = (
+                self.model(torch.tensor([row]))
+                .logits[0, -1]
+                .log_softmax(-1)
+                .topk(request["logprobs"])
+            )
+            names = self.tokenizer.convert_ids_to_tokens(id_K.tolist())
+            choice["logprobs"] = {"top_logprobs": [dict(zip(names, value_K.tolist(), strict=True))]}
         return choice
 
     def logprobs(self, row: list[int]) -> list[float]:
@@ -105,6 +117,10 @@ def serve_model(folder: Any, fault: Fault = "", *, limit: int | None = None) -> 
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
             call = next(calls)
+            served.dead |= fault == "dies" and call == 12
+            if served.dead:
+                self.close_connection = True
+                return
             if fault == "closes connections" and call % 3 == 1:
                 self.close_connection = True
                 return
@@ -114,7 +130,10 @@ def serve_model(folder: Any, fault: Fault = "", *, limit: int | None = None) -> 
             if fault == "HTTP 500 with echo" and request.get("echo"):
                 self.reply(500, {"error": {"message": "no"}})
                 return
-            too_long = limit and any(len(row) + request["max_tokens"] > limit for row in rows)
+            too_long = limit is not None and any(
+                len(row) + request["max_tokens"] > limit for row in rows
+            )
+            too_long |= fault == "five log-probabilities" and (request.get("logprobs") or 0) > 5
             if too_long or (fault == "one prompt a request" and len(rows) > 1):
                 self.reply(400, {"error": {"message": "no"}})
                 return

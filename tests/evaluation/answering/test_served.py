@@ -5,12 +5,16 @@ wrong.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from interventune.evaluation.__main__ import main
+from interventune.evaluation.answering.interface import Asking
+from interventune.evaluation.answering.language_model import open_text_model
 from interventune.models.language import endpoint
 from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_groups
@@ -25,7 +29,6 @@ COMMANDS = {
     "of choices": f"confusion {TINY}",
     "letters": f"confusion {TINY} --choice-prompt letters",
     "labels": "feature-bias --task stories:uppercase --shots 2 --seeds 1 --limit 3",
-    "likely labels": "feature-bias --task stories:uppercase --shots 2 --seeds 1 --limit 3 --parity",
     "answers": "faithfulness --data stories:conversation_dev --limit 4 --max-new-tokens 3",
     "yes or no": "negation --pairs {room}/pairs.jsonl --max-new-tokens 3",
 }
@@ -34,7 +37,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     room = tmp_path_factory.mktemp("room")
-    save_causal(room / "causal", positions=512, spread=0.2)
+    save_causal(room / "causal", positions=512, spread=0.2, more="abcdefghij")
     save_groups(room / "groups.json", GROUPS)
     save_bbq(room)
     pair = {"id": "p", "question": "is anna in the attic ?", "history": [], "edit": "scope"}
@@ -68,7 +71,21 @@ def test_a_served_model_gives_the_report_of_the_same_folder(
     pd.testing.assert_frame_equal(served, local, check_exact=False, rtol=0, atol=1e-4)
 
 
+def test_only_the_likeliest_tokens_count_if_asked_for(room: Path) -> None:
+    folder, prompts = str(room / "causal"), ["anna is in the", "the attic is", "anna"]
+    asking = Asking(device="cpu", tokenizer=folder)
+    local = open_text_model(f"hf:{folder}", asking)
+    words = local.tokens.tokenizer.convert_ids_to_tokens(range(4, 60))
+    with serve_model(folder) as server:
+        served = open_text_model(f"openai:tiny@{server.url}", asking)
+        answers = list(served.next_token_logprobs(prompts, words, top=5))
+    expected = list(local.next_token_logprobs(prompts, words, top=5))
+    assert np.isfinite(expected).any()
+    np.testing.assert_allclose(answers, expected, atol=1e-4)
+
+
 SURVIVED: list[Fault] = ["another order", "slow", "closes connections", "one prompt a request"]
+SURVIVED += ["five log-probabilities"]
 REFUSED: dict[Fault, str] = {
     "generated only": "ignores echo",
     "order-dependent": "prefix caching",
@@ -97,8 +114,8 @@ def test_servers_with_wrong_log_probabilities_are_refused_before_the_first_quest
     with serve_model(folder, fault) as server:
         command = [word.format(room=room) for word in shlex.split(words)]
         command += ["--checkpoint", f"openai:tiny@{server.url}", "--tokenizer", folder]
-        assert main([*command, "--output", str(output)]) == 1
-    (line,) = capsys.readouterr().err.strip().splitlines()
+        assert main([*command, "--output", str(output)]) == 2
+    *_, line = capsys.readouterr().err.strip().splitlines()
     assert REFUSED[fault] in line
     assert f"openai:tiny@{server.url}" in line
     assert not list(tmp_path.iterdir())
@@ -110,15 +127,16 @@ def test_a_killed_server_ends_the_evaluation_and_nothing_is_asked_twice(
     words, folder = COMMANDS["likelihoods of names"], str(room / "causal")
     options = ["--tokenizer", folder, "--parallel", "2"]
     command = [word.format(room=room) for word in shlex.split(words)]
-    with serve_model(folder, stop_after=4) as server:
+    with serve_model(folder, "dies") as server:
         name = f"openai:tiny@{server.url}"
         command += ["--checkpoint", f"tiny={name}", *options, "--output", str(tmp_path / "report")]
-        assert main(command) == 1
-        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert main(command) == 2
+        *_, line = capsys.readouterr().err.strip().splitlines()
         assert "connection" in line
-        first = set(server.rows)
-        server.start_again()
+        before = list(server.rows)
+        server.dead = False
         assert main(command) == 0
-    later = server.rows[len(first) :]
-    assert first
-    assert len(set(server.rows)) == len(server.rows)
+    asked = Counter(server.rows)
+    test = {row for row, count in Counter(before).items() if count > 1}
+    assert len(before) > 3 * len(test)
+    assert {row for row, count in asked.items() if count > 1} == test

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from interventune.models.language import endpoint as module
-from interventune.models.language.endpoint import EndpointTextModel, label_logprobs
+from interventune.models.language.endpoint import ChatModel, label_logprobs
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
@@ -27,7 +27,7 @@ def test_answers_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(lambda prompt, _: Reply(f" {prompt}! ", delay_s=late.get(prompt, 0))) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}/")
         monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-        model = EndpointTextModel("publisher@v2", max_new_tokens=7)  # an @ of the model's own
+        model = ChatModel("publisher@v2", max_new_tokens=7)  # an @ of the model's own
         assert list(model.complete(prompts)) == [f"{prompt}!" for prompt in prompts]
         assert model.identity["name"] == f"openai:publisher@v2@{endpoint.url}"
     sent = endpoint.requests[0]
@@ -49,25 +49,25 @@ BODIES = {
 def test_answers_that_do_not_come_are_failures() -> None:
     busy = Reply(status=429)
     with serve(lambda prompt, _: busy if prompt == "busy" else Reply(body=prompt)) as endpoint:
-        answers = EndpointTextModel(f"m@{endpoint.url}").complete([*BODIES, "busy"])
+        answers = ChatModel(f"m@{endpoint.url}").complete([*BODIES, "busy"])
         assert list(answers) == [*BODIES.values(), TextFailure("the endpoint answered 429")]
 
 
 def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
     with serve(lambda prompt, _: Reply("yes", delay_s=1 if prompt == "late" else 0)) as endpoint:
-        model, hung = (EndpointTextModel(f"m@{endpoint.url}", parallel=1) for _ in range(2))
+        model, hung = (ChatModel(f"m@{endpoint.url}", parallel=1) for _ in range(2))
         assert list(model.complete(["a", "late"])) == ["yes", TextFailure("the endpoint timed out")]
         with pytest.raises(ValueError, match=f"m@{endpoint.url} answers nothing: .* timed out"):
             list(hung.complete(["late"]))
     with pytest.raises(ValueError, match="answers nothing: no connection to the endpoint"):
-        list(EndpointTextModel(f"m@{endpoint.url}").complete(["a"]))
+        list(ChatModel(f"m@{endpoint.url}").complete(["a"]))
 
 
 def test_an_endpoint_that_keeps_failing_ends_the_run_after_what_was_done() -> None:
     answers, most = [], module.MAX_FAILURES_IN_A_ROW
     with serve(lambda prompt, _: Reply("yes") if prompt < "p03" else Reply(status=500)) as endpoint:
-        model = EndpointTextModel(f"m@{endpoint.url}")
+        model = ChatModel(f"m@{endpoint.url}")
         with pytest.raises(ValueError, match=f"failed {most} times in a row.*500"):
             answers.extend(model.complete([f"p{i:02}" for i in range(99)]))
     assert answers[:3] == ["yes"] * 3
@@ -84,7 +84,7 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     reply = Reply(status=status, body=json.dumps({"error": {"message": message}}))
     ended, seen = False, []
     with serve(lambda *_: reply) as endpoint:
-        model = EndpointTextModel(f"m@{endpoint.url}", parallel=2)
+        model = ChatModel(f"m@{endpoint.url}", parallel=2)
         try:
             seen += [repr(answer) for answer in model.complete(["a"] * 20)]
         except ValueError as error:
@@ -109,7 +109,7 @@ def test_mistakes_are_named_before_anything_is_sent(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ValueError, match=word) as raised:
-        EndpointTextModel(spec)
+        ChatModel(spec)
     assert not any(secret in str(raised.value) for secret in ("pass@", KEY))
 
 
@@ -139,7 +139,7 @@ def most_probable(prompt: str, _: int) -> Reply:
 
 def test_an_endpoint_reports_the_most_probable_tokens_or_ends_the_run() -> None:
     with serve(most_probable) as endpoint:
-        model = EndpointTextModel(f"m@{endpoint.url}")
+        model = ChatModel(f"m@{endpoint.url}")
         answers = list(model.next_token_logprobs(["a", "b"], ("0", "1")))
         assert answers == [pytest.approx((-0.5, -1.5)), EMPTY]
         assert next(iter(model.next_token_logprobs(["a"], ("0", "1"), top=5))) == (-0.5, -math.inf)

@@ -10,7 +10,6 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
 from interventune.models.language import local_model
-from interventune.models.language.local_model import first_tokens
 from interventune.models.language.self_debiasing import continued
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
@@ -135,7 +134,7 @@ def test_probabilities_of_labels_are_those_after_each_prompt_alone(
     """
     monkeypatch.setattr(local_model, "WORTH_SHARING", sharing)
     folder, model = folders[kind], load_text_model(folders[kind], batch_size=2)
-    ids = first_tokens(model.tokens, LABELS, "")
+    ids = model.first_tokens(LABELS, "")
     rows = list(model.next_token_logprobs(SIMILAR, LABELS))
     rows += model.next_token_logprobs(SIMILAR[:4], LABELS)  # one of them is what all begin with
     for prompt, row in zip(SIMILAR + SIMILAR[:4], rows, strict=True):
