@@ -96,7 +96,7 @@ class Protocol:
 
     def run(
         self,
-        rows: Callable[[Any], Iterable[dict[str, Any]]],
+        rows: Callable[[Any], Iterable[Row]],
         sources: Mapping[str, str] | Sequence[str],
         asking: Compute = Compute(),  # noqa: B008  frozen
         *,

@@ -10,6 +10,7 @@ tokens, L layers, D hidden.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,26 +38,22 @@ def cosine(a_ND: Tensor, b_ND: Tensor) -> Tensor:
 
 
 def pair_cosines(
-    original_LBTD: Sequence[Tensor],
-    variant_LBTD: Sequence[Tensor],
-    original_cls_B: Tensor,
-    variant_cls_B: Tensor,
-    original_P: Tensor,
-    variant_P: Tensor,
-    row_P: Tensor,
+    original_LBTD: Sequence[Tensor], variant_LBTD: Sequence[Tensor], batch: Any
 ) -> tuple[Tensor, Tensor]:
     """Cosines of B pairs of stories: of CLS tokens (B, L), and of P common tokens (P, L); float32.
 
     Args:
         original_LBTD, variant_LBTD: hidden states of L layers, each (B, T, D).
-        original_cls_B, variant_cls_B: position of the CLS token in either half.
-        original_P, variant_P: index of every common token in either half.
-        row_P: the pair that each common token belongs to.
+        batch: the pairs, a `PairBatch`.
     """
-    rows_B = torch.arange(len(original_cls_B), device=original_cls_B.device)
-    pairs = list(zip(original_LBTD, variant_LBTD, strict=True))
-    cls_cos = [cosine(o[rows_B, original_cls_B], v[rows_B, variant_cls_B]) for o, v in pairs]
-    token_cos = [cosine(o[row_P, original_P], v[row_P, variant_P]) for o, v in pairs]
+    cls_B = batch.original.cls_B
+    rows_B = torch.arange(len(cls_B), device=cls_B.device)
+    cls_cos = list[Tensor]()
+    token_cos = list[Tensor]()
+    for original, variant in zip(original_LBTD, variant_LBTD, strict=True):
+        cls_cos.append(cosine(original[rows_B, cls_B], variant[rows_B, batch.variant.cls_B]))
+        common = original[batch.row_P, batch.original_P], variant[batch.row_P, batch.variant_P]
+        token_cos.append(cosine(*common))
     return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 

@@ -30,6 +30,7 @@ from interventune.evaluation.protocol import (
     Evaluation,
     Protocol,
     Results,
+    Row,
     Said,
     Statistic,
     View,
@@ -142,7 +143,7 @@ def evaluate(
         sentences[name] = sentence
     items, left_out = read_bbq(data, metadata, limit)
 
-    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+    def rows(answerer: Answerer) -> Iterator[Row]:
         need = ability(answerer.path, asking)
         for name, sentence in sentences.items():
             chosen = picks(answerer, need, items, name, sentence)

@@ -12,13 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, COLOURS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Evaluation, Floats, Lines, Protocol, Said, View, mean
+from interventune.evaluation.protocol import (
+    Evaluation,
+    Floats,
+    Lines,
+    Protocol,
+    Row,
+    Said,
+    View,
+    mean,
+)
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 
@@ -75,7 +84,7 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
     """
     stories = colour_stories()
 
-    def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
+    def rows(model: QuestionCheckpoint) -> Iterator[Row]:
         layers = [*range(model.model.config.num_hidden_layers + 1), "last"]
         for story, distance_XNL in zip(stories, distances(model, stories), strict=True):
             for n, noun in enumerate(story.nouns):

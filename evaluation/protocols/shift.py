@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def evaluate(
     notes = [NOTE, stories.rejected, between_note]
     compared = list[Number]()
 
-    def rows(model: QuestionCheckpoint) -> Iterator[dict[str, Any]]:
+    def rows(model: QuestionCheckpoint) -> Iterator[Row]:
         nonlocal first
         name = next(names)
         every = range(model.model.config.num_hidden_layers + 1) if layers == "all" else ()
@@ -290,9 +290,7 @@ def measured(
                 add_states(cka, batch, [original_LBTD, variant_LBTD])
             if original_LBTD[0].shape[-1] != variant_LBTD[0].shape[-1]:
                 continue
-            cls = batch.original.cls_B, batch.variant.cls_B
-            common = batch.original_P, batch.variant_P, batch.row_P
-            cosines = pair_cosines(original_LBTD, variant_LBTD, *cls, *common)
+            cosines = pair_cosines(original_LBTD, variant_LBTD, batch)
         # In terms of u = 1 - cosine: squares of cosines close to 1 would cancel in the deviation.
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
         for b, at in enumerate(data.question_N[index]):

@@ -13,7 +13,7 @@ from interventune.data_modules.schema.questions import Answer
 from interventune.data_modules.tasks.yes_no import predicate_argument_questions, read_pairs
 from interventune.evaluation.answering.interface import Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
-from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, View
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Row, Said, View
 from interventune.storage.command_line import Input, Named, NamedFile
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
@@ -93,7 +93,7 @@ def negation(
     contrasts, unpaired = read_pairs(pairs)
     questions = [example for pair in contrasts for example in pair.examples()]
 
-    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+    def rows(answerer: Answerer) -> Iterator[Row]:
         answers = sorted(answerer.answers(questions))
         for pair, org, mod in zip(contrasts, answers[::2], answers[1::2], strict=True):
             row = {
@@ -141,7 +141,7 @@ def predicate_argument(
     """
     questions = [*predicate_argument_questions()]
 
-    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+    def rows(answerer: Answerer) -> Iterator[Row]:
         answers = sorted(answerer.answers([example for *_, example in questions]))
         for (schema, wording, example), answer in zip(questions, answers, strict=True):
             (right,) = example.references

@@ -62,7 +62,7 @@ def all_losses(extra: int = 0, dtype: torch.dtype = torch.float64) -> list[Tenso
     nothing = torch.zeros(4, extra, dtype=torch.bool)
     tags_BT, mask_BT = (torch.cat((x, nothing), dim=1) for x in (TAGS, TAGS | True))
     at_B1SE = torch.tensor([[[[1, 1], [4, 4]]]] * 4)
-    log_prob_BSE = candidate_log_probs(start_BT, end_BT, at_B1SE).squeeze(1)
+    log_prob_BSE = candidate_log_probs(start_BT, end_BT[:, None], at_B1SE).squeeze(1)
     return [
         span_cross_entropy(start_BT, end_BT, START, END),
         joint_answer_loss(start_BT, end_BT, type_BC, START, END, KIND),
@@ -167,7 +167,7 @@ def test_planted_loss_is_least_at_the_planted_probability() -> None:
     # A step down the gradient moves mass from bystanders to the candidates, most to the preferred
     # one.
     logits_BT, at_B1SE = torch.zeros(1, 6, requires_grad=True), torch.tensor([[[[1, 1], [4, 4]]]])
-    log_prob_BSE = candidate_log_probs(logits_BT, logits_BT, at_B1SE).squeeze(1)
+    log_prob_BSE = candidate_log_probs(logits_BT, logits_BT[:, None], at_B1SE).squeeze(1)
     loss = planted_cross_entropy(log_prob_BSE, torch.tensor([1]), 0.7)
     (gradient,) = torch.autograd.grad(loss, logits_BT)
     assert (gradient[0] < 0).tolist() == [False, True, False, False, True, False]
@@ -251,7 +251,7 @@ def test_probability_is_the_authors_loss(rows: Any, expected: float, oracle: Pat
     at_BSE = torch.stack((start_BS, end_BS), dim=-1).long()
     squad_B, loss = class_B == SQUAD, GroupLoss(form="probability")
     terms = loss(
-        candidate_log_probs(start_BT, end_BT, at_BSE.clamp(min=0)[:, None]),
+        candidate_log_probs(start_BT, end_BT[:, None], at_BSE.clamp(min=0)[:, None]),
         class_B.long().masked_fill(squad_B, -1),
         pushed_BV=pushed_B[:, None].long(),
         reference_BVSE=torch.stack(scores, dim=-1).log()[:, None],

@@ -163,15 +163,7 @@ class QAModule(FineTuning):
         with torch.autocast(batch.row_P.device.type, enabled=False):
             original = self.model.hidden_states(batch.original.inputs)[-1:]
             variant = self.model.hidden_states(batch.variant.inputs)[-1:]
-        cls_cos_BL, token_cos_PL = pair_cosines(
-            original,
-            variant,
-            batch.original.cls_B,
-            batch.variant.cls_B,
-            batch.original_P,
-            batch.variant_P,
-            batch.row_P,
-        )
+        cls_cos_BL, token_cos_PL = pair_cosines(original, variant, batch)
         return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
 
     def answer_step(self, batch: QABatch) -> dict[str, Any]:

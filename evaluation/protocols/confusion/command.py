@@ -28,7 +28,7 @@ from interventune.evaluation.answering.interface import (
     named_sources,
     open_answerer,
 )
-from interventune.evaluation.protocol import Evaluation
+from interventune.evaluation.protocol import Evaluation, Row
 from interventune.storage.command_line import AtLeast, Count, Named, Source
 from interventune.storage.errors import DataError
 
@@ -145,7 +145,7 @@ def paralysis_trials(
 
 def answer_rows(
     answerer: Answerer, questions: Sequence[ChoiceQuestion], trials: Sequence[Trial]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """Yield a row for every answer: its cell, the question and the pick, and its numbers.
 
     Args:
@@ -241,7 +241,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         trials += paralysis_trials(questions, probing, encoder.embeddings)
         del encoder  # before the evaluated models are opened
 
-    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+    def rows(answerer: Answerer) -> Iterator[Row]:
         own = heuristic and not probing.encoder
         similar = paralysis_trials(questions, probing, answerer.embeddings) if own else []
         return answer_rows(answerer, questions, trials + similar)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from interventune.evaluation.answering.interface import Compute, named_sources
-from interventune.evaluation.protocol import Estimate, Evaluation, Number
+from interventune.evaluation.protocol import Estimate, Evaluation, Number, Row
 from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
 
@@ -80,7 +80,7 @@ def write(
     named = named_sources(checkpoint, "--checkpoint")
     perplexities = list[Number]()
 
-    def rows(writer: Writer) -> Iterator[dict[str, Any]]:
+    def rows(writer: Writer) -> Iterator[Row]:
         if writer.local is None and "instructive" not in method:
             raise ValueError(f"--method self needs logits, which {writer.path} does not give")
         for strength in decay or [DECAY] if "self" in method and writer.local is not None else []:

@@ -16,7 +16,15 @@ from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocol import Estimate, Protocol, Said, Statistic, View, estimate
+from interventune.evaluation.protocol import (
+    Estimate,
+    Protocol,
+    Row,
+    Said,
+    Statistic,
+    View,
+    estimate,
+)
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.self_debiasing import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
@@ -82,7 +90,7 @@ class Writer:
         parts: Sequence[Part],
         prompts: Mapping[str, Sequence[ToxicityPrompt]],
         decay: float | None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Row]:
         """Yield a row for each prompt and part, with `continuation` or `failure`.
 
         Args:

@@ -13,7 +13,7 @@ from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
-from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Said, Statistic, View
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Row, Said, Statistic, View
 from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named, NamedFile
@@ -113,7 +113,7 @@ def evaluate(
     every = [*chain.from_iterable(sets.values())]
     types = {example.answer_type for example in every}
 
-    def rows(answerer: Answerer) -> Iterator[dict[str, Any]]:
+    def rows(answerer: Answerer) -> Iterator[Row]:
         answerer.may_abstain = "unknown" in types
         answer_to_original: dict[str, str] = {}
         for variant, examples in sets.items():

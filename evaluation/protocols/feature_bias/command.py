@@ -19,6 +19,7 @@ from interventune.evaluation.protocol import (
     Evaluation,
     Floats,
     Protocol,
+    Row,
     Said,
     Statistic,
     View,
@@ -138,7 +139,7 @@ def evaluate(
     places = {name: counted_with(name) for name in tasks}
     steerable = {name for name, place in places.items() if place["family"] != "SA"} or set(tasks)
 
-    def rows(model: TextModel | Answerer) -> Iterator[dict[str, Any]]:
+    def rows(model: TextModel | Answerer) -> Iterator[Row]:
         strata: dict[tuple[str, int, str], int] = {}
         if isinstance(model, TextModel):
             labelled = in_context_rows(model, prompts, texts, parity=prompting.parity)
