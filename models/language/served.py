@@ -121,6 +121,11 @@ class ServedModel(TokenModel):
             answers = ask(pack)
             if answers == REFUSED and len(pack) > 1:  # perhaps because of one of them
                 return list(chain.from_iterable(each([unit]) for unit in pack))
+            if answers == REFUSED and len(pack[0][1]) > 1:  # one row a request
+                prompt, texts = pack[0]
+                parts = [each([(prompt, (text,))])[0] for text in texts]
+                failures = [part for part in parts if isinstance(part, TextFailure)]
+                return failures[:1] or [list(chain.from_iterable(parts))]
             return [answers] * len(pack) if isinstance(answers, TextFailure) else answers
 
         return self.endpoint.answers(packs, each)
@@ -187,8 +192,10 @@ class ServedModel(TokenModel):
         sums: list[list[float]] = [[] for _ in rows]
         for order in ([0], [1], [2], [0, 1, 2], [2, 1, 0]):
             echoes = self._echo([rows[i] for i in order], lambda choices: choices)
+            if echoes == REFUSED and len(order) > 1:  # one prompt a request
+                continue
             if isinstance(echoes, TextFailure):
-                self._refuse(f"{echoes} to echo with logprobs", VLLM)
+                self._refuse(f"cannot echo log-probabilities ({echoes})", VLLM)
             for i, choice in zip(order, echoes, strict=True):
                 self._require_echo(rows[i], choice.logprobs)
                 sums[i].append(

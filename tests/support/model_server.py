@@ -85,7 +85,7 @@ def spoil(fault: Fault, choices: list[dict[str, Any]]) -> None:
     """Make the choices of a request wrong."""
     for place, choice in enumerate(choices):
         echo = choice.get("logprobs")
-        if not echo:
+        if "token_logprobs" not in (echo or {}):
             continue
         values = echo["token_logprobs"]
         if fault == "generated only":
@@ -130,9 +130,8 @@ def serve_model(folder: Any, fault: Fault = "", *, limit: int | None = None) -> 
             if fault == "HTTP 500 with echo" and request.get("echo"):
                 self.reply(500, {"error": {"message": "no"}})
                 return
-            too_long = limit is not None and any(
-                len(row) + request["max_tokens"] > limit for row in rows
-            )
+            longest = max(map(len, rows)) + request["max_tokens"]
+            too_long = limit is not None and longest > limit
             too_long |= fault == "five log-probabilities" and (request.get("logprobs") or 0) > 5
             if too_long or (fault == "one prompt a request" and len(rows) > 1):
                 self.reply(400, {"error": {"message": "no"}})
