@@ -135,14 +135,14 @@ class ServedModel(TokenModel):
         rows = [(len(prompt), [*prompt, *text]) for prompt, texts in units for text in texts]
 
         def read(choices: list[Any]) -> list[list[float]]:
-            pairs = zip(choices, rows, strict=True)
-            sums = iter(
-                [
-                    math.fsum(choice.logprobs.token_logprobs[n : len(row)])
-                    for choice, (n, row) in pairs
-                ]
-            )
-            return [[next(sums) for _ in texts] for _, texts in units]
+            sums = list[float]()
+            for choice, (start, row) in zip(choices, rows, strict=True):
+                values = choice.logprobs.token_logprobs[: len(row)]
+                if len(values) < len(row):
+                    raise IndexError
+                sums.append(math.fsum(values[start:]))
+            rest = iter(sums)
+            return [[next(rest) for _ in texts] for _, texts in units]
 
         return self._echo([row for _, row in rows], read)
 
