@@ -34,9 +34,7 @@ def sets(draw: st.DrawFn) -> list[ChoiceQuestion]:
 
 
 @given(sets(), st.integers(0, 99), st.sampled_from(get_args(OtherText)))
-def test_probes_take_texts_of_others_and_keep_slot_and_number_of_choices(
-    examples: list[ChoiceQuestion], seed: int, probe: OtherText
-) -> None:
+def test_one_text_is_exchanged(examples: list[ChoiceQuestion], seed: int, probe: OtherText) -> None:
     every = range(len(examples))
     try:
         changed = with_other_text(examples, probe, seed, every)
@@ -60,15 +58,13 @@ def test_probes_take_texts_of_others_and_keep_slot_and_number_of_choices(
             assert (new.prompt, new.choices) == (old.prompt, choices)
 
 
-@given(examples=sets(), seed=st.integers(0, 99), n=st.integers(2, 5), heuristic=st.booleans())
-def test_choice_paralysis_holds_the_right_choice_once_among_donors(
-    examples: list[ChoiceQuestion], seed: int, n: int, heuristic: bool
-) -> None:
+@given(examples=sets(), seed=st.integers(0, 99), n=st.integers(2, 5), nearest=st.booleans())
+def test_choice_paralysis(examples: list[ChoiceQuestion], seed: int, n: int, nearest: bool) -> None:
     every = range(len(examples))
     similarity = np.random.default_rng(seed).random((len(examples), len(examples)))
     rights = [example.choices[example.label] for example in examples]
     try:
-        changed = choice_paralysis(examples, seed, every, n, similarity if heuristic else None)
+        changed = choice_paralysis(examples, seed, every, n, similarity if nearest else None)
     except DataError:
         assert len(set(rights)) < n
         return
@@ -79,7 +75,7 @@ def test_choice_paralysis_holds_the_right_choice_once_among_donors(
         assert len({i, *new.donors}) == n
         others = [text for k, text in enumerate(new.choices) if k != new.label]
         assert others == [rights[j] for j in new.donors]
-        if heuristic:
+        if nearest:
             scores = [similarity[i, j] for j in new.donors]
             assert scores == sorted(scores, reverse=True)
 
