@@ -32,8 +32,7 @@ TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
 @pytest.mark.parametrize("kind", ["", "conversation_"])
 def test_qa_examples_share_no_story_between_train_and_dev(kind: str) -> None:
     train = {example.context for example in qa_examples(f"{kind}train", 1)}
-    for seed in (0, 1):
-        assert train.isdisjoint(example.context for example in qa_examples(f"{kind}dev", seed))
+    assert train.isdisjoint(example.context for example in qa_examples(f"{kind}dev"))
 
 
 def test_qa_examples_have_rationales_that_state_the_answer() -> None:
@@ -55,7 +54,7 @@ def stated(example: QAExample) -> bool:
     return question.replace("have a", "has a").lower() == fact.lower()
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(train_seed=SEEDS, test_seed=SEEDS)
 def test_groups_heldout_are_new_even_without_their_advice(train_seed: int, test_seed: int) -> None:
     train = {group.unadvised_key for group in groups("train", train_seed)}
@@ -65,7 +64,7 @@ def test_groups_heldout_are_new_even_without_their_advice(train_seed: int, test_
 
 def test_vocabulary_holds_every_word_of_the_texts() -> None:
     tokenizer = build_tokenizer("bert", listed := vocabulary())
-    examples = [*TRAIN, *islice(qa_examples("train"), 2000)]
+    examples = [*TRAIN, *qa_examples("dev")]
     texts = {text for e in examples for text in (e.question, e.context)} | {"yes no unknown"}
     texts |= {f"|Q| {turn.question} |A| {turn.answer}" for e in examples for turn in e.history}
     texts |= {frame.replace("{answer}", "red") for frame in FRAMES}
