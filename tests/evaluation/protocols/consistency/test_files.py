@@ -1,6 +1,5 @@
 """Files of the consistency protocol: continuations from any source, and texts before prompts."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -71,19 +70,9 @@ def test_nonsense_group_depends_on_its_seed(seed: int, count: int) -> None:
     assert all(15 <= len(text) <= 45 and set(text) <= {*ALPHABET, " "} for text in texts)
 
 
-def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
+def test_own_specifications_have_as_many_texts_of_nonsense() -> None:
     default, original, _, *nonsense, blank = parts_of("self", OWN, 5)
     assert default.texts == ()
     assert blank.texts == (" ",)  # not empty, which would be the default
     assert [part.group for part in nonsense] == [*range(5)]
     assert all(len(part.texts) == len(original.texts) for part in nonsense)
-    path = tmp_path / "specifications.json"
-    prefixes = {"template": "This has {}:", "separator": "\n", "original": ["dogs", "cats"]}
-    prefixes |= {"opposite": ["x"], "nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
-    advice = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
-    path.write_text(json.dumps({"self": prefixes, "instructive": {**advice, "blank": "Act in:"}}))
-    _, original, _, _, second, blank = parts_of("self", path, 5)
-    assert original.texts == ("This has dogs:\n", "This has cats:\n")
-    assert (second.texts, blank.texts) == (("This has p:\n", "This has q r:\n"), ("  ",))
-    _, _, opposite, blank = parts_of("instructive", path, 0)
-    assert (opposite.texts, blank.texts) == (("Act b in: ",), ("Act in: ",))
