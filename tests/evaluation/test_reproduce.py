@@ -195,11 +195,6 @@ def test_numbers_of_others_are_not_called_the_papers(steps: Steps) -> None:
     assert "paper" not in text.partition("Another model.")[0].lower()
 
 
-def test_the_list_says_how_recipes_match(capsys: pytest.CaptureFixture[str]) -> None:
-    run()
-    assert "lei_released_scores         exact  " in capsys.readouterr().out
-
-
 def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
     assert steps.ran(tiny=True) == ["fit", "write", "select"]
     assert steps.commands[0][-1] == "--short"
