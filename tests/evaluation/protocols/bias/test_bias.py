@@ -24,7 +24,7 @@ from tests.evaluation.checkpoints import (
     save_groups,
     told,
 )
-from tests.evaluation.fake_answerer import FakeAnswerer
+from tests.evaluation.fake_answerer import install
 
 EX2 = "ex2_unqover_3subj"
 CLUSTERS = {"Ayan": "female", "Boro": "male", "Celt": "female"}
@@ -152,7 +152,7 @@ def one(room: Path) -> Cells:
     return cells
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+@pytest.mark.parametrize("architecture", ["roberta", "xlnet"])
 def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_path: Path) -> None:
     folder = save_folder(tmp_path / "model", architecture, seed=3)
     cells_of(tmp_path, "--checkpoint", folder, "--data", room / "dev.json")
@@ -203,18 +203,13 @@ def test_checkpoints_and_data_sets_have_cells_of_their_own(
     assert cells.n("mu", **of_class("none", "other", "few")) == 5
 
 
-def test_accuracy_of_answers_and_failures(
-    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accuracy_of_answers_and_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     specified = [decided(group, i % 2) for i, group in enumerate(GROUPS)]
-    model = FakeAnswerer(
-        lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN"
-    )
+    rule = lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN"  # noqa: E731
+    model = install(monkeypatch, {"a": rule})["a"]
     model.subject_scores = lambda groups, _: torch.full((len(groups), 4, 2), 0.5)
-    opened = "interventune.evaluation.protocol.open_answerer"
-    monkeypatch.setattr(opened, lambda *_, **__: model)
     data = save_groups(tmp_path / "dev.json", specified)
-    cells = cells_of(tmp_path, "--checkpoint", room / "a", "--data", data)
+    cells = cells_of(tmp_path, "--checkpoint", "a", "--data", data)
     right, failed = defaultdict[str, list[bool]](list), 0
     for i, group in enumerate([*specified, *unadvised(specified)]):
         orders = group.variants[::2]
