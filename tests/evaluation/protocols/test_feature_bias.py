@@ -89,6 +89,7 @@ def test_interventions_are_compared_with_none(ask: Ask, tmp_path: Path) -> None:
             assert (cells("h1", **place), cells("h2", **place)) == (0, 1)
             assert cells("h2", **place, against="intervention=none") == 0
             assert cells("failed", **place) == (0.2 if way == "explanation" else 0)
+    flags = "--task stories:uppercase --seeds 1 --limit 10 --intervention explanation --steer h1"
     cells = ask(f"{flags} --parity", "parity")
     assert cells("failed", **at("explanation to h1")) == 0
     assert 0 < cells("h1", **at("explanation to h1")) < 0.5
