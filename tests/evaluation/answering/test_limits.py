@@ -62,9 +62,8 @@ def test_a_story_too_long_for_a_decoder_is_left_out(room: Path, tmp_path: Path) 
         rows.append(row | {"answers": answers})
     write_rows(tmp_path / "qa.jsonl", rows)
     flags = f"--checkpoint m={room}/causal --data {tmp_path}/qa.jsonl --variants os".split()
-    row = evaluate(tmp_path / "f", "faithfulness", *flags).row(
-        "failed", checkpoint="m", variant="os"
-    )
+    cells = evaluate(tmp_path / "f", "faithfulness", *flags)
+    row = cells.row("failed", checkpoint="m", variant="os")
     assert (row["value"], row["n"]) == (0.25, 4)
     cells = evaluate(tmp_path / "s", "shift", *flags, "ts")
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3
