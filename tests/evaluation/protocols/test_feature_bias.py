@@ -29,9 +29,7 @@ WAYS = get_args(few_shot.Intervention)
 
 
 class FakeModel(TextModel):
-    """Says what h2 is, of the texts of one task, but prefers the first label word whatever it
-    reads.
-    """
+    """Says what h2 is, of the texts of one task, but always prefers the first label word."""
 
     name = "openai:fake@http://x/v1"
     identity: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
@@ -69,20 +67,18 @@ def at(intervention: str = "none", **cell: Any) -> dict[str, Any]:
 
 
 def test_feature_bias_of_a_model_that_follows_h2(ask: Ask, tmp_path: Path) -> None:
-    """Its bias to one label word, which hides what it learned, is calibrated away."""
-    cells = ask("--task stories:uppercase --seeds 2 --limit 20")
+    """Its bias to one label word, which hides what it learned, is calibrated away. With --parity an
+    unreadable explanation counts as 0.
+    """
+    flags = f"--task stories:uppercase --seeds 2 --limit 5 --intervention {' '.join(WAYS)}"
+    cells = ask(flags)
     task = at(task="stories:uppercase")
     expected = {"h1": 0, "h2": 1, "agreement": 1, "uncalibrated_h1": 0.5, "failed": 0}
     assert {measure: cells(measure, **task) for measure in expected} == pytest.approx(expected)
     assert cells("h1", **at()) == cells("h1", **at(family="stories")) == 0
-    assert cells.n("h1", **task) == 2 * 2 * 20
-    assert len({tuple(row["demonstrations"]) for row in examples_of(tmp_path / "r")}) == 2
-
-
-def test_interventions_are_compared_with_none(ask: Ask, tmp_path: Path) -> None:
-    """With --parity an unreadable explanation counts as 0."""
-    flags = f"--task stories:uppercase --seeds 1 --limit 10 --intervention {' '.join(WAYS)}"
-    cells = ask(flags)
+    assert cells.n("h1", **task) == 2 * 2 * 5
+    rows = [row for row in examples_of(tmp_path / "r") if row["intervention"] == "none"]
+    assert len({tuple(row["demonstrations"]) for row in rows}) == 2
     for way in WAYS:
         for steer in HYPOTHESES:
             place = at(f"{way} to {steer}")
