@@ -51,6 +51,7 @@ class Case:
 
 
 CASES = load_yaml(Path(__file__).with_suffix(".yaml"), list[Case])
+CASE_OF = {case.protocol: case for case in CASES}
 
 
 class Forwards:

@@ -17,13 +17,13 @@ from transformers import PreTrainedModel
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.commands import PROTOCOLS
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import told
+from tests.evaluation.checkpoints import Capsys, Patch, told
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import check_self_contained, page_of
-from tests.evaluation.protocol_cases import CASES, Case, Forwards
+from tests.evaluation.protocol_cases import CASE_OF, CASES, Case, Forwards
 
-Reports, Capsys = Callable[[str], tuple[Path, int]], pytest.CaptureFixture[str]
-NAME, CASE_OF = attrgetter("protocol"), {case.protocol: case for case in CASES}
+Reports = Callable[[str], tuple[Path, int]]
+NAME = attrgetter("protocol")
 EVERY = pytest.mark.parametrize("case", CASES, ids=NAME)
 
 
@@ -102,7 +102,7 @@ def test_a_bad_model_costs_one_line(case: Case, room: Path, tmp_path: Path, caps
 
 @pytest.mark.parametrize("case", filter(lambda case: case.long, CASES), ids=NAME)
 def test_it_resumes(
-    case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Interrupted half-way, the same command does only the rest, and a third time nothing."""
     command = case.command(room, tmp_path / "report")
@@ -125,9 +125,7 @@ CAUSAL = ["faithfulness causal", "consistency-write causal", "feature-bias causa
 
 
 @pytest.mark.parametrize("words", ["bias qa", "shift qa", "confusion choice.ckpt", *CAUSAL])
-def test_one_model_is_held_at_a_time(
-    words: str, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_model_is_held(words: str, room: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """Several models take no more memory than one; shift compares each with the first."""
     protocol, model = words.split()
     models: WeakSet[PreTrainedModel] = WeakSet()
