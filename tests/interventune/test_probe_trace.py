@@ -41,11 +41,8 @@ def preference_trainer(folder: Path, out: str, probes: list[Any]) -> Trainer:
     texts = [{name: f" {name[: i % 3 + 1]}" for name in ("chosen", "rejected")} for i in range(12)]
     data = Dataset.from_list([{"prompt": "Is it", **row} for row in texts])
     options: dict[str, Any] = {"train_dataset": data, "eval_dataset": data.select([0])}
-    options |= {"processing_class": tokenizer, "callbacks": probes}
-    options |= {
-        "args": trl.DPOConfig(out, **HOW, bf16=True),
-        "peft_config": peft.LoraConfig(**lora),
-    }
+    options |= {"processing_class": tokenizer, "peft_config": peft.LoraConfig(r=4, **lora)}
+    options |= {"args": trl.DPOConfig(out, **HOW, bf16=True), "callbacks": probes}
     trainer: Trainer = trl.DPOTrainer(model, **options)
     return trainer
 

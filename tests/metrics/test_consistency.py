@@ -133,10 +133,7 @@ LESS, MORE, WIDE, LITTLE = (-0.3, -0.2), (0.2, 0.3), (-0.1, 0.1), (-0.02, 0.02)
 def test_decide_passes_or_fails_what_is_shown(
     default: float, original: Ends, opposite: Ends, controls: tuple[Ends, Ends], decisions: object
 ) -> None:
-    intervals: dict[tuple[Variant, Variant], Ends] = {
-        ("original", "default"): original,
-        ("opposite", "default"): opposite,
-        ("nonsense", "original"): controls[0],
-        ("blank", "original"): controls[1],
-    }
+    intervals: dict[tuple[Variant, Variant], Ends]
+    intervals = {("original", "default"): original, ("opposite", "default"): opposite}
+    intervals |= {("nonsense", "original"): controls[0], ("blank", "original"): controls[1]}
     assert decide(default, intervals, 0.05) == decisions
