@@ -4,10 +4,11 @@ import json
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 
 import pandas as pd
 import psutil
@@ -37,8 +38,9 @@ def table(folder: Path) -> pd.DataFrame:
 
 
 def work(*arguments: str) -> None:
-    """A worker whose `fit` is fake_fit.py."""
+    """A worker whose `fit` is fake_fit.py, and who waits for others in shorter steps."""
     study.FIT, run.check_first_point = FAKE, print
+    study.time = Mock(sleep=lambda _: time.sleep(0.05), monotonic=time.monotonic)
     sys.exit(main(arguments))
 
 
