@@ -14,7 +14,7 @@ from interventune.data_modules.sources import read_questions
 from interventune.evaluation.__main__ import main as evaluate
 from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 from interventune.training.cli import main as train
-from interventune.training.run import Run
+from interventune.training.run import Run, remove_unused
 from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module, wait_for
 from tests.training.conftest import Capture, Commands, Patch, curves, metrics_of
@@ -25,6 +25,15 @@ def test_no_version_is_given_twice(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         versions = list(pool.map(lambda _: run.new_version(), range(80)))
     assert sorted(versions) == sorted(f"version_{n}" for n in range(80))
+
+
+def test_only_the_folder_of_a_failed_start_is_removed(tmp_path: Path) -> None:
+    for names in ([".lock"], [".lock", "config.yaml"]):
+        (folder := tmp_path / names[-1]).mkdir()
+        for name in names:
+            (folder / name).touch()
+        remove_unused(folder)
+    assert os.listdir(tmp_path) == ["config.yaml"]
 
 
 def test_a_run_in_training_is_not_gone_on_with(commands: Commands, monkeypatch: Patch) -> None:

@@ -43,9 +43,11 @@ def test_best_is_by_the_experiments_metric_or_last(unwatched: str, commands: Com
     home = lei(commands, "mine", flags, architecture="roberta")
     files = (home / f"checkpoints/{name}.ckpt" for name in ("best", "last"))
     best, last = (torch.load(path, weights_only=True)["global_step"] for path in files)
-    scores = [(value, step + 1) for step, value in curves(home, "val/bias/selection")]
-    assert len(scores) == (0 if unwatched else 3)
-    assert best == (min(scores)[1] if scores else last) > 0
+    if unwatched:
+        assert best == last > 0
+    else:
+        scores = [(value, step + 1) for step, value in curves(home, "val/bias/selection")]
+        assert (len(scores), best) == (3, min(scores)[1])
 
 
 def test_one_seed_rules_all_that_are_not_set(commands: Commands) -> None:
@@ -82,7 +84,6 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         commands.run("fit", experiment, architecture, flags, "--data.limit_train_qa=40")
-    assert not list(commands.root.glob("*/version_*"))
 
 
 CELLS = {

@@ -67,8 +67,7 @@ def assert_close_together(one: dict[Any, Any], other: dict[Any, Any], relative: 
 
 def test_fsdp_is_ddp_to_rounding_in_one_file(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot"
-    stop = failing(where="batch", rank=0, kind="SIGINT", batch=3)
-    run(commands, "fsdp", "fsdp", stop, code=130)
+    run(commands, "fsdp", "fsdp", failing(kind="SIGINT", batch=3), code=130)
     run(commands, "fsdp", "fsdp")
     paths = (folder / "checkpoints" / "last.ckpt" for folder in (undisturbed, home / "fsdp"))
     one, other = (torch.load(path, weights_only=True) for path in paths)

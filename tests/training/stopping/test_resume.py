@@ -18,7 +18,6 @@ from tests.training.conftest import DROPOUT, Capture, Commands, SmallData, curve
 
 Runs = Callable[..., Path]
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
-UNWATCHED = "--data.val_qa={} --data.val_groups={}"
 BY_STEP = "--run.save_every_n_steps=1"
 HALVES = "--trainer.val_check_interval=0.5 --trainer.accumulate_grad_batches=2"
 
@@ -60,10 +59,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Ru
     return run
 
 
-STEPS = f"{UNWATCHED} --trainer.max_steps=9 --trainer.limit_train_batches=3"
+NINE = "--data.val_qa={} --data.val_groups={} --trainer.max_steps=9 --trainer.limit_train_batches=3"
 
 
-@pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, STEPS), (7, HALVES)])
+@pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, NINE), (7, HALVES)])
 def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, whole: Runs) -> None:
     cut(commands, BY_STEP, flags, kind="bug", batch=batch)
     assert_equal_runs(whole(flags), fit(commands, "cut", BY_STEP, flags))
