@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from interventune.evaluation.reproduce.recipe import RECIPES, Recipe
-from interventune.evaluation.reproduce.run import compare, run
+from interventune.evaluation.reproduce.run import RECIPES, Recipe, compare, run
 from interventune.storage.documents import load_yaml
 from tests.understood import understood
 

@@ -75,7 +75,7 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
             ((_, end),) = example.kept  # the variant begins as the original does
             tokens.append(cosines([(places[at], others[at]) for at in others if at[1] <= end]))
             row = rows[variant, example.id, "common"]
-            assert (row["tokens"], row["stories"]) == (len(tokens[-1]), "single window")
+            assert row["tokens"] == len(tokens[-1])
             assert row["cosine"][-1] == pytest.approx(float(tokens[-1][:, -1].mean()), abs=1e-5)
         cls_NL, token_PL = cosines(cls), torch.cat(tokens)
         expected = {
@@ -85,26 +85,19 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
             ("common", "std"): token_PL.std(0, correction=0),
             ("common", "macro"): torch.stack([token_TL.mean(0) for token_TL in tokens]).mean(0),
         }
-        for (place, value_L), stories in product(expected.items(), ("", "single window")):
-            at = {"checkpoint": "m", "variant": variant, "embedding": place[0], "stories": stories}
+        for place, value_L in expected.items():
+            at = {"checkpoint": "m", "variant": variant, "embedding": place[0]}
             for layer, value in zip((0, 1, "last"), value_L.tolist(), strict=True):
                 row = cells.row(place[1], layer=layer, **at)
                 assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
 
 
-def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
+def test_stories_too_long_for_the_model_are_counted(tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, doc_stride=24)
-    cells = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
+    shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
     rows = [row for row in examples_of(tmp_path / "out") if row["embedding"] == "common"]
-    single = [row for row in rows if row["stories"]]
     left_out = f"{12 - len(rows)} of 12 stories are too long for the model, or equal"
     assert left_out in (tmp_path / "out/report.md").read_text()
-    assert 0 < len(single) < len(rows)
-    for stories, chosen in (("", rows), ("single window", single)):
-        cell = {"checkpoint": "short", "variant": "ts", "stories": stories, "layer": "last"}
-        row = cells.row("macro", embedding="common", **cell)
-        mean = fmean(row["cosine"][-1] for row in chosen)
-        assert (row["value"], row["n"]) == (pytest.approx(mean, abs=1e-13), len(chosen))
 
 
 def test_rows_without_their_originals_are_refused(tmp_path: Path, capsys: Capsys) -> None:
