@@ -48,12 +48,10 @@ def pair_cosines(
     """
     cls_B = batch.original.cls_B
     rows_B = torch.arange(len(cls_B), device=cls_B.device)
-    cls_cos = list[Tensor]()
-    token_cos = list[Tensor]()
-    for original, variant in zip(original_LBTD, variant_LBTD, strict=True):
-        cls_cos.append(cosine(original[rows_B, cls_B], variant[rows_B, batch.variant.cls_B]))
-        common = original[batch.row_P, batch.original_P], variant[batch.row_P, batch.variant_P]
-        token_cos.append(cosine(*common))
+    row_P = batch.row_P
+    pairs = list(zip(original_LBTD, variant_LBTD, strict=True))
+    cls_cos = [cosine(o[rows_B, cls_B], v[rows_B, batch.variant.cls_B]) for o, v in pairs]
+    token_cos = [cosine(o[row_P, batch.original_P], v[row_P, batch.variant_P]) for o, v in pairs]
     return torch.stack(cls_cos, -1), torch.stack(token_cos, -1)
 
 

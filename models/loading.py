@@ -1,8 +1,7 @@
 """Models from their files: `start` returns the model to train, `load` the one to evaluate.
 
 Both read a `.ckpt` of this project, a Hugging Face folder, a folder of a peft adapter, or a Hub
-name. A function calls only those below it, except that the base of an adapter is a checkpoint too
-(`fill`).
+name. A function calls only those below it; `fill` also reads the base of an adapter.
 """
 
 from __future__ import annotations
@@ -160,9 +159,8 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any
     """Load a `.ckpt` with its heads and, apart, its adapter, if any; return as `open_model`."""
     from transformers.initialization import no_init_weights
 
-    path = info.path
+    path, base = info.path, info.adapter.get("base")
     kind = heads_class(info.heads)
-    base = info.adapter.get("base")
     try:
         if base:
             if base_digest(base) != info.adapter["digest"]:
@@ -248,8 +246,7 @@ def read_folder(
     """
     from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
-    base = peft_base(path)
-    verbosity = get_verbosity()
+    base, verbosity = peft_base(path), get_verbosity()
     set_verbosity_error()  # missing or mismatched weights are reported below
     try:
         with as_data_error(f"{base}: cannot be loaded"):

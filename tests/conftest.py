@@ -13,9 +13,8 @@ from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before any test imports transformers
 settings.register_profile("tests", max_examples=25, deadline=None)
-settings.register_profile(
-    "many", max_examples=400, deadline=None
-)  # pytest --hypothesis-profile many
+# pytest --hypothesis-profile many
+settings.register_profile("many", max_examples=400, deadline=None)
 settings.load_profile("tests")
 
 

@@ -20,17 +20,7 @@ from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = [
-    "configs",
-    "data_modules",
-    "evaluation",
-    "interventune",
-    "losses",
-    "metrics",
-    "models",
-    "storage",
-    "training",
-]
+ROOMS = "configs data_modules evaluation interventune losses metrics models storage training"
 BLOCK = re.compile(r"^```(python|yaml|diff) (\S+)\n(.*?)^```$", re.M | re.S)
 ROWS = [
     {"passage": "anna is in the attic .", "question": "is anna in the attic ?", "answer": True},
@@ -44,7 +34,7 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ROOMS:
+        for name in ROOMS.split():
             shutil.copytree(ROOT / name, root / name, symlinks=True)
 
     def change(self, path: Path, diff: str) -> None:

@@ -101,13 +101,9 @@ def test_every_file_that_the_pages_name_exists() -> None:
             assert (ROOT / path).exists(), f"{page}: {path}"
 
 
-def json_blocks(page: str) -> list[str]:
-    return re.findall(r"```json\n(.*?)```", (ROOT / page).read_text(), re.S)
-
-
+TRAIN = "--trainer.max_steps=2 --trainer.enable_progress_bar=false"
 SMALL = {
-    "train": "--trainer.max_steps=2 --data.limit_train_qa=64 --data.limit_val_qa=16 "
-    "--trainer.enable_progress_bar=false",
+    "train": f"{TRAIN} --data.limit_train_qa=64 --data.limit_val_qa=16",
     "evaluate": "--limit=12 --device=cpu",
 }
 """Flags that make commands short."""
@@ -130,8 +126,8 @@ def test_the_commands_of_the_first_two_pages_run(
 
 
 def test_the_files_that_a_page_shows_are_read(tmp_path: Path) -> None:
-    (specifications,) = json_blocks("docs/consistency.md")
-    (wording,) = json_blocks("docs/feature_bias.md")
+    pages = [(ROOT / f"docs/{name}.md").read_text() for name in ("consistency", "feature_bias")]
+    specifications, wording = re.findall(r"```json\n(.*?)```", "".join(pages), re.S)
     path = tmp_path / "shown.json"
     path.write_text(specifications)
     for method in get_args(Method):
@@ -155,14 +151,9 @@ SHOWN_FILES = re.findall(r"```json (\w+)\n(.*?)```", (ROOT / "docs/your_data.md"
 def test_the_smallest_files_are_read(kind: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(text)
-    assert len(list(READERS[kind](str(path)))) == 1
-
-
-@pytest.mark.parametrize("text", [text for kind, text in SHOWN_FILES if kind == "questions"])
-def test_the_smallest_stories_can_lose_their_evidence(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(text)
-    (deleted,), rejected = made_of(read_questions(path), "ts_r")
-    assert not rejected
-    assert deleted.context.startswith("Ben")
-    assert "in Rome" not in deleted.context
+    (row,) = READERS[kind](str(path))
+    if kind == "questions":  # it can lose its evidence
+        (deleted,), rejected = made_of([row], "ts_r")
+        assert not rejected
+        assert deleted.context.startswith("Ben")
+        assert "in Rome" not in deleted.context

@@ -14,21 +14,16 @@ from interventune.training.sweep.select import Options as Select
 
 def understood(command: list[str]) -> None:
     """Module and arguments, as behind `python -m`."""
-    module, *arguments = command[0].removeprefix("interventune."), *command[1:]
-    if module == "training" and arguments[0] == "sweep":
-        sweep_of(arguments[1:])
-    elif module == "training" and arguments[0] == "select":
-        _, others = Parser(Select, prog="select").parse_known_args(arguments[1:])
-        assert all(flag.startswith("--") and "=" in flag for flag in others)
-    elif module == "benchmarks":
-        Parser(compare, prog=module).parse_args(arguments)
-    elif module == "training":
-        name, *flags = all_steps(checked_configs(arguments))
-        parsed(name, flags)
-    elif module == "evaluation":
-        build_parser(arguments).parse_args(arguments)
-    elif module == "data_modules":
-        data_parser(arguments).parse_args(arguments)
-    else:
-        assert module == "models"
-        Parser(export, prog=module).parse_args(arguments)
+    match [command[0].removeprefix("interventune."), *command[1:]]:
+        case ["training", "sweep", *arguments]:
+            sweep_of(arguments)
+        case ["training", "select", *arguments]:
+            _, others = Parser(Select, prog="select").parse_known_args(arguments)
+            assert all(flag.startswith("--") and "=" in flag for flag in others)
+        case ["training", *arguments]:
+            name, *flags = all_steps(checked_configs(arguments))
+            parsed(name, flags)
+        case [module, *arguments]:
+            parsers = {"evaluation": build_parser, "data_modules": data_parser}
+            parsers |= {"models": lambda _: Parser(export), "benchmarks": lambda _: Parser(compare)}
+            parsers[module](arguments).parse_args(arguments)

@@ -204,9 +204,9 @@ class QuestionCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def span_scores(
-        self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
+        self, examples: Sequence[QAExample], what: str = "choosing"
     ) -> list[np.ndarray]:
-        """Score spans; of several windows of a context, the one with a span's best score counts."""
+        """Score spans against unknown; of a context's windows, that with the best score counts."""
         rows = list(encode_examples(examples, self.tokenizer, self.encoding))
         unknown = self.model.unknown_at
         scores = [np.full(len(example.answers), -np.inf, dtype=np.float32) for example in examples]
@@ -230,7 +230,7 @@ class QuestionCheckpoint(Checkpoint):
             self.require_finite(log_prob_BVSE.abs().flatten())
             log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
             for row, span_M, log_score_S in zip(part, spans, log_score_BS, strict=True):
-                zero = log_score_S[0] if against_unknown else 0.0
+                zero = log_score_S[0]
                 best_M = scores[row.example]
                 for m, span in enumerate(span_M):
                     if span is not None:

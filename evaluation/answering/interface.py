@@ -144,10 +144,10 @@ class Answerer:
         raise NotImplementedError
 
     def span_scores(
-        self, examples: Sequence[QAExample], what: str = "choosing", *, against_unknown: bool = True
+        self, examples: Sequence[QAExample], what: str = "choosing"
     ) -> list[np.ndarray]:
-        """For each question, log S of each of its `answers`, by default minus that of unknown, (M,)
-        float32; -inf if no window contains the whole span.
+        """For each question, log S of each of its `answers` minus that of unknown, (M,) float32;
+        -inf if no window contains the whole span.
         """
         raise NotImplementedError
 

@@ -72,16 +72,14 @@ def deviation(sums_RC: Floats) -> Floats:
 
 COSINE = {"cosine": "(1 - cosine)"}
 BY_LAYER = Lines("layer", COSINE, panels="variant", distance=True)
+PLACE = ("reference", "variant", "embedding", "layer")
 SHIFT = Protocol(
     title="Embedding shift",
     unit="passage",
     units="stories",
-    by=("reference", "variant", "stories", "embedding", "layer"),
-    cells=[
-        ("reference", "variant", "embedding", "layer"),
-        ("reference", "variant", "stories", "embedding", "layer"),
-    ],
-    item=("id", "reference", "variant", "embedding", "layer"),
+    by=PLACE,
+    cells=[PLACE],
+    item=("id", *PLACE),
     measures={
         "cosine": Statistic(  # the mean over all tokens
             "cosine", ("tokens", "distance"), lambda sums_RC: 1 - sums_RC[:, 2] / sums_RC[:, 1]
@@ -184,7 +182,7 @@ def evaluate(
         own, cka = between(
             first, model, [*originals.values()], shared_layers, f"{start} and {name}"
         )
-        yield from ({**row, "reference": start, "stories": ""} for row in own)
+        yield from ({**row, "reference": start} for row in own)
         n = sum(map(model.fits, originals.values()))
         compared.extend(
             plain(
@@ -278,7 +276,6 @@ def measured(
     originals = model.question_set([pairs[i][0] for i in readable])
     variants = model.question_set([pairs[i][1] for i in readable]) if cka is None else originals
     data = PairSet(originals, variants)
-    windows = np.bincount(originals.question_N)
     labels = ["last" if layer == -1 else layer for layer in layers]
     for index in progress(data.batches(model.batch_size), what):
         batch = data[index]
@@ -295,11 +292,7 @@ def measured(
         cls_BL, token_PL = ((1 - cosine.double()).cpu().numpy() for cosine in cosines)
         for b, at in enumerate(data.question_N[index]):
             original, _ = pairs[readable[at]]
-            place = {
-                "id": original.id,
-                "passage": passage(original),
-                "stories": "single window" if windows[at] == 1 else "",
-            }
+            place = {"id": original.id, "passage": passage(original)}
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
                     row = {"embedding": embedding, "layer": labels, "tokens": len(u_NL)}

@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.finished_runs import differences, temporary_files, unreadable
 from tests.support.processes import Started, run_module
-from tests.training.conftest import Commands, SmallData, launch
-from tests.training.stopping.test_resume import DROPOUT
+from tests.training.conftest import DROPOUT, Commands, SmallData, launch
 
 pytestmark = pytest.mark.chaos
 SPLITS = ("train", "dev", "train", "heldout")
@@ -28,15 +27,14 @@ def planted(root: Path, name: str) -> list[str]:
         --trainer.check_val_every_n_epoch=null --data.groups_per_class=1 --data.qa_every=1
         --data.limit_train_qa=300 --data.qa_batch_size=8 --data.limit_val_qa=60
         --data.limit_val_groups=8"""
-    own = [f"--backbone.config={DROPOUT}", f"--run.name={name}"]
+    own = [DROPOUT, f"--run.name={name}"]
     return Commands(root, STORIES).of("fit", "lei_planted", "roberta", *own, *flags.split())
 
 
 def ends_well(root: Path, name: str) -> float:
     """Let a training run to its end; the seconds that this took."""
     start = time.monotonic()
-    code, output = launch(planted(root, name))
-    assert code == 0, output[-2000:]
+    launch(planted(root, name))
     return time.monotonic() - start
 
 

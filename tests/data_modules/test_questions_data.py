@@ -23,12 +23,7 @@ from interventune.data_modules import questions_data
 from interventune.data_modules.batching.pair_set import PairSet
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.groups_data import GroupsDataModule
-from interventune.data_modules.questions_data import (
-    Interventions,
-    QuestionsDataModule,
-    code_digest,
-    source_digest,
-)
+from interventune.data_modules.questions_data import Interventions, QuestionsDataModule
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.stories import questions as stories
 from interventune.storage.errors import DataError
@@ -121,9 +116,9 @@ def test_changed_inputs_and_code_make_tables_anew(tmp_path: Path, monkeypatch: P
     shutil.copytree(Path(questions_data.__file__).parent, room)
     (room / "questions" / "squad.py").write_text("changed")
     monkeypatch.setattr(questions_data, "__file__", str(room / "questions_data.py"))
-    code_digest.cache_clear()
+    questions_data.code_digest.cache_clear()
     assert count() == 6
-    code_digest.cache_clear()
+    questions_data.code_digest.cache_clear()
 
 
 def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: Log) -> None:
@@ -141,11 +136,11 @@ def test_digests_follow_content(tmp_path: Path, monkeypatch: Patch) -> None:
     digests = []
     for text in ("{}", "[]"):
         (folder / "a.json").write_text(text)
-        digests.append(source_digest(str(folder)))
-    assert source_digest(f"{folder}:train") == digests[1] != digests[0]
+        digests.append(questions_data.source_digest(str(folder)))
+    assert questions_data.source_digest(f"{folder}:train") == digests[1] != digests[0]
     hub = SimpleNamespace(_fingerprint="one")
     monkeypatch.setattr("interventune.data_modules.tables.table_rows", lambda _: hub)
-    assert source_digest("hub:owner/name:train") == "one"
+    assert questions_data.source_digest("hub:owner/name:train") == "one"
 
 
 def groups_module(**options: Any) -> GroupsDataModule:

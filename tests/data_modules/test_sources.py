@@ -11,27 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interventune.data_modules import sources
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group, ScoredGroup
-from interventune.data_modules.schema.questions import (
-    VARIANTS,
-    QAExample,
-    Span,
-    Turn,
-    write_records,
-)
-from interventune.data_modules.sources import (
-    labelled_rows,
-    read_choices,
-    read_groups,
-    read_questions,
-    read_scored,
-    split_labels,
-)
+from interventune.data_modules.schema.questions import QAExample, Span, Turn, write_records
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")
-READERS = (read_questions, read_groups, read_choices)
+READERS = (sources.read_questions, sources.read_groups, sources.read_choices)
 
 HOTPOT: dict[str, Any] = {"id": "h", "question": "Where?", "answer": "Rome", "type": "bridge"}
 HOTPOT["supporting_facts"] = {"title": ["Ann"], "sent_id": [0]}
@@ -49,8 +36,8 @@ def test_fields_between_tabs_are_quoted_if_the_whole_file_is(tmp_path: Path) -> 
         ('"open\n2\tb\n', '"open', "b"),
     ):
         (tmp_path / "table.tsv").write_text("id\ttext\n1\t" + text)
-        found = [(row["id"], row["text"]) for _, row in labelled_rows(str(tmp_path / "table.tsv"))]
-        assert found == [("1", first), ("2", second)]
+        rows = [row for _, row in sources.labelled_rows(str(tmp_path / "table.tsv"))]
+        assert rows == [{"id": "1", "text": first}, {"id": "2", "text": second}]
 
 
 def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:
@@ -67,12 +54,12 @@ def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(("name", "row"), [("squad", SQUAD), ("hotpotqa", HOTPOT), ("coqa", COQA)])
 def test_layouts_of_the_hub_are_recognised(tmp_path: Path, name: str, row: Any) -> None:
     for source in table_sources(tmp_path, row):
-        (example,) = read_questions(source)
+        (example,) = sources.read_questions(source)
         assert (example.dataset, example.answers) == (name, EXAMPLE.answers)
     with pytest.raises(DataError, match="train"):
-        list(read_questions(tmp_path / "t:wo"))
+        list(sources.read_questions(tmp_path / "t:wo"))
     with pytest.raises(DataError, match="t:wo:test: cannot load"):
-        list(read_questions(f"{tmp_path / 't:wo'}:test"))
+        list(sources.read_questions(f"{tmp_path / 't:wo'}:test"))
 
 
 def test_the_hub_is_asked_for_name_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,21 +75,21 @@ def test_the_hub_is_asked_for_name_and_split(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     for name in ("rajpurkar/squad:validation[:100]", "rajpurkar/squad/plain_text:train"):
-        assert list(read_questions(f"hub:{name}")) == [EXAMPLE]
+        assert list(sources.read_questions(f"hub:{name}")) == [EXAMPLE]
     one, other = ("validation[:100]",), ("plain_text", "train")
     assert asked == [("rajpurkar/squad", *one), ("rajpurkar/squad", *other)]
     wrong = {"rajpurkar/squad": "squad:train", "broken:train": "no network and a long story$"}
     for source, names in (wrong | {"": "hub:"}).items():
         with pytest.raises(DataError, match=names):
-            list(read_questions(f"hub:{source}"))
+            list(sources.read_questions(f"hub:{source}"))
 
 
 def test_stories_need_no_download() -> None:
     def first(source: str) -> list[QAExample]:
-        return list(islice(read_questions(source), 3))
+        return list(islice(sources.read_questions(source), 3))
 
     assert first("stories:dev") == first("stories:dev?seed=0") != first("stories:dev?seed=1")
-    assert next(read_groups("stories:train")).advice_class in ADVICE_CLASSES[:3]
+    assert next(sources.read_groups("stories:train")).advice_class in ADVICE_CLASSES[:3]
     for read in READERS:
         with pytest.raises(DataError, match="nowhere"):
             next(iter(read("stories:nowhere")))
@@ -111,20 +98,16 @@ def test_stories_need_no_download() -> None:
 @pytest.mark.parametrize("prefix", ["", "hub:", "stories:", "file+"])
 def test_a_source_of_any_length_is_one_clear_error(prefix: str) -> None:
     with pytest.raises(DataError):
-        list(read_questions(prefix + "a" * 300))
-    assert split_labels("x" * 300 + "+y")[1] == "y"
+        list(sources.read_questions(prefix + "a" * 300))
+    assert sources.split_labels("x" * 300 + "+y")[1] == "y"
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 PAIR = st.tuples(st.floats(0, 1), st.floats(0, 1))
 SCORES = st.tuples(*[st.tuples(PAIR, PAIR)] * 4)
 TARGETS = st.tuples(*[st.integers(0, 1)] * 4)
-GROUP = st.builds(
-    lambda attribute, advice: make_group(
-        attribute=attribute, advice_id=advice and "ethical_rude-0", advice=advice
-    ),
-    *(TEXT, TEXT),
-)
+IDS = st.sampled_from(["", "ethical_rude-0"])
+GROUP = st.builds(make_group, attribute=TEXT, advice_id=IDS, advice=TEXT)
 SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.tuples(TEXT, TEXT))
 
 
@@ -132,15 +115,15 @@ FEW = {"min_size": 1, "max_size": 3}
 
 
 @given(groups=st.lists(GROUP, **FEW), scored=st.lists(SCORED, **FEW))
-def test_written_records_are_read_back(
+def test_written_groups_are_read_back(
     groups: list[Group], scored: list[ScoredGroup], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("records")
     assert write_records(groups, folder / "groups") == len(groups)
-    assert list(read_groups(folder / "groups")) == groups
+    assert list(sources.read_groups(folder / "groups")) == groups
     write_records(scored, folder / "scored")
-    assert list(read_scored(folder / "scored")) == scored
-    assert list(read_groups(folder / "scored")) == [record.group for record in scored]
+    assert list(sources.read_scored(folder / "scored")) == scored
+    assert list(sources.read_groups(folder / "scored")) == [record.group for record in scored]
 
 
 CONTEXT = "Ånna \U0001d4b3\tsat.\n\u2028B\u0301o"
@@ -152,7 +135,7 @@ TEXTS, TURNS, SPANS, PIECES = (
 )
 OTHERS = {"references": TEXTS, "history": TURNS, "rationale": SPANS, "kept": PIECES}
 OTHERS |= dict.fromkeys(("advice", "dataset", "domain", "article", "appended"), TEXT)
-OTHERS |= {"variant": st.sampled_from(VARIANTS), "remembered": TEXTS}
+OTHERS |= {"variant": st.sampled_from(["os", "ts_r", "swap"]), "remembered": TEXTS}
 ASKING = partial(st.builds, QAExample, TEXT, st.just(CONTEXT), TEXT, **OTHERS)
 QUESTIONS = ASKING(answers=SPANS) | ASKING(answer_type=st.sampled_from(["yes", "no", "unknown"]))
 
@@ -163,7 +146,7 @@ def test_written_questions_are_read_back(
 ) -> None:
     path = tmp_path_factory.mktemp("records") / "questions.jsonl"
     assert write_records(written, path) == len(written)
-    assert list(read_questions(path)) == written
+    assert list(sources.read_questions(path)) == written
 
 
 ASKED = QAExample("a", "Ida sat.", "Who?")
@@ -171,20 +154,19 @@ IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
 
 
 @pytest.mark.parametrize(
-    ("read", "change", "error"),
+    ("change", "error"),
     [
-        (read_questions, {"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "cuts no 'Bob'"),
-        (read_questions, {"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "offset -4"),
-        (read_questions, {"context": 5}, "'context'"),
-        (read_questions, IDA | {"answer_type": "yes"}, "is yes"),
-        (read_questions, IDA | {"answer_type": "unknown"}, "is unknown"),
-        (read_groups, {"category": None}, "the field 'category'"),
+        ({"answers": [{"start": 0, "end": 3, "text": "Bob"}]}, "cuts no 'Bob'"),
+        ({"rationale": [{"start": -4, "end": -1, "text": "sat"}]}, "offset -4"),
+        ({"context": 5}, "'context'"),
+        (IDA | {"answer_type": "yes"}, "is yes"),
+        (IDA | {"answer_type": "unknown"}, "is unknown"),
+        ({"category": None}, "the field 'category'"),
     ],
 )
-def test_a_bad_record_is_named(
-    tmp_path: Path, read: Any, change: dict[str, Any], error: str
-) -> None:
-    record = asdict(make_group() if read is read_groups else ASKED)
+def test_a_bad_record_is_named(tmp_path: Path, change: Any, error: str) -> None:
+    read = sources.read_groups if "category" in change else sources.read_questions
+    record = asdict(make_group() if "category" in change else ASKED)
     path = tmp_path / "records.jsonl"
     path.write_text(json.dumps(record) + "\n" + json.dumps(record | change | {"id": "b"}))
     with pytest.raises(DataError, match=f"records.jsonl, line 2: .*{error}"):

@@ -16,16 +16,15 @@ class Cells:
         assert list(frame.columns[-7:]) == NUMBERS
         self.by = list(frame.columns[:-7])
         frame[NUMBERS[1:-1]] = frame[NUMBERS[1:-1]].apply(pd.to_numeric, errors="coerce")
-        self.frame = frame
+        self.frame, keys = frame, frame[["measure", *self.by]].astype(str)
+        rows = map(dict, frame.to_dict("records"))
+        self.rows = dict(zip(keys.itertuples(index=False, name=None), rows, strict=True))
 
     def row(self, measure: str, **cell: Any) -> dict[str, Any]:
         """The one row at a cell."""
-        rows = self.frame[self.frame["measure"] == measure]
-        for name in self.by:
-            rows = rows[rows[name].astype(str) == str(cell.pop(name, ""))]
+        place = [str(cell.pop(name, "")) for name in self.by]
         assert not cell, f"no such dimension: {cell}"
-        (row,) = rows.to_dict("records")
-        return {str(key): value for key, value in row.items()}
+        return self.rows[measure, *place]
 
     def __call__(self, measure: str, **cell: Any) -> float:
         return float(self.row(measure, **cell)["value"])

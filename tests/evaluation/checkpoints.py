@@ -29,6 +29,8 @@ from interventune.models.loading import load_pretrained, start
 from tests.evaluation.cells import Cells
 from tests.models.tiny import to_pretrained
 
+Capsys = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
 QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
 
@@ -110,7 +112,7 @@ def examples_of(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (output / "examples.jsonl").read_text().splitlines()]
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+def told(capsys: Capsys, *arguments: str | Path) -> str:
     """The one line that a mistake costs."""
     capsys.readouterr()
     assert main([str(argument) for argument in arguments]) == 2

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from interventune.data_modules.batching.candidates import ChoiceEncoding
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.stories.questions import vocabulary
+from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.metrics.consistency import DOMAINS, VARIANTS
 from interventune.models.backbones import Backbone
 from interventune.models.heads.answers import RationaleModel
@@ -39,11 +39,6 @@ class Case:
     examples: int
     long: bool = False
 
-    @property
-    def checkpoints(self) -> bool:
-        """Whether it compares several."""
-        return self.protocol != "ask" and "--checkpoint" in self.words
-
     def command(self, room: Path, output: Path, model: str = "") -> list[str]:
         """The arguments of `interventune evaluate`, of the case's model or another one."""
         kind, colon, name = (model or self.model).rpartition(":")
@@ -57,6 +52,7 @@ class Case:
 
 
 CASES = load_yaml(Path(__file__).with_suffix(".yaml"), list[Case])
+CASE_OF = {case.protocol: case for case in CASES}
 
 
 class Forwards:
@@ -119,21 +115,14 @@ def save_causal(
     folder: Path, *, positions: int = 256, spread: float = 0, more: Iterable[str] = ()
 ) -> None:
     """A causal model that knows the stories' words; with a `spread`, prompts matter to it."""
-    words = dict.fromkeys(
-        ["<pad>", "</s>", "<unk>", "<s>", *vocabulary(), "good", "bad", "0", "1", *more]
-    )
-    vocabulary_of = {word: i for i, word in enumerate(words)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary_of, unk_token="<unk>"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = build_tokenizer("gpt2", [*vocabulary(), "good", "bad", "0", "1", *more])
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}
-    ends = {"vocab_size": len(words), "bos_token_id": 3, "eos_token_id": 1}
+    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     torch.manual_seed(6)
-    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends))
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends, vocab_size=len(tokenizer)))
     with torch.no_grad():
         for parameter in model.parameters():
             if spread and parameter.dim() > 1:
                 parameter.copy_(torch.randn_like(parameter) * spread)
     model.save_pretrained(folder)
-    names = {"eos_token": "</s>", "unk_token": "<unk>", "bos_token": "<s>", "pad_token": "<pad>"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

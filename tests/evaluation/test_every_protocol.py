@@ -11,24 +11,19 @@ from typing import Any
 from weakref import WeakSet
 
 import pytest
-import torch
 from matplotlib.figure import Figure
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
-from interventune.data_modules.encoding.windows import Encoding
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.commands import PROTOCOLS
-from interventune.models.backbones import Backbone
-from interventune.models.heads.causal import CausalModel
-from interventune.models.loading import start
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import save_model, told
+from tests.evaluation.checkpoints import Capsys, Patch, told
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import check_self_contained, page_of
-from tests.evaluation.protocol_cases import CASES, Case, Forwards
+from tests.evaluation.protocol_cases import CASE_OF, CASES, Case, Forwards
 
-Reports, Capsys = Callable[[str], tuple[Path, int]], pytest.CaptureFixture[str]
-NAME, CASE_OF = attrgetter("protocol"), {case.protocol: case for case in CASES}
+Reports = Callable[[str], tuple[Path, int]]
+NAME = attrgetter("protocol")
 EVERY = pytest.mark.parametrize("case", CASES, ids=NAME)
 
 
@@ -107,7 +102,7 @@ def test_a_bad_model_costs_one_line(case: Case, room: Path, tmp_path: Path, caps
 
 @pytest.mark.parametrize("case", filter(lambda case: case.long, CASES), ids=NAME)
 def test_it_resumes(
-    case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Interrupted half-way, the same command does only the rest, and a third time nothing."""
     command = case.command(room, tmp_path / "report")
@@ -130,9 +125,7 @@ CAUSAL = ["faithfulness causal", "consistency-write causal", "feature-bias causa
 
 
 @pytest.mark.parametrize("words", ["bias qa", "shift qa", "confusion choice.ckpt", *CAUSAL])
-def test_one_model_is_held_at_a_time(
-    words: str, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_model_is_held(words: str, room: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """Several models take no more memory than one; shift compares each with the first."""
     protocol, model = words.split()
     models: WeakSet[PreTrainedModel] = WeakSet()
@@ -156,25 +149,3 @@ def test_one_model_is_held_at_a_time(
     finally:
         gc.enable()
     assert most[0] == most[1]
-
-
-@pytest.fixture(scope="module")
-def adapter(room: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of the room's causal model with an adapter."""
-    backbone = Backbone(architecture="gpt2", checkpoint=f"{room}/causal", lora_rank=2)
-    model, tokenizer = start(backbone, CausalModel), AutoTokenizer.from_pretrained(room / "causal")
-    torch.manual_seed(3)
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            torch.nn.init.normal_(parameter, 0, 0.5)
-    path = tmp_path_factory.mktemp("adapter") / "a.ckpt"
-    return save_model(path, model, Encoding(max_length=250), tokenizer)
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.checkpoints], ids=NAME)
-def test_it_asks_base_and_adapter(case: Case, room: Path, adapter: Path, tmp_path: Path) -> None:
-    models = [f"base={room}/causal", f"tuned={adapter}"]
-    assert main(case.asking(room, tmp_path / "r", *models)) == 0
-    cells = Cells(tmp_path / "r")
-    cells.check()
-    assert {"base", "tuned"} <= set(cells.frame["checkpoint"])

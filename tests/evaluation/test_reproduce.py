@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from interventune.evaluation.reproduce.recipe import RECIPES, Recipe
-from interventune.evaluation.reproduce.run import compare, run
+from interventune.evaluation.reproduce.run import RECIPES, Recipe, compare, run
 from interventune.storage.documents import load_yaml
 from tests.understood import understood
 
@@ -184,20 +183,6 @@ def test_printed_numbers_of_the_settings(use: str, steps: Steps) -> None:
     assert {title: list(part["value"].round(9)) for title, part in papers.groupby("table")} == shown
     assert ("difference" in text) == bool(shown)
     assert ("numbers of the paper lie" in text) == bool(shown)
-
-
-def test_numbers_of_others_are_not_called_the_papers(steps: Steps) -> None:
-    steps.recipe.write_text(RECIPE.replace("match:", "source: earlier\nmatch:"))
-    steps.ran()
-    text = (steps.work / "report" / "report.md").read_text()
-    assert "| checkpoint | ours | earlier | difference | n |" in text
-    assert "1 of 2 numbers of our earlier run lie within" in text
-    assert "paper" not in text.partition("Another model.")[0].lower()
-
-
-def test_the_list_says_how_recipes_match(capsys: pytest.CaptureFixture[str]) -> None:
-    run()
-    assert "lei_released_scores         exact  " in capsys.readouterr().out
 
 
 def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:

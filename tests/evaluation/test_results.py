@@ -112,13 +112,12 @@ def test_a_report_counts_changes_that_exclude_0_by_chance(results: Results, tmp_
     assert changes == "By chance about 0.2 of 3 intervals of changes exclude 0; here 2 do."
 
 
-def test_zeros_and_names_like_formulas_are_drawn(
-    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Figure, "savefig", DRAW)
+def test_zeros_and_names_like_formulas_are_drawn(results: Results, tmp_path: Path) -> None:
     frame = results.frame.assign(value=0.0, low=0.0, high=0.0)
     frame["variant"] += "\n$\\frac$"
-    Bars(x="variant", measures={"em": ""})(frame, tmp_path / "zeros.png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", DRAW)
+        Bars(x="variant", measures={"em": ""})(frame, tmp_path / "zeros.png")
     assert (tmp_path / "zeros.png").stat().st_size > 1000
 
 

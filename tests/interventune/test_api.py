@@ -18,7 +18,6 @@ from interventune.evaluation.commands import Command
 from interventune.evaluation.report import Evaluation
 from interventune.evaluation.results import Results
 from interventune.storage.command_line import Count
-from tests.data_modules.fixtures.tiny_lists import write_lists
 
 TOUR = Path(__file__).resolve().parents[2] / "docs" / "tour.ipynb"
 FEWER = '"--data.limit_train_qa=200", "--data.limit_train_groups=60"'
@@ -62,15 +61,8 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
             interventune.evaluate("bias", **wrong)
 
 
-def test_commands_reach_their_rooms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_in_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evalute"]) == 2
     assert capsys.readouterr().err == "error: evalute: no such command; did you mean evaluate?\n"
-    lists = [
-        f"--{name}={path}"
-        for name, path in write_lists(tmp_path).items()
-        if name != "interventions"
-    ]
-    assert main(["data", "unqover", *lists, f"--output={tmp_path / 'source.json'}"]) == 0
-    assert (tmp_path / "source.json").is_file()
     assert main(["export", str(tmp_path / "no.ckpt"), str(tmp_path / "folder")]) == 2
     assert "no.ckpt" in capsys.readouterr().err

@@ -28,7 +28,7 @@ import interventune
 from interventune.probe import together
 from tests.support.processes import on_two_ranks
 
-STORIES, GROUPS = "stories:conversation_dev", "stories:heldout"
+STORIES, GROUPS, LIMIT = "stories:conversation_dev", "stories:heldout", 4
 CLASSES = {"bert": AutoModelForQuestionAnswering, "llama": AutoModelForCausalLM}
 SCORE = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
 BY = ["class", "coverage", "variant", "subject", "answer_type", "domain"]
@@ -52,7 +52,7 @@ def tuned(model: Any) -> None:
 
 
 def small(*sources: str, **options: Any) -> Any:
-    return interventune.Probe(*(sources or (GROUPS, STORIES)), limit=6, **options)
+    return interventune.Probe(*(sources or (GROUPS, STORIES)), limit=LIMIT, **options)
 
 
 def table(
@@ -60,7 +60,7 @@ def table(
 ) -> dict[tuple[str, ...], list[float]]:
     """Value, low and high of the last folder, and of its change, by what tells cells apart."""
     named = [f"{name}={folder}" for name, folder in zip("ab", folders, strict=True)]
-    flags |= {"checkpoint": named, "data": [source], "limit": 6, "device": "cpu"}
+    flags |= {"checkpoint": named, "data": [source], "limit": LIMIT, "device": "cpu"}
     rows = interventune.evaluate(protocol, **flags).results.frame.query("checkpoint == 'b'")
     by = ["measure", "against", *(name for name in BY if name in rows)]
     cells = (tuple(filter(None, map(str, cell))) for cell in rows[by].to_numpy())
@@ -174,7 +174,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
     answers = {}
     for name in CLASSES:
         model, tokenizer = opened(Path(folder) / name)
-        probe = interventune.TransformersProbe(GROUPS, STORIES, limit=6)
+        probe = interventune.TransformersProbe(GROUPS, STORIES, limit=LIMIT)
         arguments, state = TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState()
         call: Any = (arguments, state, TrainerControl())
         whole = torch.nn.parallel.DistributedDataParallel(model)
@@ -201,7 +201,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
         again(torch.ones(1, 4, dtype=torch.long))  # it still collects its weights
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCAL_RANK", str(rank))  # as a launcher does
-        probe = interventune.LightningProbe(GROUPS, STORIES, limit=6)
+        probe = interventune.LightningProbe(GROUPS, STORIES, limit=LIMIT)
         silent = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
         how: Any = {"accelerator": "cpu", "strategy": "ddp", "devices": 2}
         trainer = pl.Trainer(callbacks=[probe], **silent, **how)

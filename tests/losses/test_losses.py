@@ -177,11 +177,15 @@ def test_planted_loss_is_least_at_the_planted_probability() -> None:
 def means_and_counts(inputs_BX: Tensor, seed: int, part: slice, form: Form) -> dict[str, Any]:
     """Every loss of a part of a batch (B, 4, 2, 4), and how many items it averages; 0: a sum."""
     batch, make = len(inputs_BX), torch.Generator().manual_seed(seed)
-    at_B, other_B = torch.randint(4, (2, batch), generator=make)[:, part]
-    ignored_B = torch.where(torch.rand(batch, generator=make) < 0.4, IGNORE_INDEX, 1)[part]
-    class_B = torch.randint(7, (batch,), generator=make)[part]
-    tokens_BT, tags_BT = (torch.rand(2, batch, 4, generator=make) < 0.5)[:, part]
-    reference_BVSE = torch.randn(batch, 4, 2, 2, generator=make, dtype=torch.float64)[part]
+    drawn = (
+        *torch.randint(4, (2, batch), generator=make),
+        torch.where(torch.rand(batch, generator=make) < 0.4, IGNORE_INDEX, 1),
+        torch.randint(7, (batch,), generator=make),
+        *(torch.rand(2, batch, 4, generator=make) < 0.5),
+        torch.randn(batch, 4, 2, 2, generator=make, dtype=torch.float64),
+    )
+    of_part = (values[part].to(inputs_BX.device) for values in drawn)
+    at_B, other_B, ignored_B, class_B, tokens_BT, tags_BT, reference_BVSE = of_part
     x_BVSX = inputs_BX[part]
     start_BT, end_BT, (yes_BT, rationale_BT) = *x_BVSX[:, 0].unbind(1), x_BVSX[:, 1].unbind(1)
     n, targets = len(x_BVSX), (at_B, other_B)

@@ -25,30 +25,20 @@ from interventune.metrics.consistency import (
 
 Ends = tuple[float, float]
 
-# The average rates in percent that the paper prints (Tables 3, 4 and 12), by VARIANTS.
-SELF_GPT2 = {
-    "adversarial": (22.2, 9.7, 13.0, 15.8, 19.0),
-    "neutral": (0.25, 0.04, 0.18, 0.14, 0.14),
-}
-INSTRUCTIVE_GPT3 = {
-    "adversarial": (11.9, 7.2, 32.6, 13.4, 10.5),
-    "neutral": (0.06, 0.06, 7.3, 0.042, 0.01),
-}
-INSTRUCTIVE_GPT2 = {
-    "adversarial": (22.2, 27.3, 32.7, 23.3, 22.8),
-    "neutral": (0.25, 0.24, 1.46, 0.11, 0.195),
-}
+# The average rates in percent that the paper prints (Tables 3, 4 and 12), by DOMAINS and VARIANTS.
+SELF_GPT2 = (22.2, 9.7, 13.0, 15.8, 19.0), (0.25, 0.04, 0.18, 0.14, 0.14)
+INSTRUCTIVE_GPT3 = (11.9, 7.2, 32.6, 13.4, 10.5), (0.06, 0.06, 7.3, 0.042, 0.01)
+INSTRUCTIVE_GPT2 = (22.2, 27.3, 32.7, 23.3, 22.8), (0.25, 0.24, 1.46, 0.11, 0.195)
+Printed = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def rates_of(printed: dict[str, tuple[float, ...]], starred: set[str]) -> dict[Domain, DomainRates]:
+def rates_of(printed: Printed, starred: set[str]) -> dict[Domain, DomainRates]:
     """`starred`: variants with a star, as "neutral nonsense"."""
-    return {
-        domain: DomainRates(
-            dict(zip(VARIANTS, printed[domain], strict=True)),
-            {variant: f"{domain} {variant}" in starred for variant in VARIANTS},
-        )
-        for domain in DOMAINS
-    }
+    rates = {}
+    for domain, percents in zip(DOMAINS, printed, strict=True):
+        stars = {variant: f"{domain} {variant}" in starred for variant in VARIANTS}
+        rates[domain] = DomainRates(dict(zip(VARIANTS, percents, strict=True)), stars)
+    return rates
 
 
 def test_t_tests_leave_out_prompts_without_scores() -> None:
@@ -77,7 +67,7 @@ CONTROLS, WORSE = (False, True, False), (True, False, None)
     ],
 )
 def test_verdict_of_the_papers_systems(
-    printed: dict[str, tuple[float, ...]], starred: set[str], literal_section6_parity: object
+    printed: Printed, starred: set[str], literal_section6_parity: object
 ) -> None:
     rates = rates_of(printed, starred)
     assert tuple(tuple(verdict(rates, reading)) for reading in READINGS) == literal_section6_parity
@@ -105,11 +95,9 @@ stars = st.sets(
 )
 
 
-@given(percents, percents, stars)
-def test_verdict_laws(
-    adversarial: tuple[float, ...], neutral: tuple[float, ...], starred: set[str]
-) -> None:
-    rates = rates_of({"adversarial": adversarial, "neutral": neutral}, starred)
+@given(st.tuples(percents, percents), stars)
+def test_verdict_laws(printed: Printed, starred: set[str]) -> None:
+    rates = rates_of(printed, starred)
     literal, section6, parity = (verdict(rates, reading) for reading in READINGS)
     # Each softer reading of importance forgives whatever a harder one does; parity asks more of
     # polarity.
@@ -145,10 +133,7 @@ LESS, MORE, WIDE, LITTLE = (-0.3, -0.2), (0.2, 0.3), (-0.1, 0.1), (-0.02, 0.02)
 def test_decide_passes_or_fails_what_is_shown(
     default: float, original: Ends, opposite: Ends, controls: tuple[Ends, Ends], decisions: object
 ) -> None:
-    intervals: dict[tuple[Variant, Variant], Ends] = {
-        ("original", "default"): original,
-        ("opposite", "default"): opposite,
-        ("nonsense", "original"): controls[0],
-        ("blank", "original"): controls[1],
-    }
+    intervals: dict[tuple[Variant, Variant], Ends]
+    intervals = {("original", "default"): original, ("opposite", "default"): opposite}
+    intervals |= {("nonsense", "original"): controls[0], ("blank", "original"): controls[1]}
     assert decide(default, intervals, 0.05) == decisions

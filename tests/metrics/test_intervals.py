@@ -9,7 +9,7 @@ from interventune.metrics.bias import intervals
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 from interventune.metrics.intervals import interval, interval_of_change, jackknife_error
 
-DRAWS, GROUPS = 1000, 300
+DRAWS, GROUPS = 1000, 200
 
 
 def assert_covers(truth: Any, ends: tuple[Any, Any]) -> None:

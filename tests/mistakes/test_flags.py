@@ -113,8 +113,6 @@ def test_a_broken_experiment_file_costs_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.yaml").write_bytes(content)
-    _, *arguments = (
-        w.format(given=given_files, out=tmp_path) for w in f"{RUN} -c bad.yaml".split()
-    )
-    refused("training", arguments, named)
+    words = f"{RUN} -c bad.yaml".format(given=given_files, out=tmp_path).split()
+    refused("training", words[1:], named)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]

@@ -72,9 +72,8 @@ def test_dropout_drops_its_share_scales_the_rest_and_so_do_gradients(p: float, s
     dropped = layer(values)
     share = (dropped == 0).double().mean().item()
     assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / 40_000) + 2**-15)
-    assert dropped[dropped != 0].unique().tolist() == pytest.approx(
-        [1 / kernels.keep_probability(p)]
-    )
+    scale = 1 / kernels.keep_probability(p)
+    assert dropped[dropped != 0].unique().tolist() == pytest.approx([scale])
     assert not torch.equal(layer(values), dropped)
     torch.manual_seed(seed)
     assert torch.equal(layer(values), dropped)

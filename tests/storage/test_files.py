@@ -46,12 +46,8 @@ def test_a_folder_takes_the_place_of_an_older_one_whole_or_not_at_all(tmp_path: 
         assert [path.name for path in tmp_path.rglob("*")] == ["report", left]
 
 
-READERS: dict[str, Callable[[Path], object]] = {
-    "bytes": read_bytes,
-    "JSON": load_json,
-    "lines": lambda path: list(json_lines(path)),
-    "object": lambda path: list(stream_object(path)),
-}
+READERS: dict[str, Callable[[Path], object]] = {"bytes": read_bytes, "JSON": load_json}
+READERS |= {"lines": lambda x: [*json_lines(x)], "object": lambda x: [*stream_object(x)]}
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = ["cli", "sweep.run", "modules.advice", "modules.qa"]
+PRELOADED = ["cli", "sweep.run", "sweep.tpe", "modules.advice", "modules.qa"]
 PRELOADED = [f"interventune.training.{name}" for name in PRELOADED]
 PRELOADED += ["interventune.data_modules.groups_data", "interventune.evaluation.protocols.shift"]
 PRELOADED += ["torch._dynamo", "torchmetrics.text", "transformers.models.roberta.modeling_roberta"]
@@ -49,6 +49,13 @@ class Started(ForkServerProcess):
         self.join()
         with open(self.log) as log:
             return self.exitcode, log.read()
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 240) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
 
 
 def run_module(room: str, arguments: Sequence[str], checkout: Path = ROOT) -> None:

@@ -8,39 +8,43 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories import questions as stories
 from interventune.models.loading import load_pretrained
 from interventune.training.cli import main as train
+from tests.evaluation.conftest import _undrawn as _undrawn
 from tests.models.tiny import at
-from tests.support.processes import launch as start_processes
+from tests.support.processes import launch as launch_room
 
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
-SMALL = {
-    "bert": "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1}",
-    "roberta": "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, "
-    "pad_token_id: 1, bos_token_id: 0, eos_token_id: 2, type_vocab_size: 1}",
-    **dict.fromkeys(
-        ("llama", "qwen3"),
-        "{vocab_size: 320, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, "
-        "head_dim: 8, bos_token_id: 0, eos_token_id: 1, pad_token_id: 3}",
-    ),
-    "gpt2": "{vocab_size: 320, n_embd: 32, n_layer: 1, bos_token_id: 0, eos_token_id: 1, "
-    "pad_token_id: 3}",
-    "xlnet": "{vocab_size: 320, d_model: 32, d_inner: 64, n_layer: 1, pad_token_id: 5}",
+SIZE = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+SPECIAL = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3}
+SMALL: dict[str, dict[str, float]] = {
+    "bert": SIZE,
+    "roberta": SIZE
+    | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1},
+    **dict.fromkeys(("llama", "qwen3"), SIZE | SPECIAL | {"head_dim": 8}),
+    "gpt2": {"vocab_size": 320, "n_embd": 32, "n_layer": 1} | SPECIAL,
+    "xlnet": {"vocab_size": 320, "d_model": 32, "d_inner": 64, "n_layer": 1, "pad_token_id": 5},
 }
+
+
+def small_config(architecture: str, **changes: float) -> str:
+    """The flag of that size."""
+    return f"--backbone.config={json.dumps(SMALL[architecture] | changes)}"
+
+
+DROPOUT = small_config("roberta", hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 
 def small_folder(folder: Path, architecture: str) -> Path:
     """Random weights of that size, as a folder of transformers."""
-    model = load_pretrained(at("random", architecture, config=yaml.safe_load(SMALL[architecture])))
-    model.save_pretrained(folder)
+    load_pretrained(at("random", architecture, config=SMALL[architecture])).save_pretrained(folder)
     return folder
 
 
@@ -53,9 +57,11 @@ def resolved(capsys: Capture, *arguments: str) -> str:
     return captured.out
 
 
-def launch(command: list[str], processes: int = 1) -> tuple[int, str]:
-    """A command in processes of its own: its exit code, and what it printed."""
-    return start_processes("training", command, processes)
+def launch(command: list[str], processes: int = 1, code: int = 0) -> str:
+    """What a command prints in processes of its own, if it ends with `code`."""
+    end, printed = launch_room("training", command, processes)
+    assert end == code, printed[-3000:]
+    return printed
 
 
 def failing(**options: object) -> str:
@@ -118,11 +124,12 @@ class Commands:
         tiny = [
             f"-c={CONFIGS}/experiments/{experiment}.yaml",
             f"-c={CONFIGS}/backbones/tiny_{architecture}.yaml",
-            f"--backbone.config={SMALL[architecture]}",
+            small_config(architecture),
             f"--run.root={self.root} --run.wandb=off",
             "--trainer.accelerator=cpu --trainer.precision=32-true",
             "--trainer.enable_progress_bar=false",
             *([] if "choice" in experiment else [f"--data.cache={self.root.parent / 'prepared'}"]),
+            *[f"--model.reference_cache={self.root.parent}/kept"] * (experiment == "lei_few_shot"),
             *self.data.flags(experiment),
         ]
         return [subcommand, *(part for flag in (*tiny, *flags) for part in split(flag))]
@@ -140,7 +147,7 @@ def split(flags: str) -> list[str]:
 def lei(commands: Commands, version: str, *flags: str, architecture: str = "llama") -> Path:
     """Two epochs of the group losses; the folder of the run."""
     few = "--model.learning_rate=1e-3 --trainer.max_epochs=2 --data.groups_per_class=4"
-    few += f" --model.reference_cache={commands.root.parent / 'reference'} --run.version={version}"
+    few += f" --run.version={version}"
     return commands.run("fit", "lei_few_shot", architecture, few, *flags)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from interventune.data_modules.schema.questions import ANSWER_TYPES
-from interventune.training.callbacks.eval_sets import Choices, Questions
+from interventune.training.callbacks.eval_sets import Questions
 
 YES, SPAN = (ANSWER_TYPES.index(name) for name in ("yes", "span"))
 SPANS: Any = [[SPAN, 1, 1, 0], [SPAN, 0, 0.5, 1]]
@@ -28,7 +28,3 @@ def test_answers_are_averaged_over_all_and_by_type_without_failures() -> None:
     assert {name: metrics[f"span/{name}"] for name in whole} == whole
     nothing = named(Questions, torch.zeros(0, 4))
     assert (nothing["n"], math.isnan(nothing["em"])) == (0, True)
-
-
-def test_choices_have_means() -> None:
-    assert named(Choices, [[1, 0.5], [0, 1.5]]) == {"accuracy": 0.5, "loss": 1, "n": 2}

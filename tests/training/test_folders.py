@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 from interventune.training.cli import main as train
 from interventune.training.run import Run, remove_unused
 from tests.evaluation.cells import Cells
-from tests.support.processes import Started, run_module
+from tests.support.processes import Started, run_module, wait_for
 from tests.training.conftest import Capture, Commands, Patch, curves, metrics_of
 
 
@@ -28,20 +27,13 @@ def test_no_version_is_given_twice(tmp_path: Path) -> None:
     assert sorted(versions) == sorted(f"version_{n}" for n in range(80))
 
 
-def test_a_failed_start_leaves_its_version_free(tmp_path: Path) -> None:
-    run, folder = Run(root=str(tmp_path), name="run", version="mine"), tmp_path / "run" / "mine"
-    folder.mkdir(parents=True)
-    (folder / ".lock").touch()
-    (folder / "config.yaml").touch()
-    remove_unused(folder)
-    run.refuse_taken()  # it failed before its first checkpoint
-    (folder / "metrics.json").touch()
-    with pytest.raises(ValueError, match="holds another run"):
-        run.refuse_taken()
-    for name in ("config.yaml", "metrics.json"):
-        (folder / name).unlink()
-    remove_unused(folder)
-    assert not folder.exists()
+def test_only_the_folder_of_a_failed_start_is_removed(tmp_path: Path) -> None:
+    for names in ([".lock"], [".lock", "config.yaml"]):
+        (folder := tmp_path / names[-1]).mkdir()
+        for name in names:
+            (folder / name).touch()
+        remove_unused(folder)
+    assert os.listdir(tmp_path) == ["config.yaml"]
 
 
 def test_a_run_in_training_is_not_gone_on_with(commands: Commands, monkeypatch: Patch) -> None:
@@ -50,18 +42,14 @@ def test_a_run_in_training_is_not_gone_on_with(commands: Commands, monkeypatch: 
     first = Started(run_module, "training", fit)
     try:
         last = commands.root / "squad" / "version_0" / "checkpoints" / "last.ckpt"
-        end = time.monotonic() + 120
-        while not last.exists() and time.monotonic() < end and first.is_alive():
-            time.sleep(0.1)
-        assert last.exists()
+        wait_for(last.exists)
         with monkeypatch.context() as patched:
             patched.setattr("interventune.training.cli.LET_GO_S", 0.0)
             for command in ("fit", "validate"):
                 with pytest.raises(ValueError, match="is being trained by another process"):
                     commands.run(command, "squad", "bert", "--ckpt_path=auto")
     finally:
-        first.kill()
-        first.join()
+        first.end(0)
     # Its death lets the folder go.
     train([*fit, "--trainer.max_epochs=-1", "--trainer.max_steps=100", "--ckpt_path=auto"])
     assert [path.name for path in (commands.root / "squad").iterdir()] == ["version_0"]
@@ -149,12 +137,9 @@ def test_predictions_have_the_same_bias(
         tables.append(frame.set_index(place)["value"].to_dict())
     assert tables[0] == pytest.approx(tables[1], abs=1e-5)
 
-
-def test_answers_with_one_id_are_not_overwritten(commands: Commands, tmp_path: Path) -> None:
-    home = commands.run("fit", "squad", "bert", "--trainer.max_steps=1")
-    example = next(iter(read_questions(commands.data.qa_dev)))
-    write_records([example, replace(example, variant="ts")], tmp_path / "rows.jsonl")
-    flags = f"--ckpt_path={home}/checkpoints/last.ckpt"
-    flags += f" --data.predict_qa.main={tmp_path}/rows.jsonl"
+    # Answers with one id are not overwritten.
+    example, rows = examples[min(texts)], tmp_path / "rows.jsonl"
+    write_records([example, replace(example, variant="ts")], rows)
+    flags = f"--ckpt_path={ckpt} --data.predict_qa.main={rows}"
     with pytest.raises(ValueError, match=f"several questions of id '{example.id}'"):
-        commands.run("predict", "squad", "bert", flags)
+        commands.run("predict", "squad", architecture, flags)

@@ -24,39 +24,32 @@ PAIRS = [
 ]
 
 
-Files = dict[str, Path]
-
-
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """24 questions to train on; 11 and some with two choices to watch."""
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """11 questions and some with two choices to watch; beside them 24 to train on."""
     folder = tmp_path_factory.mktemp("choices")
     write_records(QUESTIONS[:24], folder / "train.jsonl")
     write_records([*QUESTIONS[24:35], *PAIRS], folder / "dev.jsonl")
-    return {name: folder / f"{name}.jsonl" for name in ("train", "dev")}
+    return folder / "dev.jsonl"
 
 
 @pytest.fixture
-def sets(files: Files) -> list[str]:
+def sets(dev: Path) -> str:
     """Train on these files, and watch them."""
-    watched = f"--data.val_choices={{main: {files['dev']}, pairs: {files['dev']}}}"
-    return [f"--data.train_choices=[{files['train']}]", watched, "--data.batch_size=5"]
+    flags = f"--data.train_choices=[{dev.with_name('train.jsonl')}] --data.batch_size=5"
+    return f"{flags} --data.val_choices={{main: {dev}, pairs: {dev}}}"
 
 
-Rows = list[dict[str, Any]]
-
-
-def predictions(commands: Commands, architecture: str, last: Path, file: Path, *flags: str) -> Rows:
+def predictions(commands: Commands, architecture: str, last: Path, file: Path, *flags: str) -> Any:
     """What a checkpoint writes of a file."""
     sets = f"--ckpt_path={last} --run.name=predict --data.predict_choices.answers={file}"
     home = commands.run("predict", "multiple_choice", architecture, sets, *flags)
-    rows: Rows = json.loads((home / "predictions" / "answers.json").read_text())
-    return rows
+    return json.loads((home / "predictions" / "answers.json").read_text())
 
 
-def test_a_run_from_fit_to_resume(commands: Commands, sets: list[str], files: Files) -> None:
-    architecture, dev = "xlnet", files["dev"]  # it pads on the left
-    fit = ("fit", "multiple_choice", architecture, *sets, "--ckpt_path=auto")
+def test_a_run_from_fit_to_resume(commands: Commands, sets: str, dev: Path) -> None:
+    architecture = "xlnet"  # it pads on the left
+    fit = ("fit", "multiple_choice", architecture, sets, "--ckpt_path=auto")
     home = commands.run(*fit, "--trainer.max_epochs=1")
     after_fit, last = metrics_of(home), home / "checkpoints" / "last.ckpt"
     assert after_fit["val/choices/n"] == after_fit["val/choices/pairs/n"] == 11 + len(PAIRS)
@@ -84,14 +77,14 @@ def test_a_run_from_fit_to_resume(commands: Commands, sets: list[str], files: Fi
         refused("training", commands.of("fit", "squad", architecture, f"{flag}={last}"), word)
 
 
-def test_a_decoder_chooses_as_it_learned(commands: Commands, sets: list[str], files: Files) -> None:
+def test_a_decoder_chooses_as_it_learned(commands: Commands, sets: str, dev: Path) -> None:
     """Scores of training are what evaluation computes; another protocol opens the checkpoint."""
     undecided, longest = commands.root.parent / "undecided.jsonl", "--data.encoding.max_length=64"
     write_records((replace(question, target="unknown") for question in QUESTIONS[:24]), undecided)
     gap = f"--data.train_choices=[{undecided}] --model.gap_weight=0.5 --model.learning_rate=1e-3"
-    fit = ("fit", "multiple_choice", "llama", *sets, longest, gap, "--trainer.max_epochs=1")
-    home = commands.run(*fit)
-    last, dev = home / "checkpoints" / "last.ckpt", files["dev"]
+    flags = (sets, longest, gap, "--trainer.max_epochs=1")
+    home = commands.run("fit", "multiple_choice", "llama", *flags)
+    last = home / "checkpoints" / "last.ckpt"
     rows = predictions(commands, "llama", last, dev, longest)
     model = open_answerer(str(last), Compute("cpu"), need="choices")
     for row, logit_C in zip(rows, model.choice_logits(read_choices(dev)), strict=True):
@@ -100,10 +93,10 @@ def test_a_decoder_chooses_as_it_learned(commands: Commands, sets: list[str], fi
     assert QuestionCheckpoint(str(last), Asking(device="cpu")).encoding.max_length == 64
 
 
-def test_the_authors_settings_train(commands: Commands, sets: list[str]) -> None:
+def test_the_authors_settings_train(commands: Commands, sets: str) -> None:
     """All that the parity experiment sets, on a model of a few weights."""
     flags = "--model.learning_rate=1e-3 --trainer.max_epochs=1"
-    home = commands.run("fit", "multiple_choice_parity", "roberta", *sets, flags)
+    home = commands.run("fit", "multiple_choice_parity", "roberta", sets, flags)
     last = home / "checkpoints/last.ckpt"
     predictor = ChoiceCheckpoint(str(last), Compute("cpu"))
     assert (predictor.model.pooling, predictor.encoding.padding) == ("parity", "parity")
@@ -113,7 +106,7 @@ def test_the_authors_settings_train(commands: Commands, sets: list[str]) -> None
         assert (group["lr"], group["eps"], group["weight_decay"]) == (1e-3, 1e-7, 0.0)
 
 
-def test_mistakes_are_one_line(commands: Commands, sets: list[str]) -> None:
+def test_mistakes_are_one_line(commands: Commands, sets: str) -> None:
     questions = "--data=interventune.data_modules.questions_data.QuestionsDataModule"
     for flags, words in (
         ("--data.train_choices=[]", "data.train_choices"),
@@ -122,4 +115,4 @@ def test_mistakes_are_one_line(commands: Commands, sets: list[str]) -> None:
         (f"{questions} --data.train_qa=stories:dev", "Choice"),
         ("--model=interventune.training.modules.qa.QAModule", "ChoiceModule"),
     ):
-        refused("training", commands.of("fit", "multiple_choice", "bert", *sets, flags), words)
+        refused("training", commands.of("fit", "multiple_choice", "bert", sets, flags), words)

@@ -1,7 +1,6 @@
 """From fit to resume, evaluation and export: each objective, each head, and adapters."""
 
 import json
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -16,16 +15,9 @@ from interventune.evaluation.__main__ import main as evaluate
 from interventune.models.__main__ import main as models
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import load, read_info, start
-from tests.evaluation.conftest import undrawn
 from tests.models.tiny import at
 from tests.support.finished_runs import same
 from tests.training.conftest import Commands, curves, failing, lei, metrics_of, small_folder
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _undrawn() -> Iterator[None]:
-    with undrawn():
-        yield
 
 
 def export(checkpoint: Path, folder: Path) -> Path:
@@ -45,21 +37,17 @@ def test_other_loggers_and_writers_stand_beside_our_own(commands: Commands, tmp_
     assert (home / "metrics.csv").read_text().startswith(before)
 
 
-def test_the_best_checkpoint_is_that_of_the_experiments_metric(commands: Commands) -> None:
-    flags = "--model.learning_rate=1e-2 --trainer.max_epochs=3"
+@pytest.mark.parametrize("unwatched", ["", "--data.val_groups={}", "--trainer.limit_val_batches=0"])
+def test_best_is_by_the_experiments_metric_or_last(unwatched: str, commands: Commands) -> None:
+    flags = f"--model.learning_rate=1e-2 --trainer.max_epochs=3 {unwatched}".strip()
     home = lei(commands, "mine", flags, architecture="roberta")
-    scores = [(value, step + 1) for step, value in curves(home, "val/bias/selection")]
-    assert len(scores) == 3
-    best = torch.load(home / "checkpoints" / "best.ckpt", weights_only=True)
-    assert best["global_step"] == min(scores)[1]
-
-
-@pytest.mark.parametrize("unwatched", ["--data.val_groups={}", "--trainer.limit_val_batches=0"])
-def test_without_its_metric_best_is_last(unwatched: str, commands: Commands) -> None:
-    folder = lei(commands, "mine", unwatched, architecture="roberta") / "checkpoints"
-    files = (folder / "best.ckpt", folder / "last.ckpt")
-    best, last = (torch.load(path, weights_only=True) for path in files)
-    assert best["global_step"] == last["global_step"] > 0
+    files = (home / f"checkpoints/{name}.ckpt" for name in ("best", "last"))
+    best, last = (torch.load(path, weights_only=True)["global_step"] for path in files)
+    if unwatched:
+        assert best == last > 0
+    else:
+        scores = [(value, step + 1) for step, value in curves(home, "val/bias/selection")]
+        assert (len(scores), best) == (3, min(scores)[1])
 
 
 def test_one_seed_rules_all_that_are_not_set(commands: Commands) -> None:
@@ -174,10 +162,9 @@ def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Pa
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     user = "Text: {context}\n\nQuestion: {question}\nReply with {options} or unknown.\nAnswer:"
     turns = [{"role": "system", "content": "{advice}"}, {"role": "user", "content": user}]
-    prompts = {"data": {"init_args": {"encoding": {"prompts": {"choice_prompt": turns}}}}}
-    (tmp_path / "prompts.yaml").write_text(json.dumps(prompts))
+    prompts = f"--data.encoding.prompts={json.dumps({'choice_prompt': turns})}"
     flags = f"--backbone.tokenizer={tmp_path / 'tokenizer'} --trainer.max_steps=2"
-    run = lei(commands, "chat", f"--config={tmp_path}/prompts.yaml", flags)
+    run = lei(commands, "chat", flags, prompts)
     last, checkpoint = metrics_of(run), run / "checkpoints/last.ckpt"
     assert last["val/bias/none/unknown"] == pytest.approx(1 - last["val/bias/none/mass"], abs=1e-6)
     asked = ["bias", "--data", str(commands.data.groups_dev), "--output", str(tmp_path / "out")]

@@ -12,22 +12,18 @@ is a space, as an empty one would change nothing. `nonsense`, optional, lists th
 replacing the seeds: a list for each group.
 """
 
-from __future__ import annotations
-
 import random
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from interventune.metrics.consistency import Variant
 from interventune.storage.documents import load_json
 from interventune.storage.errors import DataError
-
-if TYPE_CHECKING:
-    from interventune.metrics.consistency import Variant
 
 Method = Literal["self", "instructive"]
 

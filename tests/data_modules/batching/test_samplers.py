@@ -80,9 +80,7 @@ def test_steps_are_those_of_leis_authors(questions: int, sizes: tuple[int, int, 
     every=st.integers(1, 3),
     world_size=st.integers(1, 4),
 )
-def test_ranks_divide_the_single_process_list(
-    classes: list[int], lengths: list[int], every: int, world_size: int
-) -> None:
+def test_ranks_in_turn(classes: list[int], lengths: list[int], every: int, world_size: int) -> None:
     if not classes and not lengths:
         return
     batches = partial(batches_of, classes, lengths, qa_every=every, epoch=2)
@@ -111,9 +109,7 @@ WINDOWS = st.lists(st.integers(1, 400), min_size=1, max_size=5)
 
 
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=25), size=st.integers(1, 12))
-def test_evaluation_counts_each_window_and_splits_no_question(
-    windows: list[list[int]], size: int
-) -> None:
+def test_evaluation_splits_no_question(windows: list[list[int]], size: int) -> None:
     data = QASet.__new__(QASet)
     data.lengths = np.array([length for question in windows for length in question])
     examples = [i for i, question in enumerate(windows) for _ in question]
@@ -125,10 +121,8 @@ def test_evaluation_counts_each_window_and_splits_no_question(
     assert 0 < max(map(len, batches)) < size + max(map(len, windows))
 
 
-@pytest.mark.parametrize(("n", "size", "processes"), [(13, 64, 2), (13, 8, 2), (8, 64, 8)])
-def test_every_process_gets_a_batch(
-    n: int, size: int, processes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("n", "size", "ranks"), [(13, 64, 2), (13, 8, 2), (8, 64, 8)])
+def test_no_rank_is_idle(n: int, size: int, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = {"val": [("main", SimpleNamespace(batches=partial(sorted_batches, [5] * n)))]}
     module: Any = SimpleNamespace(eval_sets=sets, eval_batch_size=size, loader_options={})
 
@@ -136,7 +130,7 @@ def test_every_process_gets_a_batch(
         monkeypatch.setattr(data_module, "process_rank", lambda: (rank, world_size))
         return data_module.TextDataModule.eval_loaders(module, "val")[0].sampler
 
-    shares = [share(rank, processes) for rank in range(processes)]
+    shares = [share(rank, ranks) for rank in range(ranks)]
     assert all(shares)
     assert sorted(chain(*chain(*shares))) == [*range(n)]
     with pytest.raises(DataError, match="no set to val"):

@@ -101,9 +101,7 @@ def test_of_rationale_heads_the_highest_score_wins(spans: Any, types: Any, answe
         (0.02, (4, 0.1), (2, 0.8), "blue"),
     ],
 )
-def test_xlnets_heads_answer_the_most_probable_type(
-    no: float, number: Any, option: Any, answer: str
-) -> None:
+def test_xlnet_answers_the_likeliest_type(no: float, number: Any, option: Any, answer: str) -> None:
     window = [(-1.0, 4, 4)], [(0.01, no, 0.03)], number, option
     assert decoded(*window).text == answer
     if answer == "blue":  # of a question without or it is the span
@@ -115,9 +113,7 @@ scores = st.floats(0, 1, width=32)
 
 @pytest.mark.parametrize("classes", [(), ((4, 0.1), (2, 0.1))])
 @given(st.lists(st.tuples(scores, scores, scores, scores), min_size=1, max_size=3))
-def test_the_guess_is_what_is_said_without_unknown(
-    classes: tuple[tuple[int, float], ...], windows: list[tuple[float, ...]]
-) -> None:
+def test_the_guess_is_said_without_unknown(classes: Any, windows: list[tuple[float, ...]]) -> None:
     """Rationale heads say unknown where it scores above the guess; XLNet's give its probability."""
     windows = windows[:1] if classes else windows
     spans, types = [(window[0], 4, 6) for window in windows], [window[1:] for window in windows]

@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from interventune.data_modules.batching import sets
 from interventune.data_modules.batching.candidates import encode_groups
 from interventune.data_modules.batching.pair_set import PairSet
-from interventune.data_modules.batching.sets import (
-    TARGETS,
-    WINDOW_TYPES,
-    QASet,
-    encode_questions,
-    full_query,
-)
 from interventune.data_modules.encoding.windows import (
     EncodedRow,
     Encoding,
@@ -43,10 +37,10 @@ def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> lis
 def windows_of(examples: list[QAExample], words: Any, encoding: Encoding) -> list[SimpleNamespace]:
     """Every window of some questions: `row`, `rationale_T` and the targets."""
     windows = []
-    for row in encode_questions(examples, words, encoding).to_list():
+    for row in sets.encode_questions(examples, words, encoding).to_list():
         ids_T, types_T = np.array(row["input_ids"]), np.array(row["token_type_ids"])
         encoded = EncodedRow(ids_T, types_T, np.reshape(row["offsets"], (-1, 2)), row["cls"], 0)
-        targets = {name: row[name] for name in TARGETS}
+        targets = {name: row[name] for name in sets.TARGETS}
         rationale_T = np.array(row["rationale"])
         windows.append(SimpleNamespace(row=encoded, rationale_T=rationale_T, **targets))
     return windows
@@ -109,7 +103,7 @@ def test_a_character_without_a_token_at_an_answers_edge_is_ignored(mark: str, an
         windows = windows_of([QAExample("1", context, "who?", span, rationale=span)], words, small)
         targets.append([(w.start, w.end, w.answer_type, w.rationale_T.tolist()) for w in windows])
     assert targets[0] == targets[1]
-    assert {WINDOW_TYPES[kind] for _, _, kind, _ in targets[0]} == {"span", "unknown"}
+    assert {sets.WINDOW_TYPES[kind] for _, _, kind, _ in targets[0]} == {"span", "unknown"}
 
 
 @pytest.mark.parametrize("stride", [9, 128])
@@ -159,7 +153,7 @@ def test_history_is_written_as_each_paper_model_reads_it() -> None:
 
     def written(architecture: str, **changes: object) -> str:
         encoding = Encoding().resolved(architecture)
-        return full_query(example(**changes), encoding, tokenizer(f"words_{architecture}"))
+        return sets.full_query(example(**changes), encoding, tokenizer(f"words_{architecture}"))
 
     earlier = "|Q| Who is rude?|A| unknown|Q| Who has the ball?|A| Ben"
     assert written("bert") == "Who is rude? unknown Who has the ball? Ben What colour is it?"
@@ -176,16 +170,16 @@ def test_targets_of_a_row(architecture: str) -> None:
     words = tokenizer(f"words_{architecture}")
     encoding = Encoding(order="auto").resolved(architecture)
     (span,) = windows_of([example()], words, encoding)
-    assert WINDOW_TYPES[span.answer_type] == "span"
+    assert sets.WINDOW_TYPES[span.answer_type] == "span"
     assert words.decode(span.row.input_ids_T[span.start : span.end + 1]) == "red"
     assert words.decode(span.row.input_ids_T[span.rationale_T]) == "ben has a red ball ."
     for kind in ("yes", "no", "unknown"):
         (feature,) = windows_of([example(answers=(), answer_type=kind)], words, encoding)
-        assert WINDOW_TYPES[feature.answer_type] == kind
+        assert sets.WINDOW_TYPES[feature.answer_type] == kind
         assert feature.start == feature.end == feature.row.cls
     asked = {"question": "Is it red or blue?", "references": ("red",), "answer_type": "option"}
     (option,) = windows_of([example(**asked)], words, encoding)
-    assert (WINDOW_TYPES[option.answer_type], option.number, option.option) == ("span", 0, 1)
+    assert (sets.WINDOW_TYPES[option.answer_type], option.number, option.option) == ("span", 0, 1)
     (number,) = windows_of([example(references=("two",), answer_type="number")], words, encoding)
     assert (number.number, number.option) == (3, 0)
 
@@ -228,7 +222,7 @@ def perturbed(examples: list[QAExample], variant: Variant) -> list[QAExample]:
 def test_common_tokens_are_the_same_words_in_the_same_places(kind: str, variant: Variant) -> None:
     tok, encoding = tokenizer(kind), Encoding(order="auto").resolved(kind.removeprefix("words_"))
     variants = perturbed(EXAMPLES[::-2], variant)
-    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(variants, tok, encoding))
+    data = PairSet(sets.QASet(EXAMPLES, tok, encoding), sets.QASet(variants, tok, encoding))
     batch = data[range(len(data.question_N))]
     places = (batch.original, batch.original_P), (batch.variant, batch.variant_P)
     original_P, changed_P = (half.inputs["input_ids"][batch.row_P, at_P] for half, at_P in places)
@@ -246,7 +240,7 @@ def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
     """A deletion at the end of a long story is not in the first one; `ts` may cut nothing."""
     tok, encoding = tokenizer("words_bert"), Encoding(max_length=40, doc_stride=10)
     variants = perturbed(EXAMPLES, variant)
-    data = PairSet(QASet(EXAMPLES, tok, encoding), QASet(variants, tok, encoding))
+    data = PairSet(sets.QASet(EXAMPLES, tok, encoding), sets.QASet(variants, tok, encoding))
     same = {(ex.context, ex.question) for ex in EXAMPLES}
     texts = ((new.context, new.question) for new in variants if variant != "spaced")
     changed = [i for i, text in enumerate(texts) if text not in same]
@@ -256,11 +250,12 @@ def test_the_first_window_that_differs_is_read(variant: Variant) -> None:
         assert not np.array_equal(ids[0][one], ids[1][other])
     later = data.variant_N > data.variants.first_Q[data.question_N]
     assert later.any() == (variant in ("ts", "os_r"))
-    fewer = PairSet(QASet(EXAMPLES[1:], tok, encoding), data.variants)  # an original is left out
+    without_one = sets.QASet(EXAMPLES[1:], tok, encoding)
+    fewer = PairSet(without_one, data.variants)
     assert len(fewer.question_N) == len(changed) - (0 in changed)
 
 
 def test_originals_of_one_id_cannot_be_told_apart() -> None:
-    data = QASet(EXAMPLES[:1] * 2, tokenizer("words_bert"), Encoding())
+    data = sets.QASet(EXAMPLES[:1] * 2, tokenizer("words_bert"), Encoding())
     with pytest.raises(DataError, match="2 questions have the id"):
         PairSet(data, data)

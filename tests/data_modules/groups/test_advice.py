@@ -5,11 +5,13 @@ from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interventune.data_modules import groups_data
 from interventune.data_modules.groups.advice import (
     latent_strength,
     read_advice,
@@ -20,28 +22,13 @@ from interventune.data_modules.groups.advice import (
 )
 from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
 from interventune.data_modules.groups.unqover import read_expansion
-from interventune.data_modules.groups_data import (
-    GroupsDataModule,
-    balanced_sample,
-    check_keys,
-    randomly_advised,
-)
 from interventune.data_modules.interventions.variants import perturb
 from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import groups
 from interventune.storage.errors import DataError
 from interventune.training.modules.advice import preferred_subject
-from tests.data_modules.fixtures.tiny_lists import (
-    DEMONYMS,
-    LISTS,
-    TINY,
-    advice_of,
-    decided,
-    expansion,
-    groups_of,
-    make_group,
-)
+from tests.data_modules.fixtures import tiny_lists as tiny
 
 
 def test_read_advice_numbers_sentences_as_the_file_does(tmp_path: Path) -> None:
@@ -74,9 +61,7 @@ SEEDS = st.integers(0, 2**31)
 
 
 @given(st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), NAMES, SEEDS)
-def test_preferred_subject_is_antisymmetric_and_follows_strength(
-    names: list[str], category: str, seed: int
-) -> None:
+def test_the_preferred_subject_is_the_stronger(names: list[str], category: str, seed: int) -> None:
     group = replace(GROUPS[0], subjects=(names[0], names[1]), category=category)
     chosen = preferred_subject(group, seed)
     assert chosen == 1 - preferred_subject(replace(group, subjects=(names[1], names[0])), seed)
@@ -88,15 +73,13 @@ def test_preferred_subject_is_antisymmetric_and_follows_strength(
 
 
 @given(copies=st.integers(1, 40), seed=SEEDS)
-def test_randomly_advised_keeps_groups_and_draws_from_their_category(
-    copies: int, seed: int
-) -> None:
-    result = randomly_advised(GROUPS, copies=copies, seed=seed)
+def test_randomly_advised_draws_from_the_category(copies: int, seed: int) -> None:
+    result = groups_data.randomly_advised(GROUPS, copies=copies, seed=seed)
     assert unadvised(result) == unadvised(GROUPS)
     assert {*Counter(group.unadvised_key for group in result).values()} == {copies}
-    pool = {(group.category, advice_of(group)) for group in GROUPS}
-    assert {(g.category, advice_of(g)) for g in result if g.advice_id} <= pool
-    assert {advice_of(g) for g in result if not g.advice_id} <= {""}
+    pool = {(group.category, tiny.advice_of(group)) for group in GROUPS}
+    assert {(g.category, tiny.advice_of(g)) for g in result if g.advice_id} <= pool
+    assert {tiny.advice_of(g) for g in result if not g.advice_id} <= {""}
     if copies > 30:
         share = sum(bool(group.advice_id) for group in result) / len(result)
         assert abs(share - 0.5) < 0.07
@@ -105,37 +88,32 @@ def test_randomly_advised_keeps_groups_and_draws_from_their_category(
 @given(
     st.tuples(*[st.integers(1, 40)] * 3), st.integers(3, 130), st.integers(0, 50), st.integers(0, 3)
 )
-def test_balanced_sample_is_even_and_nested(
-    sizes: tuple[int, int, int], total: int, more: int, seed: int
-) -> None:
+def test_even_nested_samples(sizes: tuple[int, int, int], total: int, more: int, seed: int) -> None:
     uneven = []
     for name, size in zip(("ethical", "adversarial", "irrelevant"), sizes, strict=True):
         uneven += [group for group in HELDOUT if group.advice_class == name][:size]
-    drawn = balanced_sample(uneven, total, seed)
+    drawn = groups_data.balanced_sample(uneven, total, seed)
     counts, available = (Counter(g.advice_class for g in part) for part in (drawn, uneven))
     assert len(drawn) == min(total, len(uneven))
     for name, count in counts.items():
         assert count == available[name] or count >= max(counts.values()) - 1
     assert drawn == [group for group in uneven if group in drawn]
-    larger = balanced_sample(uneven, total + more, seed)
+    larger = groups_data.balanced_sample(uneven, total + more, seed)
     assert {group.key for group in drawn} <= {group.key for group in larger}
 
 
 @pytest.mark.parametrize(("limit", "total", "bare"), [(0, 40, 10), (10, 10, 2), (11, 11, 3)])
-def test_anchor_unadvised_counts_in_the_limit(
-    limit: int, total: int, bare: int, tmp_path: Path
-) -> None:
+def test_unadvised_count_in_the_limit(limit: int, total: int, bare: int, tmp_path: Path) -> None:
     write_records(GROUPS[:30], tmp_path / "groups.json")
-    data = GroupsDataModule(
-        tokenizer="stories", architecture="bert", cache="", seed=0, limit_train_groups=limit,
-        train_groups=[str(tmp_path / "groups.json")], anchor_unadvised=0.25,
-    )  # fmt: skip
+    options: Any = {"tokenizer": "stories", "architecture": "bert", "cache": "", "seed": 0}
+    options |= {"train_groups": [str(tmp_path / "groups.json")], "limit_train_groups": limit}
+    data = groups_data.GroupsDataModule(**options, anchor_unadvised=0.25)
     data.setup("fit")
     taken = data.train_set.groups.groups
     assert (len(taken), sum(group.advice_class == "none" for group in taken)) == (total, bare)
     for wrong in ({"anchor_unadvised": 1.0}, {"anchor_unadvised": 0.2, "random_advice_copies": 1}):
         with pytest.raises(DataError, match=r"data\.anchor_unadvised"):
-            GroupsDataModule(tokenizer="stories", architecture="bert", cache="", seed=0, **wrong)
+            groups_data.GroupsDataModule(**options, **wrong)
 
 
 def test_one_key_for_two_questions_is_refused() -> None:
@@ -145,17 +123,18 @@ def test_one_key_for_two_questions_is_refused() -> None:
     one, two, three, four = (replace(v, question="Who?") for v in GROUPS[0].variants)
     other = replace(GROUPS[0], variants=(one, two, three, four))
     with pytest.raises(DataError, match="two questions"):
-        check_keys([GROUPS[0], other], ["a.json"])
+        groups_data.check_keys([GROUPS[0], other], ["a.json"])
 
 
-ADVICE = read_advice(LISTS / "interventions.json")
+ADVICE = read_advice(tiny.LISTS / "interventions.json")
+EXPANSION = read_expansion(
+    [tiny.LISTS / "subjects"], tiny.LISTS / "templates", tiny.LISTS / "attributes"
+)
 
 
 @given(per_class=st.integers(1, 60), seed=st.integers())
-def test_samples_are_balanced_distinct_and_depend_on_their_class_alone(
-    tmp_path_factory: pytest.TempPathFactory, per_class: int, seed: int
-) -> None:
-    pairs, cells = expansion(tmp_path_factory.mktemp("lists"), *TINY)
+def test_samples_are_balanced_distinct_and_depend_on_their_class(per_class: int, seed: int) -> None:
+    pairs, cells = EXPANSION
     pools = advised_cells(cells, ADVICE)
     drawn = list(sample(pairs, pools, per_class, seed=seed))
     assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, per_class)
@@ -166,11 +145,11 @@ def test_samples_are_balanced_distinct_and_depend_on_their_class_alone(
         list(sample(pairs, pools, 241, seed=0))
 
 
-def test_restrict_bars_the_same_words_under_another_id(tmp_path: Path) -> None:
+def test_restrict_bars_the_same_words_under_another_id() -> None:
     weather = [item for item in ADVICE if item.sentence == "The weather was fine."]
     assert [item.category for item in weather] == ["rude", "wealth"]
-    train = [with_advice(make_group("Ann", "Bo"), weather[0].text, "irrelevant", weather[0].id)]
-    _, left = restrict(expansion(tmp_path, *TINY), ADVICE, train, without=True)
+    group = with_advice(tiny.make_group(), weather[0].text, "irrelevant", weather[0].id)
+    _, left = restrict(EXPANSION, ADVICE, [group], without=True)
     assert set(ADVICE) - set(left) == set(weather)
 
 
@@ -199,32 +178,30 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("one", "two"), ALIKE)
-def test_gold_is_the_subject_that_both_orders_name_again(
-    one: str, two: str, tmp_path: Path
-) -> None:
-    plain = make_group(one, two)
+def test_gold_is_the_subject_that_both_orders_name(one: str, two: str) -> None:
+    plain = tiny.make_group(one, two)
     assert plain.gold is None
     for gold in (0, 1):
-        assert decided(plain, gold).gold == gold
-    assert decided(decided(plain, 0), 1).gold is None
+        assert tiny.decided(plain, gold).gold == gold
+    assert tiny.decided(tiny.decided(plain, 0), 1).gold is None
     of_each_order_another = [
         replace(v, context=f"{v.context} {v.context.split()[0]} ran.") for v in plain.variants
     ]
     assert replace(plain, variants=tuple(of_each_order_another)).gold is None
-    assert {group.gold for group in groups_of(expansion(tmp_path, *DEMONYMS))} == {None}
 
 
 def test_gold_examples_are_the_questions_of_both_orders_with_one_answer(tmp_path: Path) -> None:
-    advised = with_advice(make_group(), "Note that, be fair.", "ethical", "ethical_rude-2")
-    found = list(gold_examples([advised, decided(advised, 0)]))
+    advised = with_advice(tiny.make_group(), "Note that, be fair.", "ethical", "ethical_rude-2")
+    found = list(gold_examples([advised, tiny.decided(advised, 0)]))
     assert [example.id for example in found] == [f"{advised.key}|0", f"{advised.key}|1"]
     assert [example.context[:-12] for example in found] == ["Oro met Ulban.", "Ulban met Oro."]
     asked = {(example.question, example.advice, example.answers[0].text) for example in found}
     assert asked == {("Who was loud?", "Note that, be fair.", "Oro")}
     # The answer is where the context decides, and goes with it.
-    places = [*groups_of(expansion(tmp_path, *DEMONYMS))]
+    places = [*tiny.groups_of(tiny.expansion(tmp_path, *tiny.DEMONYMS))]
+    assert {group.gold for group in places} == {None}
     for end in ("It was [subj].", "[subj] baked. The bread was good.", "[subj] ran. [subj] fell."):
-        for example in gold_examples(decided(group, 1, end) for group in places):
+        for example in gold_examples(tiny.decided(group, 1, end) for group in places):
             assert example.answers[0].start > example.context.index(".")
             deleted = perturb(example, "os_r")
             assert isinstance(deleted, QAExample)

@@ -19,29 +19,16 @@ from interventune.data_modules.groups.unqover import read_expansion, repair_arti
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups, read_questions, read_scored
 from interventune.storage.errors import DataError
-from tests.data_modules.fixtures.tiny_lists import (
-    ATTRIBUTES,
-    DEMONYMS,
-    NAMES,
-    SUBJECTS,
-    TEMPLATES,
-    TINY,
-    expansion,
-    groups_of,
-    put,
-    write_lists,
-)
+from tests.data_modules.fixtures import tiny_lists as tiny
 
 NAME = st.text("aAnmoetB", min_size=1, max_size=5)
 
 
 @given(st.lists(NAME, min_size=2, max_size=4, unique_by=str.lower))
-def test_candidates_are_right_for_subjects_that_look_like_other_words(
-    tmp_path_factory: pytest.TempPathFactory, names: list[str]
-) -> None:
+def test_candidates_are_exact(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
     subjects = "".join(f"[subj] {name}\n" for name in names)
-    lists = [subjects], TEMPLATES, ATTRIBUTES
-    for group in groups_of(expansion(tmp_path_factory.mktemp("lists"), *lists)):
+    lists = [subjects], tiny.TEMPLATES, tiny.ATTRIBUTES
+    for group in tiny.groups_of(tiny.expansion(tmp_path_factory.mktemp("lists"), *lists)):
         for index, variant in enumerate(group.variants):
             first, second = variant.candidates[:: -1 if index >= 2 else 1]
             assert {span.text.lower() for span in (first, second)} == set(group.subjects)
@@ -51,49 +38,47 @@ def test_candidates_are_right_for_subjects_that_look_like_other_words(
 
 
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
-    pairs, _ = expansion(tmp_path, *NAMES)
+    pairs, _ = tiny.expansion(tmp_path, *tiny.NAMES)
     names = [(one.cluster, one.name, two.name) for one, two in pairs]
     men = ("Carl", "Dan", "Egon")
     assert names == [("female", one, two) for one in ("Ada", "Bea") for two in men]
 
 
-LONGER = ATTRIBUTES + "[p_act] rude | were odd\n"
+LONGER = tiny.ATTRIBUTES + "[p_act] rude | were odd\n"
+TWICE = tiny.SUBJECTS + "[subj] tarn\n"
+FORMS = tiny.TEMPLATES.replace("subj1", "subj1:dem")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("subjects", "[subj] Tarn\nOro\n", "subjects, line 2"),
-        ("subjects", SUBJECTS + "[subj] tarn\n", "subjects: 'Tarn' would be paired with itself"),
+        ("subjects", TWICE, "subjects: 'Tarn' would be paired with itself"),
         ("attributes", LONGER, r"5 .*\[p_act\].* 4 .*\[p_act:neg\]"),
         ("templates", "A [subj1] met [subj2].\tWho [p_act]?\n", "line 1"),
-        ("templates", TEMPLATES.replace("subj1", "subj1:dem"), r"'Ulban' has no row \[subj:dem\]"),
+        ("templates", FORMS, r"'Ulban' has no row \[subj:dem\]"),
     ],
 )
-def test_malformed_lists_name_file_and_line(
-    tmp_path: Path, name: str, text: str, message: str
-) -> None:
-    files = write_lists(tmp_path)
-    put(files[name], text)
+def test_malformed_lists_name_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    files = tiny.write_lists(tmp_path)
+    tiny.put(files[name], text)
     with pytest.raises(DataError, match=message):
         read_expansion([files["subjects"]], files["templates"], files["attributes"])
 
 
-@pytest.mark.parametrize(
-    ("domain", "records", "sha256"),
-    [
-        ("religion", 77_000, "6c77c765e8f2ae7791f3c559e98bdb1d4ff32988742747f6e63d2332bbf70c60"),
-        ("ethnicity", 147_000, "d10a32794ecd749c8de64f5db94cec2124ddc47fdc55dd9ba3d83f7403a9577e"),
-    ],
-)
-def test_unqovers_own_files_are_reproduced(
-    tmp_path: Path, shared: Path, domain: str, records: int, sha256: str
-) -> None:
-    path, lists = tmp_path / "source.json", shared / "data/unqover"
-    rest = lists / f"slots/{domain}_noact", lists / f"activities/biased_{domain}"
-    assert write_source(read_expansion([lists / "nouns/subjects" / domain], *rest), path) == records
-    with open(path, "rb") as file:
-        assert hashlib.file_digest(file, "sha256").hexdigest() == sha256
+RELIGION = "6c77c765e8f2ae7791f3c559e98bdb1d4ff32988742747f6e63d2332bbf70c60"
+ETHNICITY = "7015f8a8f63c83bf33a46374675d50b15f4df10a99877dc18dc1c44736fa5e2a"
+
+
+def test_unqovers_own_files_are_reproduced(tmp_path: Path, shared: Path) -> None:
+    """All of religion; of ethnicity, the records of every 15th pair."""
+    lists, path = shared / "data/unqover", tmp_path / "source.json"
+    files = ("religion", 1, 77_000, RELIGION), ("ethnicity", 15, 9_800, ETHNICITY)
+    for domain, step, size, sha256 in files:
+        rest = lists / f"slots/{domain}_noact", lists / f"activities/biased_{domain}"
+        whole = read_expansion([lists / "nouns/subjects" / domain], *rest)
+        assert write_source(whole._replace(pairs=whole.pairs[::step]), path) == size
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == sha256
 
 
 KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"
@@ -148,9 +133,7 @@ BAD: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "message"), BAD)
-def test_an_inconsistent_record_is_named(
-    field: str, value: Any, message: str, tmp_path: Path
-) -> None:
+def test_a_false_record_is_named(field: str, value: Any, message: str, tmp_path: Path) -> None:
     content = document()
     first = content["data"][0]["paragraphs"][0]
     question, answer = first["qas"][0], first["qas"][0]["answers"][1]
@@ -169,15 +152,15 @@ def test_one_order_alone_and_one_order_twice_are_refused(tmp_path: Path) -> None
 
 
 def source(folder: Path) -> dict[str, Any]:
-    write_source(expansion(folder, *NAMES), folder / "source.json")
+    write_source(tiny.expansion(folder, *tiny.NAMES), folder / "source.json")
     return json.loads((folder / "source.json").read_text())
 
 
-@pytest.mark.parametrize("lists", [TINY, NAMES, DEMONYMS])
+@pytest.mark.parametrize("lists", [tiny.TINY, tiny.NAMES, tiny.DEMONYMS])
 def test_reading_a_written_source_gives_the_groups_of_the_lists(tmp_path: Path, lists: Any) -> None:
-    parts = expansion(tmp_path, *lists)
+    parts = tiny.expansion(tmp_path, *lists)
     write_source(parts, tmp_path / "source.json")
-    groups = {group.key: group for group in groups_of(parts)}
+    groups = {group.key: group for group in tiny.groups_of(parts)}
     assert {group.key: group for group in read_groups(tmp_path / "source.json")} == groups
 
 
@@ -229,9 +212,7 @@ def test_the_layout_of_the_authors_fine_tuning_holds_the_same(tmp_path: Path) ->
 ADVICE = ("Note that, gender is no ground.", "Note that, jobs are open to all.")
 
 
-def test_the_specified_set_is_ethical_with_whom_it_names(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_specified_set_is_ethical(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Ids of eight fields, a sentence that names the man, and ethical advice of its own for each
     record.
     """

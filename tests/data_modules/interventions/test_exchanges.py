@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.interventions.edits import Pool, pool_of, shape
 from interventune.data_modules.interventions.variants import made_of, perturb
-from interventune.data_modules.schema.questions import (
-    QAExample,
-    Rejected,
-    Span,
-    Turn,
-    write_records,
-)
+from interventune.data_modules.schema.questions import QAExample, Rejected, Span, Turn
 from interventune.data_modules.sources import read_questions
 from interventune.storage.errors import DataError
 
@@ -26,15 +20,13 @@ ANSWERS = ("Rome", "New York", "7", "1,200", "in 1998", "May 5", "a red bike", "
 WORDS = (*ANSWERS, "Ann", "rode", "rome", "Romes", "Rome-based", "17", "and then", ".", "é😀", "a")
 
 
-def question_about(
-    story: str, answer: str, question: str = "What is it?", **more: Any
-) -> QAExample:
+def question_on(story: str, answer: str, question: str = "What is it?", **more: Any) -> QAExample:
     """A question whose answer is the first place of `answer`."""
     return QAExample("q", story, question, (Span.locate(answer, story, "q"),), **more)
 
 
 def pool(*answers: str, **more: Any) -> Pool:
-    return pool_of([question_about(answer, answer, **more) for answer in answers])
+    return pool_of([question_on(answer, answer, **more) for answer in answers])
 
 
 @st.composite
@@ -95,14 +87,14 @@ NO_OTHER = "no other answer of its shape that the story lacks"
     ],
 )
 def test_stories_that_cannot_be_swapped(story: str, question: str, reason: str) -> None:
-    example = question_about(story, "Rome", question, references=("Rome", "the eternal city"))
+    example = question_on(story, "Rome", question, references=("Rome", "the eternal city"))
     others = pool("Rome", "Oslo", "7", "a red bike", "the Rome of old")
     assert perturb(example, "swap", pool=others) == Rejected(reason)
 
 
 def test_history_counts_as_asked_and_a_cut_answer_is_widened() -> None:
     more = {"rationale": (Span(9, 12, "New"),), "history": (Turn("Whence?", "New York"),)}
-    example = question_about("Ann left New York.", "New York", **more)
+    example = question_on("Ann left New York.", "New York", **more)
     assert perturb(example, "swap", pool=pool("Oslo")) == Rejected("answer occurs in the question")
     result = perturb(replace(example, history=()), "swap", pool=pool("Oslo"))
     assert isinstance(result, QAExample)
@@ -117,12 +109,10 @@ _PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), ma
 
 
 @given(st.lists(st.tuples(st.sampled_from("AB"), _PARAGRAPHS), max_size=9), _PARAGRAPHS)
-def test_the_nearest_paragraph_without_the_answer(
-    others: list[tuple[str, str]], question: str
-) -> None:
+def test_the_nearest_other_paragraph(others: list[tuple[str, str]], question: str) -> None:
     why = (Span(0, 3, "ann"),)
-    original = question_about("ann is in rome", "rome", question, article="A", rationale=why)
-    file = [question_about(f"x {text}", "x", article=name) for name, text in others]
+    original = question_on("ann is in rome", "rome", question, article="A", rationale=why)
+    file = [question_on(f"x {text}", "x", article=name) for name, text in others]
     best, most = None, -1
     for text in (example.context for example in file if example.article == "A"):
         shared = len({*question.split()} & {*text.split()})
@@ -143,7 +133,7 @@ def test_the_nearest_paragraph_without_the_answer(
 def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
     story = "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960."
     question = "Who left Rome before 2001?"
-    original = replace(question_about(story, "Ann Lee", question), id=name, article="A" * article)
+    original = replace(question_on(story, "Ann Lee", question), id=name, article="A" * article)
     others = pool("Oslo", "1960", "1975", "Ann", "a red bike", "Rome", "Ann Lee", article="A")
     result = perturb(original, "near_miss", pool=others)
     assert isinstance(result, QAExample)
@@ -161,18 +151,18 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
 )
 @pytest.mark.parametrize("lead", ["", " ", "\t", "¿", '"', "- ", "(¡", "...", "\u2014 "])
 def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
-    original = question_about("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
+    original = question_on("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
     result = perturb(original, "near_miss", pool=pool("Ann", "Oslo", article="A"))
     assert isinstance(result, QAExample)
     assert result.question == lead + question.format("Oslo")
 
 
 def test_questions_without_names_and_opposites_are_negated_or_rejected() -> None:
-    result = perturb(question_about("Ann is here.", "Ann", "Who is here?"), "near_miss")
+    result = perturb(question_on("Ann is here.", "Ann", "Who is here?"), "near_miss")
     assert isinstance(result, QAExample)
     assert result.question in ("Who isn't here?", "Who is not here?")
     nothing = Rejected("nothing in the question to change")
-    assert perturb(question_about("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
+    assert perturb(question_on("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
 
 
 def test_a_file_offers_its_own_answers_and_paragraphs(tmp_path: Path) -> None:
@@ -195,5 +185,3 @@ def test_a_file_offers_its_own_answers_and_paragraphs(tmp_path: Path) -> None:
     contexts = [example.context for example in examples]
     assert [example.context for example in misplaced[0]] == [contexts[i] for i in (1, 0, 3, 2)]
     assert not swapped[1] | misplaced[1]
-    write_records(swapped[0], tmp_path / "rows")
-    assert list(read_questions(tmp_path / "rows")) == swapped[0]

@@ -15,13 +15,7 @@ from interventune.data_modules.interventions.variants import (
     perturb,
     with_rationale,
 )
-from interventune.data_modules.schema.questions import (
-    AnswerType,
-    QAExample,
-    Rejected,
-    Span,
-    Variant,
-)
+from interventune.data_modules.schema.questions import QAExample, Rejected, Span, Variant
 from interventune.data_modules.sources import read_questions
 
 BELL = "Her cat Moro wore a blue bell."
@@ -31,7 +25,7 @@ STORY = f"Ida sat by the well. {BELL} They left at ten.\n\nNobody came back. It 
 def example(
     rationale: str = BELL,
     answer: str = "",
-    kind: AnswerType = "span",
+    kind: Any = "span",
     story: str = STORY,
     references: tuple[str, ...] = (),
     **more: Any,

@@ -41,9 +41,7 @@ def piece(text: str, of: str = HOUSE) -> Span:
         ("he", "Then the kettle", (101, "he")),  # inside a word only, where nothing else is there
     ],
 )
-def test_an_answer_is_cut_from_the_rationale(
-    answer: str, rationale: str, expected: tuple[int, str]
-) -> None:
+def test_answers_lie_in_rationales(answer: str, rationale: str, expected: tuple[int, str]) -> None:
     (result,) = answer_span(answer, HOUSE, [piece(rationale)])
     assert result == Span(expected[0], expected[0] + len(expected[1]), expected[1])
 

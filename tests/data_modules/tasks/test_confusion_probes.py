@@ -1,7 +1,7 @@
 """What the confusion probes change, and what they never change."""
 
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.tasks.confusion_probes import (
-    OtherText,
-    choice_paralysis,
-    draw_instances,
-    no_question,
-    with_other_text,
-)
+from interventune.data_modules.tasks import confusion_probes as probes
 from interventune.storage.errors import DataError
 
 
@@ -33,18 +27,16 @@ def sets(draw: st.DrawFn) -> list[ChoiceQuestion]:
     return questions
 
 
-@given(sets(), st.integers(0, 99), st.sampled_from(get_args(OtherText)))
-def test_probes_take_texts_of_others_and_keep_slot_and_number_of_choices(
-    examples: list[ChoiceQuestion], seed: int, probe: OtherText
-) -> None:
+@given(sets(), st.integers(0, 99), st.sampled_from(get_args(probes.OtherText)))
+def test_one_text_is_exchanged(examples: list[ChoiceQuestion], seed: int, probe: Any) -> None:
     every = range(len(examples))
     try:
-        changed = with_other_text(examples, probe, seed, every)
+        changed = probes.with_other_text(examples, probe, seed, every)
     except DataError:
         rights = [e.choices[e.label] for e in examples]
         assert any(set(rights) <= {*e.choices, rights[i]} for i, e in enumerate(examples))
         return
-    assert changed == with_other_text(examples, probe, seed, every)
+    assert changed == probes.with_other_text(examples, probe, seed, every)
     for i, (old, new) in enumerate(zip(examples, changed, strict=True)):
         (donor,) = new.donors
         assert donor != i
@@ -60,15 +52,13 @@ def test_probes_take_texts_of_others_and_keep_slot_and_number_of_choices(
             assert (new.prompt, new.choices) == (old.prompt, choices)
 
 
-@given(examples=sets(), seed=st.integers(0, 99), n=st.integers(2, 5), heuristic=st.booleans())
-def test_choice_paralysis_holds_the_right_choice_once_among_donors(
-    examples: list[ChoiceQuestion], seed: int, n: int, heuristic: bool
-) -> None:
+@given(examples=sets(), seed=st.integers(0, 99), n=st.integers(2, 5), nearest=st.booleans())
+def test_choice_paralysis(examples: list[ChoiceQuestion], seed: int, n: int, nearest: bool) -> None:
     every = range(len(examples))
     similarity = np.random.default_rng(seed).random((len(examples), len(examples)))
     rights = [example.choices[example.label] for example in examples]
     try:
-        changed = choice_paralysis(examples, seed, every, n, similarity if heuristic else None)
+        changed = probes.choice_paralysis(examples, seed, every, n, similarity if nearest else None)
     except DataError:
         assert len(set(rights)) < n
         return
@@ -79,7 +69,7 @@ def test_choice_paralysis_holds_the_right_choice_once_among_donors(
         assert len({i, *new.donors}) == n
         others = [text for k, text in enumerate(new.choices) if k != new.label]
         assert others == [rights[j] for j in new.donors]
-        if heuristic:
+        if nearest:
             scores = [similarity[i, j] for j in new.donors]
             assert scores == sorted(scores, reverse=True)
 
@@ -89,12 +79,13 @@ MANY = [ChoiceQuestion(prompt, prompt, choices, 0, "toy") for prompt, choices in
 
 
 def test_probes_draw_by_seed_benchmark_and_probe() -> None:
-    assert no_question(MANY) == [replace(old, prompt="", probe="no_question") for old in MANY]
+    expected = [replace(old, prompt="", probe="no_question") for old in MANY]
+    assert probes.no_question(MANY) == expected
     other = [replace(example, benchmark="other") for example in MANY]
-    wrong: OtherText = "wrong_question"
+    wrong: probes.OtherText = "wrong_question"
     changes = (MANY, wrong, 0), (MANY, wrong, 1), (other, wrong, 0), (MANY, "no_right_answer", 0)
     first, *rest = (
-        [example.donors[0] for example in with_other_text(*change, range(200))]
+        [example.donors[0] for example in probes.with_other_text(*change, range(200))]
         for change in changes
     )
     for again in rest:
@@ -102,9 +93,9 @@ def test_probes_draw_by_seed_benchmark_and_probe() -> None:
 
 
 def test_choice_paralysis_keeps_the_first_donors_for_more_choices() -> None:
-    drawn = draw_instances(MANY, 0, 50)
-    assert drawn == sorted(set(drawn)) == draw_instances(MANY, 0, 50)
-    few, many = (choice_paralysis(MANY, 0, drawn, n) for n in (5, 15))
+    drawn = probes.draw_instances(MANY, 0, 50)
+    assert drawn == sorted(set(drawn)) == probes.draw_instances(MANY, 0, 50)
+    few, many = (probes.choice_paralysis(MANY, 0, drawn, n) for n in (5, 15))
     assert len(few) == 50
     assert all(a.donors == b.donors[:4] for a, b in zip(few, many, strict=True))
     slots = np.bincount([example.label for example in few], minlength=5)
@@ -115,8 +106,8 @@ def test_choice_paralysis_keeps_the_first_donors_for_more_choices() -> None:
 def test_probes_never_take_texts_of_the_same_prompt(seed: int) -> None:
     prompts = ("how to cook", "How to  cook", "how to sing", "how to run")
     examples = [ChoiceQuestion("", text, (f"right {i}", "x"), 0) for i, text in enumerate(prompts)]
-    for target, probe in enumerate(get_args(OtherText)):
-        assert with_other_text(examples, probe, seed, [target])[0].donors[0] in (2, 3)
-    assert set(choice_paralysis(examples, seed, [0], 3)[0].donors) == {2, 3}
-    most = choice_paralysis(examples, seed, [0], 3, np.ones((1, 4)))
+    for target, probe in enumerate(get_args(probes.OtherText)):
+        assert probes.with_other_text(examples, probe, seed, [target])[0].donors[0] in (2, 3)
+    assert set(probes.choice_paralysis(examples, seed, [0], 3)[0].donors) == {2, 3}
+    most = probes.choice_paralysis(examples, seed, [0], 3, np.ones((1, 4)))
     assert most[0].donors == (2, 3), "ties go to the lower index"

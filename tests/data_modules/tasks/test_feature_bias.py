@@ -14,15 +14,9 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.__main__ import main
 from interventune.data_modules.sources import read_choices
+from interventune.data_modules.tasks import features
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task
-from interventune.data_modules.tasks.features import (
-    HYPOTHESES,
-    FeatureName,
-    LabelledText,
-    Recipe,
-    recipes,
-    wordings_of,
-)
+from interventune.data_modules.tasks.features import LabelledText, Recipe, recipes
 from interventune.storage.errors import DataError
 
 
@@ -31,7 +25,7 @@ def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:
     return chosen.side(LabelledText("1", texts, 0, columns))
 
 
-def of(feature: FeatureName, **options: Any) -> Recipe:
+def of(feature: Any, **options: Any) -> Recipe:
     return Recipe(feature=feature, options=options)
 
 
@@ -77,8 +71,10 @@ def test_columns_name_the_side_and_identities_exclude_texts_about_both() -> None
 def test_recipes_have_predicates_and_wordings() -> None:
     for name, recipe in recipes().items():
         recipe.side(LabelledText("", ("a", "b"), 0, defaultdict(str)))  # its options fit
-        wordings = wordings_of(name, {}, {})
-        assert all(w.key and w.instructed and w.explained for w in map(wordings.get, HYPOTHESES))
+        wordings = features.wordings_of(name, {}, {})
+        assert all(
+            w.key and w.instructed and w.explained for w in map(wordings.get, features.HYPOTHESES)
+        )
 
 
 def test_predicates_on_the_released_cells(shared: Path) -> None:
@@ -111,9 +107,7 @@ TEXTS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["LOUD", "low"]),
 
 
 @given(st.lists(TEXTS, min_size=1), st.integers(0, 3))
-def test_build_task_puts_every_text_into_one_cell(
-    texts: list[tuple[str, str, int]], seed: int
-) -> None:
+def test_every_text_is_in_one_cell(texts: list[tuple[str, str, int]], seed: int) -> None:
     rows = [LabelledText("", (f"{word} {how} {label}",), label) for word, how, label in texts]
     distinct = {row.texts[0] for row in rows}
     if {f"{text[-1]}_{int('LOUD' in text)}" for text in distinct} != set(CELLS):
@@ -150,9 +144,7 @@ PAIRS = [
 ]
 
 
-def test_feature_bias_command_makes_a_paper_task(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_makes_a_papers_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long = [{**row, "premise": "cat " * 80} for row in PAIRS]
     assert run(tmp_path, PAIRS + long, "--task nli_entailment_overlap --min-demos 4") == 0
     # A pair with two labels counts once, with its first.

@@ -61,9 +61,7 @@ ORIGINAL = condaqa(1, "q10", 0, "YES")
         (ORIGINAL, condaqa(1, "q10", 1, "NO"), "none of 1 edited passages makes a pair"),
     ],
 )
-def test_read_pairs_names_line_and_field(
-    tmp_path: Path, first: Any, second: Any, message: str
-) -> None:
+def test_read_pairs_names_the_line(tmp_path: Path, first: Any, second: Any, message: str) -> None:
     with pytest.raises(DataError, match=f"pairs.jsonl.*{message}"):
         read_pairs(lines(tmp_path / "pairs.jsonl", first, second))
 

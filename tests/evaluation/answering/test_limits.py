@@ -13,7 +13,7 @@ from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 from interventune.evaluation.answering.interface import Choosing, open_answerer
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, save_ckpt, save_folder
-from tests.evaluation.protocol_cases import save_causal, write_rows
+from tests.evaluation.protocol_cases import write_rows
 
 ASKING = Choosing(device="cpu", batch_size=4)
 
@@ -52,9 +52,8 @@ def test_an_empty_text_has_no_answer(architecture: str, context: str, tmp_path: 
     assert answers[1].text
 
 
-@pytest.fixture
-def stories(tmp_path: Path) -> list[str]:
-    """One story that a decoder of few positions cannot read, and three that it can."""
+def test_a_story_too_long_for_a_decoder_is_left_out(room: Path, tmp_path: Path) -> None:
+    """A failure of its question; the shift of the three others is reported."""
     rows = []
     for number, story in enumerate(["", "", "Dora went to the bank. " * 60, ""]):
         context = f"Ben is in the bank. {story} Anna is in the attic. Cara is in the cellar."
@@ -62,19 +61,10 @@ def stories(tmp_path: Path) -> list[str]:
         row = {"id": str(number), "context": context, "question": "where is anna ?"}
         rows.append(row | {"answers": answers})
     write_rows(tmp_path / "qa.jsonl", rows)
-    save_causal(tmp_path / "m", positions=128, spread=0.5)
-    return ["--data", str(tmp_path / "qa.jsonl")]
-
-
-def test_a_story_too_long_for_a_decoder_is_a_failure(stories: list[str], tmp_path: Path) -> None:
-    flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os"]
-    cells = evaluate(tmp_path / "r", "faithfulness", *flags)
+    flags = f"--checkpoint m={room}/causal --data {tmp_path}/qa.jsonl --variants os".split()
+    cells = evaluate(tmp_path / "f", "faithfulness", *flags)
     row = cells.row("failed", checkpoint="m", variant="os")
     assert (row["value"], row["n"]) == (0.25, 4)
-
-
-def test_long_stories_leave_the_shift_of_others(stories: list[str], tmp_path: Path) -> None:
-    flags = ["--checkpoint", f"m={tmp_path}/m", *stories, "--variants", "os", "ts"]
-    cells = evaluate(tmp_path / "r", "shift", *flags)
+    cells = evaluate(tmp_path / "s", "shift", *flags, "ts")
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3
-    assert "1 of 4 stories are too long for the model" in (tmp_path / "r" / "report.md").read_text()
+    assert "1 of 4 stories are too long for the model" in (tmp_path / "s" / "report.md").read_text()

@@ -9,7 +9,7 @@ import pytest
 from interventune.evaluation.answering.predictions import MISSING, Predictions
 from interventune.storage.errors import DataError
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of
-from tests.evaluation.protocol_cases import CASES, write_rows
+from tests.evaluation.protocol_cases import CASE_OF, write_rows
 
 SCORES = {"unknown_score", "guess", "guess_f1"}
 
@@ -25,8 +25,7 @@ def answers_in(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("protocol", ["faithfulness", "negation", "predicate-argument"])
 def test_the_same_answers_make_the_same_report(protocol: str, room: Path, tmp_path: Path) -> None:
-    case = next(case for case in CASES if case.protocol == protocol)
-    name, *flags = case.command(room, tmp_path / "model")[:-2]
+    name, *flags = CASE_OF[protocol].command(room, tmp_path / "model")[:-2]
     report = evaluate(tmp_path / "model", name, *flags)
     examples = examples_of(tmp_path / "model")
     write_rows(tmp_path / "typed.jsonl", [answer for row in examples for answer in answers_in(row)])

@@ -15,7 +15,7 @@ from interventune.evaluation.answering.work import local_device, process_group, 
 from interventune.models.language.text_models import TextFailure
 from interventune.storage.finished_work import FinishedWork
 from tests.evaluation.conftest import undrawn
-from tests.evaluation.protocol_cases import CASES, Forwards
+from tests.evaluation.protocol_cases import CASE_OF, Forwards
 from tests.support.processes import end_on_two_ranks, launch
 
 STOP = 400
@@ -23,7 +23,6 @@ STOP = 400
 STATISTICS = {"t", "p"}
 """Tests of differences, which may be small: rounding counts for more."""
 
-CASES_OF = {case.protocol: case for case in CASES}
 CHOSEN = ("faithfulness", "consistency-write", "consistency", "confusion", "feature-bias")
 """They share questions, continuations, scores, choices, and what is stored."""
 
@@ -31,10 +30,10 @@ CHOSEN = ("faithfulness", "consistency-write", "consistency", "confusion", "feat
 def commands(home: Path, folder: Path) -> dict[str, list[str]]:
     """Every way of asking; also for groups and states, of a language model and of two models."""
     room = home / "room"
-    words_of = {name: CASES_OF[name].command(room, folder / name) for name in CHOSEN}
-    words_of["groups"] = CASES_OF["bias"].command(room, folder / "groups", "hf:causal")
+    words_of = {name: CASE_OF[name].command(room, folder / name) for name in CHOSEN}
+    words_of["groups"] = CASE_OF["bias"].command(room, folder / "groups", "hf:causal")
     two = (f"a={room}/qa", f"b={room}/qa")
-    words_of["states"] = CASES_OF["shift"].asking(room, folder / "states", *two)
+    words_of["states"] = CASE_OF["shift"].asking(room, folder / "states", *two)
     words_of["states"] += ["--limit", "12", "--batch-size", "3"]
     return words_of
 

@@ -38,10 +38,10 @@ def page_of(*folders: Path | str) -> Page:
     return Page(page(find_results([str(folder) for folder in folders])))
 
 
-def check_self_contained(found: Page) -> None:
+def check_self_contained(html: Page) -> None:
     """No address leads out, and nothing may be loaded or run."""
-    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in found.values("content")
-    assert found.tags <= set(TAGS.split())
-    for name, value in found.attributes:
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in html.values("content")
+    assert html.tags <= set(TAGS.split())
+    for name, value in html.attributes:
         assert not name.startswith("on")
         assert value.startswith(ADDRESSES.get(name, "")), (name, value)

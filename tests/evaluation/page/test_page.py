@@ -14,7 +14,7 @@ from interventune.evaluation.page.page import comparison, find_results
 from interventune.evaluation.report import Evaluation, write_report
 from interventune.evaluation.results import Estimate, Number, Results, plain
 from interventune.evaluation.shown.views import Table, View
-from tests.evaluation.checkpoints import told
+from tests.evaluation.checkpoints import Capsys, told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
@@ -56,13 +56,13 @@ def test_report_command_writes_one_page_of_runs_and_reports(tmp_path: Path) -> N
     command = ["report", f"mine={tmp_path / 'report'}", str(tmp_path), "--output", str(output)]
     assert main(command) == 0
     text = output.read_text()
-    found = Page(text)
-    check_self_contained(found)
-    assert [b64decode(image.partition(",")[2]) for image in found.values("src")] == [PNG]
+    parsed = Page(text)
+    check_self_contained(parsed)
+    assert [b64decode(image.partition(",")[2]) for image in parsed.values("src")] == [PNG]
     shown = ("val/qa/f1", "By variant", "alike.", "0.500 [0.250, 0.750]", "said-99", "1.0e-4")
     for part in (*shown, "mine, Faithfulness of two"):
-        assert part in found.text, part
-    assert "said-100" not in found.text
+        assert part in parsed.text, part
+    assert "said-100" not in parsed.text
     assert main([*command, "--overwrite"]) == 0
     assert output.read_text() == text  # the same folders, the same page
 
@@ -98,15 +98,13 @@ def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: 
         examples=[{"id": text, text: [text]}],
     )
     save_run(folder / "run" / "0", text=text.replace("\r", ""))
-    found = page_of(f"a={folder / 'a'}", folder / "run")
-    check_self_contained(found)
-    assert len(found.values("src")) == 1
-    assert str(71911 * 7) not in found.text
+    parsed = page_of(f"a={folder / 'a'}", folder / "run")
+    check_self_contained(parsed)
+    assert len(parsed.values("src")) == 1
+    assert str(71911 * 7) not in parsed.text
 
 
-def test_overwrite_replaces_nothing_but_pages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_overwrite_replaces_nothing_but_pages(tmp_path: Path, capsys: Capsys) -> None:
     report, other = save_report(tmp_path / "report"), tmp_path / "best.ckpt"
     other.write_text("weights")
     for flags in ([], ["--overwrite"]):

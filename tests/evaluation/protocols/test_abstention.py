@@ -1,6 +1,4 @@
-"""Abstention in the faithfulness protocol: pairs, natural unanswerable questions, curves, by naive
-loops.
-"""
+"""Abstention in the faithfulness protocol, by naive loops."""
 
 import json
 from collections import Counter
@@ -15,7 +13,7 @@ import pytest
 from interventune.data_modules.schema.questions import QAExample
 from interventune.evaluation.answering import checkpoint as answering
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.checkpoints import Patch, evaluate, examples_of
 from tests.evaluation.fake_answerer import install
 from tests.metrics.test_abstention import abstention
 
@@ -49,9 +47,7 @@ def measured(rows: Rows) -> dict[str, float]:
     return abstention(abstained, unanswerable, [row["em"] for row in rows])
 
 
-def test_pairs_and_their_changes_match_naive_loops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: Patch) -> None:
     """All rows about a text are one unit, also those of two sides of a change."""
     install(monkeypatch, {"one": mixed("a"), "two": mixed("b")})
     cells = evaluate(tmp_path / "r", "faithfulness", "--checkpoint", "one", "two", *STORIES)
@@ -97,9 +93,7 @@ def official(rows: Rows) -> dict[str, float]:
 
 
 def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question without an answer is part of no score, and shown; where all are answered, none
-    abstains.
-    """
+    """Failures are part of no score, and shown; where all are answerable, none abstains."""
     words = ["Ana Ben", "Ben", "It is not mentioned.", "!timeout", "Ben slept Ana", "Ana"]
     install(monkeypatch, {"one": lambda example: words[int(example.id) % len(words)]})
     answers = [[{"text": "Ana Ben", "answer_start": 9}], []]
@@ -132,7 +126,7 @@ def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.Mo
     ("model", "data"), [("qa", "conversation_dev"), ("typed.ckpt", "mixed_dev")]
 )
 def test_the_threshold_of_unknown_is_swept(
-    model: str, data: str, room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, data: str, room: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """A model says unknown above 0; at a coverage, to the questions with the highest scores."""
     real, lift = answering.decode_answers, 2.5  # with which the span model does say unknown

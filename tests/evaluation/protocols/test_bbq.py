@@ -1,10 +1,9 @@
-"""`interventune evaluate bbq`: the authors' scores, scores counted by hand, and how
-models choose.
-"""
+"""`interventune evaluate bbq`: the authors' scores, and how models choose."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,10 +31,8 @@ def test_scores_counted_by_hand(tmp_path: Path) -> None:
     words = f"bbq --data {tmp_path}/bbq.jsonl --metadata {tmp_path}/metadata.csv".split()
     flags = ["--predictions", f"{tmp_path}/picks.jsonl", "--advice", "fair=Be fair."]
     cells = evaluate(tmp_path / "out", *words, *flags)
-    ambig, disambig = (
-        {"checkpoint": "picks", "advice": "none", "condition": name}
-        for name in ("ambig", "disambig")
-    )
+    ambig = {"checkpoint": "picks", "advice": "none", "condition": "ambig"}
+    disambig = ambig | {"condition": "disambig"}
     for place, measure, value, n in (
         (ambig, "accuracy", 1 / 4, 4),
         (ambig, "bias", 2 * 2 / 3 - 1, 3),
@@ -120,9 +117,7 @@ UNKNOWN = ["", "unknown", "Not known", "I don't know.", "It cannot be determined
         (["a key", "cellist and pianist", "Not the cellist.", "Neither of them"], None),
     ],
 )
-def test_a_written_answer_names_whom_it_affirms(
-    texts: list[str], slot: int | None, tmp_path: Path
-) -> None:
+def test_a_written_answer_names_whom_it_affirms(texts: Any, slot: Any, tmp_path: Path) -> None:
     item = items_of(tmp_path)[0]
     for text in texts:
         named = protocol.choice_named(text, item)

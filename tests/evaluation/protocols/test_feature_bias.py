@@ -29,9 +29,7 @@ WAYS = get_args(few_shot.Intervention)
 
 
 class FakeModel(TextModel):
-    """Says what h2 is, of the texts of one task, but prefers the first label word whatever it
-    reads.
-    """
+    """Says what h2 is, of the texts of one task, but always prefers the first label word."""
 
     name = "openai:fake@http://x/v1"
     identity: dict[str, Any] = {"max_new_tokens": 1}  # noqa: RUF012
@@ -69,26 +67,25 @@ def at(intervention: str = "none", **cell: Any) -> dict[str, Any]:
 
 
 def test_feature_bias_of_a_model_that_follows_h2(ask: Ask, tmp_path: Path) -> None:
-    """Its bias to one label word, which hides what it learned, is calibrated away."""
-    cells = ask("--task stories:uppercase --seeds 2 --limit 20")
+    """Its bias to one label word, which hides what it learned, is calibrated away. With --parity an
+    unreadable explanation counts as 0.
+    """
+    flags = f"--task stories:uppercase --seeds 2 --limit 5 --intervention {' '.join(WAYS)}"
+    cells = ask(flags)
     task = at(task="stories:uppercase")
     expected = {"h1": 0, "h2": 1, "agreement": 1, "uncalibrated_h1": 0.5, "failed": 0}
     assert {measure: cells(measure, **task) for measure in expected} == pytest.approx(expected)
     assert cells("h1", **at()) == cells("h1", **at(family="stories")) == 0
-    assert cells.n("h1", **task) == 2 * 2 * 20
-    assert len({tuple(row["demonstrations"]) for row in examples_of(tmp_path / "r")}) == 2
-
-
-def test_interventions_are_compared_with_none(ask: Ask, tmp_path: Path) -> None:
-    """With --parity an unreadable explanation counts as 0."""
-    flags = f"--task stories:uppercase --seeds 1 --limit 10 --intervention {' '.join(WAYS)}"
-    cells = ask(flags)
+    assert cells.n("h1", **task) == 2 * 2 * 5
+    rows = [row for row in examples_of(tmp_path / "r") if row["intervention"] == "none"]
+    assert len({tuple(row["demonstrations"]) for row in rows}) == 2
     for way in WAYS:
         for steer in HYPOTHESES:
             place = at(f"{way} to {steer}")
             assert (cells("h1", **place), cells("h2", **place)) == (0, 1)
             assert cells("h2", **place, against="intervention=none") == 0
             assert cells("failed", **place) == (0.2 if way == "explanation" else 0)
+    flags = "--task stories:uppercase --seeds 1 --limit 10 --intervention explanation --steer h1"
     cells = ask(f"{flags} --parity", "parity")
     assert cells("failed", **at("explanation to h1")) == 0
     assert 0 < cells("h1", **at("explanation to h1")) < 0.5

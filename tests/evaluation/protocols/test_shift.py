@@ -1,6 +1,4 @@
-"""`python -m interventune.evaluation shift` and `sensitivity` against transformers' own model, one
-text at a time.
-"""
+"""`evaluate shift` and `sensitivity` against transformers' own model, one text at a time."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +21,16 @@ from interventune.data_modules.tasks.yes_no import predicate_argument_questions
 from interventune.evaluation.protocols import shift as protocol
 from interventune.evaluation.protocols.sensitivity import colour_stories
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import Naive, evaluate, examples_of, save_ckpt, save_folder, told
+from tests.evaluation.checkpoints import (
+    Capsys,
+    Naive,
+    Patch,
+    evaluate,
+    examples_of,
+    save_ckpt,
+    save_folder,
+    told,
+)
 from tests.metrics.test_cka import naive_cka
 
 States = tuple[Tensor, dict[tuple[int, int], Tensor]]
@@ -43,9 +50,7 @@ def naive_states(folder: Path, examples: Sequence[QAExample]) -> list[States]:
     """Those of transformers for each text, unpadded."""
     naive = Naive(folder)
     encoding = Encoding().resolved(naive.model.config.model_type)
-    return [
-        naive.states(one.context, full_query(one, encoding, naive.tokenizer)) for one in examples
-    ]
+    return [naive.states(x.context, full_query(x, encoding, naive.tokenizer)) for x in examples]
 
 
 def cosines(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -70,7 +75,7 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
             ((_, end),) = example.kept  # the variant begins as the original does
             tokens.append(cosines([(places[at], others[at]) for at in others if at[1] <= end]))
             row = rows[variant, example.id, "common"]
-            assert (row["tokens"], row["stories"]) == (len(tokens[-1]), "single window")
+            assert row["tokens"] == len(tokens[-1])
             assert row["cosine"][-1] == pytest.approx(float(tokens[-1][:, -1].mean()), abs=1e-5)
         cls_NL, token_PL = cosines(cls), torch.cat(tokens)
         expected = {
@@ -80,40 +85,29 @@ def test_cosines_match_transformers_on_single_texts(tmp_path: Path, architecture
             ("common", "std"): token_PL.std(0, correction=0),
             ("common", "macro"): torch.stack([token_TL.mean(0) for token_TL in tokens]).mean(0),
         }
-        for (place, value_L), stories in product(expected.items(), ("", "single window")):
-            at = {"checkpoint": "m", "variant": variant, "embedding": place[0], "stories": stories}
+        for place, value_L in expected.items():
+            at = {"checkpoint": "m", "variant": variant, "embedding": place[0]}
             for layer, value in zip((0, 1, "last"), value_L.tolist(), strict=True):
                 row = cells.row(place[1], layer=layer, **at)
                 assert (row["value"], row["n"]) == (pytest.approx(value, abs=1e-5), len(cls))
 
 
-def test_stories_of_one_window_are_counted_apart(tmp_path: Path) -> None:
+def test_stories_too_long_for_the_model_are_counted(tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, doc_stride=24)
-    cells = shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
+    shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
     rows = [row for row in examples_of(tmp_path / "out") if row["embedding"] == "common"]
-    single = [row for row in rows if row["stories"]]
     left_out = f"{12 - len(rows)} of 12 stories are too long for the model, or equal"
     assert left_out in (tmp_path / "out/report.md").read_text()
-    assert 0 < len(single) < len(rows)
-    for stories, chosen in (("", rows), ("single window", single)):
-        cell = {"checkpoint": "short", "variant": "ts", "stories": stories, "layer": "last"}
-        row = cells.row("macro", embedding="common", **cell)
-        mean = fmean(row["cosine"][-1] for row in chosen)
-        assert (row["value"], row["n"]) == (pytest.approx(mean, abs=1e-13), len(chosen))
 
 
-def test_rows_without_their_originals_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_without_their_originals_are_refused(tmp_path: Path, capsys: Capsys) -> None:
     write_records([*STORIES, replace(perturbed("ts_r")[0], id="x")], tmp_path / "rows.jsonl")
     flags = ["--data", tmp_path / "rows.jsonl", "--checkpoint", save_folder(tmp_path / "m")]
     line = told(capsys, "shift", *flags, "--output", tmp_path / "no")
     assert "without their originals" in line
 
 
-def test_cosine_and_cka_between_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cosine_and_cka_between_checkpoints(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(protocol, "CKA_TOKENS", 8)
     folders = [save_folder(tmp_path / name, seed=seed) for seed, name in enumerate("abc")]
     flags = ["--variants", "ts_r", "--batch-size", "5"]
@@ -124,9 +118,7 @@ def test_cosine_and_cka_between_checkpoints(
         stories = [[*tokens.values()] for _, tokens in states]
         cls[folder.name] = [first for first, _ in states]
         every[folder.name] = [*chain.from_iterable(stories)]
-        sampled[folder.name] = [
-            story[round(i * (len(story) - 1) / 7)] for story in stories for i in range(8)
-        ]
+        sampled[folder.name] = [s[round(i * (len(s) - 1) / 7)] for s in stories for i in range(8)]
     embeddings = [("cls", cls, cls), ("common", every, sampled)]
     for other, layer, (embedding, compared, in_cka) in product("bc", range(3), embeddings):
         cell = {"checkpoint": other, "reference": "a", "embedding": embedding, "layer": layer}
@@ -139,9 +131,8 @@ def test_cosine_and_cka_between_checkpoints(
         assert cells("cka", **cell) == pytest.approx(cka, abs=1e-5, nan_ok=True)
 
 
-def test_checkpoints_are_compared_as_far_as_depths_widths_and_vocabularies_go(
-    tmp_path: Path,
-) -> None:
+def test_checkpoints_are_compared_as_far_as_they_are_alike(tmp_path: Path) -> None:
+    """By depth, width and vocabulary."""
     base, xlnet = save_folder(tmp_path / "base"), save_folder(tmp_path / "xlnet", "xlnet")
     deep = save_folder(tmp_path / "deep", num_hidden_layers=4)
     wide = save_folder(tmp_path / "wide", hidden_size=48)

@@ -1,4 +1,4 @@
-"""`interventune evaluate ask`: the answers and their scores, with and without advice."""
+"""`interventune evaluate ask`: the answers with and without advice."""
 
 from pathlib import Path
 
@@ -11,17 +11,10 @@ ADVICE = "Note that, anna is in the kitchen."
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
-def test_answers_and_scores_match_transformers(architecture: str, tmp_path: Path) -> None:
+def test_answers_match_transformers(architecture: str, tmp_path: Path) -> None:
     checkpoint, naive = save_folder(tmp_path / "m", architecture, seed=2), Naive(tmp_path / "m")
     text = ["--context", CONTEXT, "--question", QUESTION, "--advice", ADVICE]
-    cells = evaluate(tmp_path / "r", "ask", "--checkpoint", checkpoint, *text)
+    evaluate(tmp_path / "r", "ask", "--checkpoint", checkpoint, *text)
     queries = {"without advice": QUESTION, "with advice": f"{ADVICE} {QUESTION}"}
     answers = {name: naive.answer(CONTEXT, query) for name, query in queries.items()}
     assert {row["asked"]: row["answer"] for row in examples_of(tmp_path / "r")} == answers
-    assert len(cells.frame) == 2 * len({*answers.values()})
-    for name, query in queries.items():
-        for answer in answers.values():
-            at = CONTEXT.index(answer)
-            start, end = naive.score(CONTEXT, query, at, at + len(answer))
-            score = cells("score", asked=name, candidate=answer)
-            assert score == pytest.approx((start * end) ** 0.5, rel=1e-4)

@@ -1,13 +1,11 @@
-"""`interventune evaluate negation` and `predicate-argument`: shares against questions counted by
-hand.
-"""
+"""`evaluate negation` and `predicate-argument`: shares of questions counted by hand."""
 
 from pathlib import Path
 
 import pytest
 
 from interventune.data_modules.schema.questions import QAExample
-from tests.evaluation.checkpoints import evaluate
+from tests.evaluation.checkpoints import Patch, evaluate
 from tests.evaluation.fake_answerer import install, right, turned
 from tests.evaluation.protocol_cases import write_rows
 
@@ -26,9 +24,7 @@ def answer_of(example: QAExample) -> str:
     return PAIRS[name][3 + (story == "mod")]
 
 
-def test_negation_shares_match_pairs_counted_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_negation_shares_match_pairs_counted_by_hand(tmp_path: Path, monkeypatch: Patch) -> None:
     rows = [
         {"id": name, "dataset": "coqa" if name in "ab" else "hotpotqa", "edit": edit}
         | {"story_org": f"{name} org", "story_mod": f"{name} mod"}
@@ -54,9 +50,7 @@ def test_negation_shares_match_pairs_counted_by_hand(
 
 
 def mixed(example: QAExample) -> str:
-    """Org: right, but no for every ball. Mod: what is no answer. New: fails about the car, else
-    wrong.
-    """
+    """Org: right, but no for every ball. Mod: no answer. New: fails about the car, else wrong."""
     if example.question.startswith("Was there"):
         return "the red one"
     if example.question.startswith("Was the a"):
@@ -64,9 +58,7 @@ def mixed(example: QAExample) -> str:
     return "no" if "ball" in example.question else right(example)
 
 
-def test_predicate_argument_counted_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predicate_argument_counted_by_hand(tmp_path: Path, monkeypatch: Patch) -> None:
     """26 of the 520 questions ask whether a ball has its own colour; 52 ask about a car."""
     install(monkeypatch, {"one": mixed})
     cells = evaluate(tmp_path / "r", "predicate-argument", "--checkpoint", "one")

@@ -21,15 +21,15 @@ from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.storage.errors import DataError
 from interventune.training.cli import main as train
 from interventune.training.modules import advice
-from tests.training.conftest import SMALL, Commands, Patch, curves, lei, metrics_of
+from tests.training.conftest import Commands, Patch, curves, lei, metrics_of, small_config
 
 UNWATCHED = "--data.val_qa={} --data.val_groups={} --trainer.log_every_n_steps=1"
 
 
-def fit(commands: Commands, *flags: str, steps: int = 1, architecture: str = "roberta") -> Path:
+def fit(commands: Commands, *flags: str, steps: int = 1) -> Path:
     """The folder of a run of a few steps."""
     few = f"{UNWATCHED} --trainer.max_steps={steps}"
-    return lei(commands, "", few, *flags, architecture=architecture)
+    return lei(commands, "", few, *flags, architecture="roberta")
 
 
 def losses(home: Path) -> set[str]:
@@ -42,20 +42,18 @@ def test_the_terms_of_a_run_are_those_of_its_classes(commands: Commands, tmp_pat
     assert losses(home) == {"ethical", "adversarial", "irrelevant", "unadvised", "span", "total"}
     bare = tmp_path / "bare.json"
     write_records(unadvised(islice(story_groups.groups("train"), 6)), bare)
-    still = "{hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0, "
-    config = f"--backbone.config={SMALL['roberta'].replace('{', still)}"
+    still = small_config("roberta", hidden_dropout_prob=0, attention_probs_dropout_prob=0)
     first = "--data.encoding.order=question_first"
-    home = fit(commands, f"--data.train_groups=[{bare}]", config, first)
+    home = fit(commands, f"--data.train_groups=[{bare}]", still, first)
     assert losses(home) == {"unadvised", "span", "total"}
     assert curves(home, "train/loss/unadvised")[0][1] < 1e-4  # the model that training starts from
 
 
-@pytest.mark.parametrize("architecture", ["roberta", "llama"])
-def test_the_terms_of_domains(architecture: str, commands: Commands) -> None:
+def test_the_terms_of_domains(commands: Commands) -> None:
     """The vocabulary of the tiny model knows few of their words."""
     source = "--data.train_groups=['domains:all?number=2&groups=60']"
     small = "--data.encoding.max_length=160 --trainer.max_epochs=1"
-    home = fit(commands, source, small, steps=12, architecture=architecture)
+    home = fit(commands, source, small, steps=12)
     kinds = {"ethical", "adversarial", "irrelevant", "unadvised", "mismatched"}
     assert losses(home) == kinds | {"span", "total"}
 
@@ -76,15 +74,15 @@ Scored = list[tuple[list[Group], torch.Tensor]]
 @pytest.fixture
 def scored(monkeypatch: Patch) -> Scored:
     """What was scored, in order: which groups, and the boundary log-probabilities."""
-    made: Scored = []
+    records: Scored = []
     original = advice.score_groups
 
-    def kept(model: Any, trainer: Any, groups: Any, rows: int) -> torch.Tensor:
-        made.append((groups.groups, original(model, trainer, groups, rows)))
-        return made[-1][1]
+    def record(model: Any, trainer: Any, groups: Any, rows: int) -> torch.Tensor:
+        records.append((groups.groups, original(model, trainer, groups, rows)))
+        return records[-1][1]
 
-    monkeypatch.setattr(advice, "score_groups", kept)
-    return made
+    monkeypatch.setattr(advice, "score_groups", record)
+    return records
 
 
 def reference_of(commands: Commands, cache: Path, *flags: str) -> Any:

@@ -1,5 +1,6 @@
 """A run that is stopped and resumed ends with the weights and curves of an undisturbed one."""
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +13,11 @@ import yaml
 from interventune.training.cli import main as train
 from tests.conftest import once
 from tests.mistakes.conftest import refused
-from tests.support.finished_runs import differences
-from tests.training.conftest import SMALL, Capture, Commands, SmallData, curves, failing, launch
+from tests.support.finished_runs import differences, same
+from tests.training.conftest import DROPOUT, Capture, Commands, SmallData, curves, failing, launch
 
 Runs = Callable[..., Path]
-DROPOUT = SMALL["roberta"].replace(
-    "{", "{hidden_dropout_prob: 0.1, attention_probs_dropout_prob: 0.1, "
-)
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
-UNWATCHED = "--data.val_qa={} --data.val_groups={}"
 BY_STEP = "--run.save_every_n_steps=1"
 HALVES = "--trainer.val_check_interval=0.5 --trainer.accumulate_grad_batches=2"
 
@@ -29,11 +26,9 @@ def arguments(
     commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot"
 ) -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
-    common = f"--backbone.config={DROPOUT} --run.version={version} --ckpt_path=auto"
+    common = f"{DROPOUT} --run.version={version} --ckpt_path=auto"
     common += " --trainer.max_epochs=3 --trainer.log_every_n_steps=1 --model.learning_rate=1e-3"
-    if experiment == "lei_few_shot":
-        common += f" --model.reference_cache={commands.root.parent / 'cache'}"
-        common += " --data.groups_per_class=2"
+    common += " --data.groups_per_class=2" * (experiment == "lei_few_shot")
     return commands.of("fit", experiment, "roberta", common, *flags)
 
 
@@ -64,10 +59,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Ru
     return run
 
 
-STEPS = f"{UNWATCHED} --trainer.max_steps=9 --trainer.limit_train_batches=3"
+NINE = "--data.val_qa={} --data.val_groups={} --trainer.max_steps=9 --trainer.limit_train_batches=3"
 
 
-@pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, STEPS), (7, HALVES)])
+@pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, NINE), (7, HALVES)])
 def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, whole: Runs) -> None:
     cut(commands, BY_STEP, flags, kind="bug", batch=batch)
     assert_equal_runs(whole(flags), fit(commands, "cut", BY_STEP, flags))
@@ -77,11 +72,16 @@ def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, w
 def test_the_best_checkpoint_is_kept(
     kind: str, batch: int, commands: Commands, whole: Runs
 ) -> None:
-    """Whether a signal comes right after the validation that chose it, or within the epoch."""
+    """Whether a signal comes right after the validation that chose it, or within the epoch; beside
+    a ModelCheckpoint of the user's own."""
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
-    flags = f"{scored} --checkpoint.monitor=score --checkpoint.mode=max"
+    other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"
+    flags = f"{scored} --trainer.callbacks+={other}"
+    flags += " --checkpoint.monitor=score --checkpoint.mode=max"
     cut(commands, flags, kind=kind, batch=batch)
     undisturbed = whole(flags)
+    metrics = json.loads((undisturbed / "metrics.json").read_text())
+    assert (metrics["score"], metrics["best/score"]) == pytest.approx((0.5, 0.9))
     assert torch.load(undisturbed / "checkpoints/best.ckpt", weights_only=True)["global_step"] == 8
     assert_equal_runs(undisturbed, fit(commands, "cut", flags))
 
@@ -114,8 +114,8 @@ def test_several_disturbances(commands: Commands, whole: Runs) -> None:
 
 
 def test_kill_9_leaves_a_whole_checkpoint(commands: Commands, whole: Runs) -> None:
-    code, said = launch(arguments(commands, "cut", BY_STEP, failing(kind="SIGKILL", batch=7)))
-    assert code == -signal.SIGKILL, said[-2000:]
+    killed = arguments(commands, "cut", BY_STEP, failing(kind="SIGKILL", batch=7))
+    launch(killed, code=-signal.SIGKILL)
     assert_equal_runs(whole(), fit(commands, "cut", BY_STEP))
 
 
@@ -134,20 +134,10 @@ def test_the_same_command_starts_goes_on_and_rests(commands: Commands) -> None:
     (home / "metrics.json").unlink()
     fit(commands, "", "--trainer.max_epochs=1")  # finished: nothing happens, nothing is lost
     assert (home / "metrics.json").read_text() == before
-    again = torch.load(last, weights_only=True)["state_dict"]
-    assert all(torch.equal(weights[key], again[key]) for key in weights)
+    assert same(weights, torch.load(last, weights_only=True)["state_dict"])
     assert [path.name for path in home.parent.iterdir()] == ["mine"]
     last.write_bytes(last.read_bytes()[:-2000])
     refused("training", arguments(commands, "mine"), str(last))
-
-
-def test_a_best_checkpoint_goes_on_too(commands: Commands) -> None:
-    flags = ("--trainer.max_epochs=1", "--checkpoint.monitor=val/qa/f1")
-    home = fit(commands, "first", *flags)
-    best = home / "checkpoints" / "best.ckpt"
-    gone_on = fit(commands, "second", "--trainer.max_epochs=2", f"--ckpt_path={best}")
-    first, second = (len(curves(run, "train/loss/total")) for run in (home, gone_on))
-    assert first == second
 
 
 def assert_equal_runs(one: Path, other: Path) -> None:

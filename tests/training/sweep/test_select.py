@@ -14,7 +14,6 @@ import scipy
 from interventune.training.sweep.select import main as select
 
 SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa.main=stories:dev")
-LIMIT = "--data.limit_val_groups=5"
 
 
 def fake_test(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -52,17 +51,19 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "study"
 
 
-def selection(study: Path) -> pd.DataFrame:
+def selection(study: Path, top: int, *flags: str) -> pd.DataFrame:
+    """The table of the best `top` points."""
+    assert select(["--study", str(study), "--top", str(top), *SETS, *flags]) == 0
     return pd.read_csv(study / "selection" / "selection.csv").set_index(["test_set", "metric"])
 
 
 def test_mean_and_deviation_of_the_best_are_numpys(study: Path) -> None:
-    assert select(["--study", str(study), "--top", "3", *SETS]) == 0
+    table = selection(study, 3)
     models = list(pd.read_csv(study / "selection" / "models.csv")["point"])
     assert models == ["x=1,y=0.1", "x=16,y=0.1", "x=1,y=0.2"]
     f1, mu = np.array([1.1, 16.1, 1.2]), np.array([1.1, 16.1, 1.2]) / 20
     for key, values, n in ((("main", "qa/f1"), f1, 13), (("far", "bias/ethical/mu"), mu, 9)):
-        cell = selection(study).loc[key]
+        cell = table.loc[key]
         assert cell["mean"] == pytest.approx(np.mean(values))
         assert cell["std"] == pytest.approx(np.std(values, ddof=1))
         low, high = scipy.stats.t.interval(0.95, 2, np.mean(values), scipy.stats.sem(values))
@@ -70,14 +71,13 @@ def test_mean_and_deviation_of_the_best_are_numpys(study: Path) -> None:
         assert (cell["low"], cell["high"]) == pytest.approx((low, high))
         assert (cell["n"], cell["models"]) == (n, 3)
         assert list(map(float, cell["values"].split())) == pytest.approx(values)
-    assert pd.isna(selection(study).loc[("main", "qa/em"), "mean"])
+    assert pd.isna(table.loc[("main", "qa/em"), "mean"])
 
 
 def test_each_value_of_a_swept_key_has_its_own_best(study: Path) -> None:
-    assert select(["--study", str(study), "--top", "2", "--by", "x", *SETS]) == 0
-    found = selection(study).loc[("main", "qa/f1")]
-    assert list(found["x"]) == [1, 4, 16]
-    assert list(found["mean"]) == pytest.approx([1.15, 4.25, 16.15])
+    f1 = selection(study, 2, "--by=x").loc[("main", "qa/f1")]
+    assert list(f1["x"]) == [1, 4, 16]
+    assert list(f1["mean"]) == pytest.approx([1.15, 4.25, 16.15])
 
 
 def test_null_is_a_value_of_a_swept_key_and_so_is_a_text_like_it(study: Path) -> None:
@@ -87,7 +87,7 @@ def test_null_is_a_value_of_a_swept_key_and_so_is_a_text_like_it(study: Path) ->
         ({1: "NA", 4: "b", 16: None}, ["NA", "b", ""]),
     ):
         table.assign(x=table["x"].map(values)).to_csv(study / "study.csv", index=False)
-        assert select(["--study", str(study), "--top", "2", "--by", "x", *SETS]) == 0
+        selection(study, 2, "--by=x")
         rows = pd.read_csv(study / "selection/selection.csv", dtype=str, keep_default_na=False)
         rows = rows[rows["metric"] == "qa/f1"].set_index("x")
         assert list(rows.index) == in_order
@@ -98,23 +98,21 @@ def test_the_weights_that_the_sweep_kept_are_tested(study: Path) -> None:
     """Also if a point was stopped before the others were removed."""
     about = json.loads((study / "sweep.json").read_text())
     (study / "sweep.json").write_text(json.dumps(about | {"keep": "best"}))
-    assert select(["--study", str(study), "--top", "3", *SETS]) == 0
-    assert selection(study).loc[("main", "qa/f1"), "values"] == "0.1 0.1 0.2"
+    assert selection(study, 3).loc[("main", "qa/f1"), "values"] == "0.1 0.1 0.2"
 
 
 def test_a_flag_of_any_length_is_no_file(study: Path) -> None:
     for value in ("a" * 300, "/".join(["b" * 300] * 20), "c\0d"):
-        flag = f"--data.encoding.prompts={value}"
-        assert select(["--study", str(study), "--top", "1", *SETS, flag]) == 0
+        selection(study, 1, f"--data.encoding.prompts={value}")
 
 
 def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:
-    runs = (("2", [], "00"), ("2", [], "00"), ("3", [], "000"), ("1", [LIMIT], "0005"))
-    for top, flags, limits in runs:
-        assert select(["--study", str(study), "--top", top, *SETS, *flags]) == 0
+    limit = ["--data.limit_val_groups=5"]
+    for top, flags, limits in ((2, [], "00"), (2, [], "00"), (3, [], "000"), (1, limit, "0005")):
+        table = selection(study, top, *flags)
         calls = map(json.loads, (study / "points" / "calls.txt").open())
         assert [call["data.limit_val_groups"] for call in calls] == [*limits]
-    assert selection(study)[["std", "low", "high"]].isna().all(axis=None), "of a single model"
+    assert table[["std", "low", "high"]].isna().all(axis=None), "of a single model"
 
 
 def test_one_line_says_what_is_wrong(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

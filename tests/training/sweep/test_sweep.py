@@ -3,12 +3,12 @@
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY, Mock
 
 import pandas as pd
 import psutil
@@ -18,6 +18,7 @@ import yaml
 from interventune.training.sweep import run, study
 from interventune.training.sweep.run import main, shares, sweep_of
 from interventune.training.sweep.study import Grid
+from tests.support.processes import Started, wait_for
 from tests.training.conftest import Capture, Patch, resolved
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,24 +33,15 @@ def written(folder: Path, content: dict[str, Any]) -> str:
     return str(path)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 240) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
 def table(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "study.csv").set_index("point")
 
 
-def begin(home: Path, content: dict[str, Any], *flags: str) -> subprocess.Popen[str]:
-    """A worker in a process of its own, whose `fit` is fake_fit.py."""
-    code = "import sys; from interventune.training.sweep import run, study; study.FIT = {}; "
-    code += "run.check_first_point = print; sys.exit(run.main(sys.argv[1:]))"
-    arguments = [written(home.parent, content), f"--output={home}", *flags]
-    command = [sys.executable, "-c", code.format(FAKE), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, text=True)
+def work(*arguments: str) -> None:
+    """A worker whose `fit` is fake_fit.py, and who waits for others in shorter steps."""
+    study.FIT, run.check_first_point = FAKE, print
+    study.time = Mock(sleep=lambda _: time.sleep(0.05), monotonic=time.monotonic)
+    sys.exit(main(arguments))
 
 
 def starts(study: Path) -> dict[str, int]:
@@ -62,27 +54,27 @@ def starts(study: Path) -> dict[str, int]:
 def test_workers_share_a_study_whatever_ends_them(sampler: str, tmp_path: Path) -> None:
     """The `fit` of one that is killed ends by itself; that of one that gets a signal to stop, or is
     killed with its `fit`, goes on elsewhere. No other point is run twice."""
-    study, go_on = tmp_path / "study", tmp_path / "go_on"
+    home, go_on = tmp_path / "study", tmp_path / "go_on"
     content = SMALL | {"space": {"x": [1.0, 2.0, 3.0, 4.0]}, "flags": [f"--until={go_on}"]}
     if sampler == "tpe":
         content |= {"space": {"x": {"low": 1.0, "high": 4.0}}, "sampler": "tpe", "trials": 4}
-    workers, order = [], list[str]()
+    command, workers, order = (written(tmp_path, content), f"--output={home}"), [], list[str]()
     for number in (1, 2, 3):
-        workers.append(begin(study, content))
-        wait_for(lambda number=number: len(starts(study)) == number)
-        order += [name for name in starts(study) if name not in order]
+        workers.append(Started(work, *command))
+        wait_for(lambda number=number: len(starts(home)) == number)
+        order += [name for name in starts(home) if name not in order]
     (fit_of_third,) = psutil.Process(workers[2].pid).children()
     for worker, end in zip(workers, (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL), strict=True):
-        worker.send_signal(end)
-    assert [worker.wait(240) for worker in workers] == [-9, 130, -9]
+        psutil.Process(worker.pid).send_signal(end)
+    assert [worker.end()[0] for worker in workers] == [-9, 130, -9]
     fit_of_third.kill()
     go_on.touch()
-    workers = [begin(study, content) for _ in range(2)]
-    assert [worker.wait(400) for worker in workers] == [0, 0]
-    times = starts(study)
+    workers = [Started(work, *command) for _ in range(2)]
+    assert [worker.end() for worker in workers] == [(0, ANY), (0, ANY)]
+    times = starts(home)
     assert [times.pop(name) for name in order] == [1, 2, 2]
     assert list(times.values()) == [1]
-    assert list(table(study)["val/score"]) == list(table(study)["x"])
+    assert list(table(home)["val/score"]) == list(table(home)["x"])
 
 
 @pytest.fixture
@@ -176,8 +168,8 @@ def test_workers_share_what_is_visible(monkeypatch: Patch) -> None:
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(5)] == ["4", "5", "6", "GPU-ab", "4"]
 
 
-SWEEPS = sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))
-OURS = [path.stem for path in SWEEPS if not path.name.endswith(".wandb.yaml")]
+SWEEPS = (path.stem for path in (ROOT / "configs" / "sweeps").glob("*.yaml"))
+OURS = sorted(name for name in SWEEPS if not name.endswith(".wandb"))
 
 
 @pytest.mark.parametrize("name", OURS)

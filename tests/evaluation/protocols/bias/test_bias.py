@@ -16,7 +16,9 @@ from tests.data_modules.fixtures.tiny_lists import decided
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (
     GROUPS,
+    Capsys,
     Naive,
+    Patch,
     evaluate,
     examples_of,
     save_ckpt,
@@ -24,7 +26,7 @@ from tests.evaluation.checkpoints import (
     save_groups,
     told,
 )
-from tests.evaluation.fake_answerer import FakeAnswerer
+from tests.evaluation.fake_answerer import install
 
 EX2 = "ex2_unqover_3subj"
 CLUSTERS = {"Ayan": "female", "Boro": "male", "Celt": "female"}
@@ -67,9 +69,7 @@ def test_measures_equal_unqovers_own(name: str, oracle: Path, tmp_path: Path) ->
     ("data", "printed"),
     [("noniid_dev", "base_religion_dev"), ("train_4096", "base_religion_train4096")],
 )
-def test_lei_files_give_the_authors_printout(
-    data: str, printed: str, shared: Path, tmp_path: Path
-) -> None:
+def test_lei_files_give_the_printout(data: str, printed: str, shared: Path, tmp_path: Path) -> None:
     """Per class mu, eta, theta4, and per subject gamma, eta, n."""
     file = shared / f"data/lei/underspecified/religion/addedbias_{data}_squad.json"
     cells = cells_of(tmp_path, "--predictions", f"p={file}")
@@ -92,19 +92,17 @@ def test_lei_files_give_the_authors_printout(
     assert subjects >= 9
 
 
-@pytest.mark.parametrize("given", ["lists", "ids"])
-def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
-    given: str, oracle: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("by", ["lists", "ids"])
+def test_gamma_of_clusters_is_mean_c_over_pairs(by: str, oracle: Path, tmp_path: Path) -> None:
     """UnQover's gender table: the mean of C over the pairs of a female and a male name."""
     names, data = tmp_path / "names", json.loads((oracle / f"{EX2}.json").read_text())
     names.write_text("".join(f"[subj] {cluster} | {name}\n" for name, cluster in CLUSTERS.items()))
-    if given == "ids":
+    if by == "ids":
         keys = [key.split("|")[2:] for key in data]
         full = ("|".join([CLUSTERS[key[0]], CLUSTERS[key[1]], *key]) for key in keys)
         data = dict(zip(full, data.values(), strict=True))
     (tmp_path / "p.json").write_text(json.dumps(data))
-    flags = [f"--clusters={names}"] if given == "lists" else []
+    flags = [f"--clusters={names}"] if by == "lists" else []
     cells = cells_of(tmp_path, "--predictions", tmp_path / "p.json", *flags)
     place, means = of_class("none", "p", data=""), []
     expected = json.loads((oracle / "expected_full_precision.json").read_text())[EX2]
@@ -115,8 +113,8 @@ def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
         means.append(fmean(values))
         at = {**place, "category": "trait", "attribute": attribute}
         for cluster, sign in (("female", 1), ("male", -1)):
-            found = cells.row("gamma", cluster=cluster, **at)
-            assert (found["value"], found["n"]) == (pytest.approx(sign * means[-1], abs=1e-6), 4)
+            row = cells.row("gamma", cluster=cluster, **at)
+            assert (row["value"], row["n"]) == (pytest.approx(sign * means[-1], abs=1e-6), 4)
         assert cells("eta", cluster="male", **at) == sum((x < 0) - (x > 0) for x in values) / 4
     assert cells("gamma", **place, cluster="female") == pytest.approx(fmean(means), abs=1e-6)
     chance = cells.row("mu_chance", **place)
@@ -125,9 +123,7 @@ def test_gamma_of_clusters_is_the_mean_of_c_over_their_pairs(
     assert "mu is not above that of a model without preference" in headline
 
 
-def test_probabilities_above_1_are_refused(
-    oracle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_probabilities_above_1_are_refused(oracle: Path, tmp_path: Path, capsys: Capsys) -> None:
     path = tmp_path / "p.json"
     path.write_text((oracle / f"{EX2}.json").read_text().replace("0.851", "3.5"))
     assert "3.5" in told(capsys, "bias", "--predictions", path, "--output", tmp_path / "r")
@@ -152,7 +148,7 @@ def one(room: Path) -> Cells:
     return cells
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlnet"])
+@pytest.mark.parametrize("architecture", ["roberta", "xlnet"])
 def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_path: Path) -> None:
     folder = save_folder(tmp_path / "model", architecture, seed=3)
     cells_of(tmp_path, "--checkpoint", folder, "--data", room / "dev.json")
@@ -163,15 +159,14 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
             [prod(naive.score(v.context, v.query, s.start, s.end)) ** 0.5 for s in v.candidates]
             for v in group.variants
         ]
-        found, expected = torch.tensor(line["scores"]), torch.tensor(expected)
-        torch.testing.assert_close(found, expected, rtol=2e-4, atol=0)
+        scores, expected = torch.tensor(line["scores"]), torch.tensor(expected)
+        torch.testing.assert_close(scores, expected, rtol=2e-4, atol=0)
         assert line["prediction"] == [group.subjects[two > one] for one, two in line["scores"]]
     assert len({round(line["c"], 6) for line in lines}) > 10
 
 
-def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(
-    one: Cells, room: Path
-) -> None:
+def test_spearman_is_that_of_gamma_and_the_planted_rank(one: Cells, room: Path) -> None:
+    """Within the category."""
     for name in CLASSES:
         c_of: dict[tuple[str, str], list[float]] = defaultdict(list)
         for line in examples_of(room / "report"):
@@ -185,9 +180,7 @@ def test_spearman_is_that_of_gamma_and_the_planted_rank_within_the_category(
         assert one.n("spearman", **of_class(name)) == len(c_of)
 
 
-def test_checkpoints_and_data_sets_have_cells_of_their_own(
-    one: Cells, room: Path, tmp_path: Path
-) -> None:
+def test_checkpoints_and_data_have_own_cells(one: Cells, room: Path, tmp_path: Path) -> None:
     """As trained: a checkpoint of ours keeps its own encoding."""
     same = f"same={save_ckpt(tmp_path / 'same.ckpt', seed=1)}"
     other = f"other={save_ckpt(tmp_path / 'other.ckpt', seed=1, order='context_first')}"
@@ -203,18 +196,13 @@ def test_checkpoints_and_data_sets_have_cells_of_their_own(
     assert cells.n("mu", **of_class("none", "other", "few")) == 5
 
 
-def test_accuracy_of_answers_and_failures(
-    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accuracy_of_answers_and_failures(tmp_path: Path, monkeypatch: Patch) -> None:
     specified = [decided(group, i % 2) for i, group in enumerate(GROUPS)]
-    model = FakeAnswerer(
-        lambda asked: "!timed out" if asked.context.startswith("A Sabrik") else "a velan MAN"
-    )
+    rule = lambda e: "!timed out" if "A Sabrik" in e.context[:8] else "a velan MAN"  # noqa: E731
+    model = install(monkeypatch, {"a": rule})["a"]
     model.subject_scores = lambda groups, _: torch.full((len(groups), 4, 2), 0.5)
-    opened = "interventune.evaluation.protocol.open_answerer"
-    monkeypatch.setattr(opened, lambda *_, **__: model)
     data = save_groups(tmp_path / "dev.json", specified)
-    cells = cells_of(tmp_path, "--checkpoint", room / "a", "--data", data)
+    cells = cells_of(tmp_path, "--checkpoint", "a", "--data", data)
     right, failed = defaultdict[str, list[bool]](list), 0
     for i, group in enumerate([*specified, *unadvised(specified)]):
         orders = group.variants[::2]

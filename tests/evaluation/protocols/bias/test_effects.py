@@ -26,7 +26,7 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
     """Each question without advice, with ethical advice in two wordings, adversarial, and ethical
     about every other domain.
     """
-    found = []
+    records = []
     for domain, i in product(domains, range(6)):
         question = replace(
             make_group(*DOMAINS[domain]), template=str(i), domain=domain, attribute=f"was {i % 3}"
@@ -41,8 +41,8 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
             group = with_advice(question, *(texts if noun else ("", name, "", "")))
             shift = c * shares[name] * make.uniform(0.9, 1.1)
             one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
-            found.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
-    return found
+            records.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))
+    return records
 
 
 def cells_of(folder: Path, **data: list[ScoredGroup]) -> Cells:
@@ -72,23 +72,23 @@ def sizes(folder: Path, checkpoint: str, advice: str, **place: str) -> dict[str,
 
 @pytest.mark.parametrize("domain", ["", "diet", "song"])
 def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None:
-    cells, found = Cells(folder / "r"), {}
+    cells, ratio_of = Cells(folder / "r"), {}
     for name in ("before", "after"):
         without = fmean(sizes(folder, name, "none", domain=domain).values())
         for advice, measure in MEASURE_OF.items():
             values = sizes(folder, name, advice, domain=domain).values()
             row = cells.row(measure, checkpoint=name, **{"class": advice, "domain": domain})
-            found[name, advice] = fmean(values) / without
-            ratio = pytest.approx(found[name, advice], abs=1e-9)
+            ratio_of[name, advice] = fmean(values) / without
+            ratio = pytest.approx(ratio_of[name, advice], abs=1e-9)
             assert (row["value"], row["n"]) == (ratio, len(values))
             assert row["low"] < row["value"] < row["high"]
             assert (row["units"], row["unit"]) == (3, "attributes")
     for advice, measure in MEASURE_OF.items():
         place = {"checkpoint": "after", "class": advice, "domain": domain}
-        change = found["after", advice] - found["before", advice]
+        change = ratio_of["after", advice] - ratio_of["before", advice]
         assert cells(measure, against="before", **place) == pytest.approx(change, abs=1e-9)
     place = {"checkpoint": "after", "class": "ethical", "domain": domain}
-    gap = found["after", "mismatched_ethical"] - found["after", "ethical"]
+    gap = ratio_of["after", "mismatched_ethical"] - ratio_of["after", "ethical"]
     assert cells("scope_gap", **place) == pytest.approx(gap)
 
 

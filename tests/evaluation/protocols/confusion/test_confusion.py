@@ -76,9 +76,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]
     def run(words: str, examples: Sequence[ChoiceQuestion] = ()) -> Cells:
         rows = tmp_path / "rows.jsonl"
         write_records(examples or questions(), rows)
-        return evaluate(
-            tmp_path / "out", "confusion", "--checkpoint", *words.split(), "--input", rows
-        )
+        flags = f"--checkpoint {words} --input {rows}".split()
+        return evaluate(tmp_path / "out", "confusion", *flags)
 
     return run
 

@@ -1,6 +1,4 @@
-"""`consistency-write` and `consistency`: texts against transformers, numbers against
-naive counts.
-"""
+"""`consistency-write` and `consistency` against transformers and naive counts."""
 
 import json
 import math
@@ -16,13 +14,14 @@ from scipy.stats import sem, ttest_ind
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from interventune.evaluation.__main__ import main
+from interventune.evaluation.protocols.consistency import writing
 from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS
 from interventune.metrics.intervals import interval_of_change
 from interventune.models.language.self_debiasing import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
 from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of, told
+from tests.evaluation.checkpoints import Capsys, Patch, evaluate, examples_of, told
 from tests.evaluation.protocol_cases import write_rows
 
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}
@@ -39,6 +38,8 @@ SPECIFICATIONS: dict[str, Any] = {
     | {"opposite": ["red"], "nonsense": [["ran"], ["? mat"]], "blank": "is :"},
 }
 NEW = 4
+Files = dict[str, Path]
+Rows = list[dict[str, Any]]
 PLACE = {"checkpoint": "m", "method": "x"}
 
 
@@ -59,7 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-def command(model: Path | str, files: dict[str, Path], output: Path, flags: str = "") -> list[str]:
+def command(model: Path | str, files: Files, output: Path, flags: str = "") -> list[str]:
     """`consistency-write`, with self-debiasing unless the flags name a method."""
     method = "" if "--method" in flags else "--method self"
     named = " ".join(f"--{name} {path}" for name, path in files.items())
@@ -68,9 +69,7 @@ def command(model: Path | str, files: dict[str, Path], output: Path, flags: str 
     return f"{words} --device cpu --output {output}".split()
 
 
-def written(
-    model: Path | str, files: dict[str, Path], output: Path, flags: str = ""
-) -> list[dict[str, Any]]:
+def written(model: Path | str, files: Files, output: Path, flags: str = "") -> Rows:
     assert main(command(model, files, output, flags)) == 0
     return examples_of(output)
 
@@ -80,7 +79,7 @@ def judged(rows: Path, output: Path, *flags: str) -> Cells:
 
 
 @pytest.fixture(scope="module")
-def scored(folder: Path, files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scored(folder: Path, files: Files, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Continuations of self-debiasing with scores of words, as another program would write them."""
     home = tmp_path_factory.mktemp("scored")
     rows = written(folder, files, home / "written")
@@ -128,14 +127,11 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
         assert (row["value"], row["n"]) == (pytest.approx(gaps.mean()), len(gaps))
         assert (row["low"], row["high"]) == pytest.approx(ends)
         for name in WORDS:
-            pair = [
-                [group[0] for group in by_prompt(domain, v, name)] for v in (variant, "default")
-            ]
+            pair = [[x for x, *_ in by_prompt(domain, v, name)] for v in (variant, "default")]
             if len({*pair[0], *pair[1]}) > 1:
                 assert cells(f"p_{name}", **cell) == pytest.approx(ttest_ind(*pair).pvalue)
-    opposite, default = (
-        cells("average", **PLACE, domain=DOMAINS[0], variant=v) for v in ("opposite", "default")
-    )
+    at = {**PLACE, "domain": DOMAINS[0]}
+    opposite, default = (cells("average", **at, variant=v) for v in ("opposite", "default"))
     assert cells("polarity", **PLACE, reading="literal") == (opposite > default)
 
 
@@ -144,37 +140,31 @@ def test_judged_rows_give_the_same_numbers_again(scored: Path, tmp_path: Path) -
     scorer = ["--scorer", "stories:"]
     judged(scored, tmp_path / "first", *scorer)
     judged(tmp_path / "first", tmp_path / "again")
-    judged(
-        tmp_path / "first" / "examples.jsonl", tmp_path / "rescored", *scorer, "--batch-size", "2"
-    )
+    rows = tmp_path / "first" / "examples.jsonl"
+    judged(rows, tmp_path / "rescored", *scorer, "--batch-size=2")
     first, *others = (tmp_path / name / "results.csv" for name in ("first", "again", "rescored"))
     assert all(first.read_text() == other.read_text() for other in others)
 
 
-def test_continuations_match_transformers(
-    folder: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_continuations_match_transformers(folder: Path, files: Files, tmp_path: Path) -> None:
     rows = written(folder, files, tmp_path / "three", "--batch-size 3")
     assert rows == written(folder, files, tmp_path / "one", "--batch-size 1")
     assert len({row["continuation"] for row in rows}) > 5  # the models do something
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     how = {"num_beams": 3, "min_new_tokens": NEW, "max_new_tokens": NEW, "pad_token_id": 1}
+    how["do_sample"] = False
     for row in rows:
         if row["variant"] == "default":
             ids = tokenizer(row["prompt"], return_tensors="pt")["input_ids"]
-            out = model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, **how
-            )
+            out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **how)
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
-def test_perplexity_is_that_of_the_chunks(
-    folder: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_perplexity_of_chunks(
+    folder: Path, files: Files, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(
-        "interventune.evaluation.protocols.consistency.writing.RESERVED", CONTEXT - 4
-    )
+    monkeypatch.setattr(writing, "RESERVED", CONTEXT - 4)
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
     written(folder, files, tmp_path / "r", f"--perplexity {text}")
@@ -201,9 +191,7 @@ def instructed(prompt: str, before: int) -> Reply:
     return Reply("red red is" if prompt.startswith("is red") else "the dog")
 
 
-def test_endpoint_is_instructed_and_its_failures_are_counted(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_endpoint_is_instructed_and_failures_counted(files: Files, tmp_path: Path) -> None:
     with serve(instructed) as endpoint:
         model = f"openai:m@{endpoint.url}"
         rows = written(model, files, tmp_path / "w", "--method self instructive")
@@ -213,18 +201,14 @@ def test_endpoint_is_instructed_and_its_failures_are_counted(
     failed = [row for row in rows if "failure" in row]
     assert [(row["variant"], row["prompt"]) for row in failed] == [("opposite", "the red dog")]
     cells = judged(tmp_path / "w", tmp_path / "r", "--scorer", "stories:")
-    place = {
-        "checkpoint": "m",
-        "method": "instructive",
-        "domain": "adversarial",
-        "variant": "opposite",
-    }
+    place = {"checkpoint": "m", "method": "instructive"}
+    place |= {"domain": "adversarial", "variant": "opposite"}
     assert (cells("failed", **place), cells.n("average", **place)) == (1 / 4, 3)
     assert cells.n("average", **place, against="variant=default") == 3
 
 
 def test_swapped_files_of_prompts_are_refused(
-    folder: Path, files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, files: Files, tmp_path: Path, capsys: Capsys
 ) -> None:
     swapped = files | {"adversarial": files["neutral"], "neutral": files["adversarial"]}
     assert "--adversarial" in told(capsys, *command(folder, swapped, tmp_path / "r"))

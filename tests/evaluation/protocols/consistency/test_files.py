@@ -1,6 +1,5 @@
 """Files of the consistency protocol: continuations from any source, and texts before prompts."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,7 @@ EVERY: list[dict[str, Any]] = [
 ]
 
 
-def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(
-    tmp_path: Path,
-) -> None:
+def test_read_rows_orders_those_of_folders_and_tells_groups_apart(tmp_path: Path) -> None:
     name_of = {"specification": "variant", "text": "continuation"}
     renamed = [{name_of.get(key, key): value for key, value in row.items()} for row in EVERY]
     write_rows(tmp_path / "examples.jsonl", renamed[::-1])
@@ -49,15 +46,10 @@ def test_read_rows_orders_those_of_folders_and_tells_systems_and_groups_apart(
     [
         ([{key: value for key, value in EVERY[0].items() if key != "text"}], "line 1.*'text'"),
         ([*EVERY, EVERY[3]], "line 21: continues the same prompt as .*line 4"),
-        (
-            EVERY[:-2],
-            "rows given has no continuations of neutral prompts with the specification 'blank'",
-        ),
+        (EVERY[:-2], "rows given has no continuations of neutral prompts with .* 'blank'"),
     ],
 )
-def test_read_rows_names_the_mistake(
-    tmp_path: Path, rows: list[dict[str, Any]], message: str
-) -> None:
+def test_read_rows_names_the_mistake(tmp_path: Path, rows: Any, message: str) -> None:
     write_rows(tmp_path / "rows.jsonl", rows)
     with pytest.raises(DataError, match=rf"rows\.jsonl.*{message}"):
         read_rows({"rows": f"{tmp_path}/rows.jsonl"})
@@ -71,19 +63,9 @@ def test_nonsense_group_depends_on_its_seed(seed: int, count: int) -> None:
     assert all(15 <= len(text) <= 45 and set(text) <= {*ALPHABET, " "} for text in texts)
 
 
-def test_parts_of_own_and_of_a_users_specifications(tmp_path: Path) -> None:
+def test_own_specifications_have_as_many_texts_of_nonsense() -> None:
     default, original, _, *nonsense, blank = parts_of("self", OWN, 5)
     assert default.texts == ()
     assert blank.texts == (" ",)  # not empty, which would be the default
     assert [part.group for part in nonsense] == [*range(5)]
     assert all(len(part.texts) == len(original.texts) for part in nonsense)
-    path = tmp_path / "specifications.json"
-    prefixes = {"template": "This has {}:", "separator": "\n", "original": ["dogs", "cats"]}
-    prefixes |= {"opposite": ["x"], "nonsense": [["x y", "z"], ["p", "q r"]], "blank": "  "}
-    advice = {"template": "Act {} in:", "separator": " ", "original": ["a"], "opposite": ["b"]}
-    path.write_text(json.dumps({"self": prefixes, "instructive": {**advice, "blank": "Act in:"}}))
-    _, original, _, _, second, blank = parts_of("self", path, 5)
-    assert original.texts == ("This has dogs:\n", "This has cats:\n")
-    assert (second.texts, blank.texts) == (("This has p:\n", "This has q r:\n"), ("  ",))
-    _, _, opposite, blank = parts_of("instructive", path, 0)
-    assert (opposite.texts, blank.texts) == (("Act b in: ",), ("Act in: ",))
