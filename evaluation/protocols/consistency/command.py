@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from interventune.evaluation.answering.interface import Compute, named_sources
-from interventune.evaluation.protocol import Estimate, Evaluation, Number, Row
+from interventune.evaluation.protocol import Evaluation, Number, Row
 from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
 
@@ -52,7 +52,7 @@ def write(
         beams: beam width of local models; 1 is greedy.
         nonsense_groups: groups of random specifications, a control, if --specifications has none.
         limit: use only the first N prompts of each file; 0: all.
-        perplexity: self: also measure the perplexity of this text, with and without debiasing.
+        perplexity: also measure the perplexity of this text, with and without debiasing.
         compute: model options (with --method self, --dtype auto is float32: lambda amplifies
             rounding).
     """
@@ -60,10 +60,8 @@ def write(
     from interventune.models.language.self_debiasing import DECAY
     from interventune.storage.documents import read_text
 
-    from .writing import WRITING, Writer
+    from .writing import WRITING, Writer, system
 
-    if perplexity and "self" not in method:
-        raise ValueError("--perplexity is of self-debiasing; add --method self, or leave it out")
     prompts = {
         "adversarial": read_prompts(adversarial, limit=limit),
         "neutral": read_prompts(neutral, limit=limit),
@@ -83,17 +81,16 @@ def write(
     def rows(writer: Writer) -> Iterator[Row]:
         if writer.local is None and "instructive" not in method:
             raise ValueError(f"--method self needs logits, which {writer.path} does not give")
-        for strength in decay or [DECAY] if "self" in method and writer.local is not None else []:
-            yield from writer.rows(parts["self"], prompts, strength)
-            of_variant: dict[str, Estimate] = {}
-            for part in parts["self"] if text else []:
-                if part.variant in ("original", "opposite"):
-                    of_variant |= writer.perplexities(text, part, strength)
+        strengths: list[float | None] = [None] if "instructive" in method else []
+        if "self" in method and writer.local is not None:
+            strengths = [*(decay or [DECAY]), *strengths]
+        for strength in strengths:
+            written = parts["instructive" if strength is None else "self"]
+            yield from writer.rows(written, prompts, strength)
+            place = {"checkpoint": writer.name, "method": system(strength)}
+            of_variant = writer.perplexities(text, written, strength) if text else {}
             for variant, number in of_variant.items():
-                place = {"checkpoint": writer.name, "method": f"self {strength:g}"}
                 perplexities.append(Number("perplexity", {**place, "variant": variant}, number))
-        if "instructive" in method:
-            yield from writer.rows(parts["instructive"], prompts, None)
 
     return replace(WRITING, also=[lambda *_: perplexities]).run(
         rows,

@@ -7,6 +7,7 @@ supports only what needs no logits.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from interventune.evaluation.protocol import (
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.self_debiasing import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
+from interventune.models.language.token_model import TokenModel
 from interventune.storage.progress import progress
 
 from .rows import by_text
@@ -102,7 +104,7 @@ class Writer:
         Raises:
             ValueError: a prompt does not fit the model.
         """
-        method = "instructive" if decay is None else f"self {decay:g}"
+        method = system(decay)
         numbered = [
             (domain, line, prompt.text)
             for domain, texts in prompts.items()
@@ -162,38 +164,73 @@ class Writer:
             empty = isinstance(answer, TextFailure) and answer.reason == "empty answer"
             yield "" if empty else answer
 
-    def perplexities(self, text: str, part: Part, decay: float) -> dict[str, Estimate]:
-        """Compute the perplexity of a text, `default` and debiased by a part's prefixes (the part's
-        variant), with intervals over its chunks.
+    def perplexities(
+        self, text: str, parts: Sequence[Part], decay: float | None
+    ) -> dict[str, Estimate]:
+        """Compute the perplexity of a text: `default`, and debiased by the original and the
+        opposite specification; with intervals over its chunks.
 
         Raises:
             ValueError: the text has fewer than two tokens, or does not fit the model's context.
         """
-        local = self.local
-        assert local is not None
-        (ids,) = local.tokens.ids([text])
-        limit = LONGEST if local.limit is None else local.limit - len(local.tokens.lead)
-        window = min(LONGEST, limit) - RESERVED
+        model = self.model
+        if not isinstance(model, TokenModel):
+            raise ValueError(f"--perplexity: {self.path} scores no given texts; add --tokenizer")
+        (ids,) = model.tokens.ids([text])
+        prefixes = {
+            part.variant: model.tokens.ids(part.texts)
+            for part in parts
+            if part.variant in ("original", "opposite")
+        }
+        limit = LONGEST if model.limit is None else model.limit - len(model.tokens.lead)
+        window = min(LONGEST, limit) - max(RESERVED, *map(len, chain(*prefixes.values())))
         if len(ids) < 2 or window < 2:
             raise ValueError(
                 f"--perplexity: {len(ids)} tokens in chunks of {window}; both need at least 2"
             )
         pieces = [ids[start : start + window] for start in range(0, len(ids), window)]
-        losses = self.chunk_losses(pieces, prefixes=local.tokens.ids(part.texts), decay=decay)
-        bar = progress(losses, f"perplexity, {part.variant}", "chunk", len(pieces))
-        frame = pd.DataFrame([*bar], columns=["default", part.variant])
-        chunks = frame.assign(targets=[*map(len, pieces)], unit=frame.index)
-        return {variant: estimate(perplexity(variant), chunks) for variant in frame}
+        frame = pd.DataFrame({"targets": [*map(len, pieces)], "unit": range(len(pieces))})
+        for variant, rows in prefixes.items():
+            losses = self.chunk_losses(pieces, prefixes=rows, decay=decay)
+            bar = progress(losses, f"perplexity, {variant}", "chunk", len(pieces))
+            frame[["default", variant]] = [*bar]
+        return {name: estimate(perplexity(name), frame) for name in ("default", *prefixes)}
 
     @stored
     def chunk_losses(
-        self, pieces: Sequence[list[int]], *, prefixes: Sequence[Sequence[int]], decay: float
+        self, pieces: Sequence[list[int]], *, prefixes: Sequence[list[int]], decay: float | None
     ) -> Iterator[tuple[float, float]]:
         """Yield the loss of each chunk of ids without and with debiasing."""
         local = self.local
+        if decay is None:
+            yield from zip(self.scored(pieces, []), self.scored(pieces, *prefixes), strict=True)
+            return
         assert local is not None
         for ids in pieces:
             yield chunk_loss(local.model, ids, prefixes, lead=local.tokens.lead, decay=decay)
+
+    def scored(self, pieces: Sequence[list[int]], before: list[int]) -> Iterator[float]:
+        """Yield the loss of each chunk after an instruction, weighted as by `chunk_loss`."""
+        model = self.model
+        assert isinstance(model, TokenModel)
+        lead = model.tokens.lead
+        first = 0 if lead else 1  # a text's first token is not predicted
+        units = [
+            ((*lead, *before, *ids[:first]), (tuple(ids[first:]),))
+            for ids in pieces
+            if len(ids) > first
+        ]
+        answers = iter(model.score(units))
+        for ids in pieces:
+            answer = next(answers) if len(ids) > first else [0.0]
+            if isinstance(answer, TextFailure):
+                raise ValueError(f"{self.path}: {answer}")
+            yield -answer[0] * len(ids) / max(1, len(ids) - first)
+
+
+def system(decay: float | None) -> str:
+    """The name of a method of debiasing in tables."""
+    return "instructive" if decay is None else f"self {decay:g}"
 
 
 def perplexity(loss: str) -> Statistic:

@@ -24,7 +24,8 @@ from tests.support.model_server import Fault, serve_model
 
 Captured = pytest.CaptureFixture[str]
 TINY = "--limit 6 --trials 1 --choices 3 --sampling random --input stories:choices_dev"
-WRITE = "--method instructive --beams 1 --nonsense-groups 1"
+WRITE = "consistency-write --method instructive --beams 1 --nonsense-groups 1 --new-tokens 3"
+WRITE += " --adversarial {room}/prompts.jsonl --neutral {room}/prompts.jsonl"
 COMMANDS = {
     "likelihoods of names": "bias --data {room}/groups.json",
     "of BBQ's choices": "bbq --data {room}/bbq.jsonl --metadata {room}/metadata.csv",
@@ -32,6 +33,7 @@ COMMANDS = {
     "letters": f"confusion {TINY} --choice-prompt letters",
     "labels": "feature-bias --task stories:uppercase --shots 2 --seeds 1 --limit 3",
     "answers": "faithfulness --data stories:conversation_dev --limit 4 --max-new-tokens 3",
+    "perplexity": f"{WRITE} --perplexity {{room}}/text.txt",
     "yes or no": "negation --pairs {room}/pairs.jsonl --max-new-tokens 3",
 }
 
@@ -46,6 +48,8 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pair |= {"dataset": "coqa", "answer_org": "yes", "answer_mod": "no"}
     pair |= {"story_org": "anna is in the attic .", "story_mod": "anna is not in the attic ."}
     write_rows(room / "pairs.jsonl", [pair])
+    write_rows(room / "prompts.jsonl", [{"prompt": {"text": "anna is in the attic"}}])
+    (room / "text.txt").write_text("anna is in the attic . the attic is not in the cellar . " * 60)
     return room
 
 
@@ -70,7 +74,7 @@ def test_a_served_model_gives_the_report_of_the_same_folder(
     with serve_model(folder, limit=512) as server:
         name = f"openai:tiny@{server.url}"
         served = evaluate(words, room, name, tmp_path / "served", "--tokenizer", folder)
-    pd.testing.assert_frame_equal(served, local, check_exact=False, rtol=0, atol=1e-4)
+    pd.testing.assert_frame_equal(served, local, rtol=1e-5, atol=1e-4)
 
 
 def test_only_the_likeliest_tokens_count_if_asked_for(room: Path) -> None:
@@ -104,7 +108,7 @@ def test_servers_may_be_slow_or_forgetful(fault: Fault, room: Path, tmp_path: Pa
     with serve_model(folder, fault) as server:
         name = f"openai:tiny@{server.url}"
         served = evaluate(words, room, name, tmp_path / "served", "--tokenizer", folder)
-    pd.testing.assert_frame_equal(served, local, check_exact=False, rtol=0, atol=1e-4)
+    pd.testing.assert_frame_equal(served, local, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("fault", REFUSED)
