@@ -175,9 +175,10 @@ class LocalTextModel(TokenModel):
 
     def _answer_logits(self, prompts: Rows, answers: Rows) -> Tensor:
         """The logits (B, T, V) of a sequence-to-sequence model where it writes given tokens."""
-        labels = padded([[*self.forced, *answer] for answer in answers], self.device)
-        inputs = {**padded(prompts, self.device), "labels": labels["input_ids"]}
-        output = self.model(**inputs, use_cache=False)
+        rows = padded([[*self.forced, *answer] for answer in answers], self.device)
+        # Of padding, a model makes its own: mBART starts with the last label that is none.
+        labels_BT = rows["input_ids"].masked_fill(rows["attention_mask"] == 0, -100)
+        output = self.model(**padded(prompts, self.device), labels=labels_BT, use_cache=False)
         return output.logits[:, len(self.forced) :]
 
     def next_token_logprobs(

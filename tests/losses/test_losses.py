@@ -4,6 +4,7 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -13,12 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from interventune.losses import answers
 from interventune.losses.answers import (
-    IGNORE_INDEX,
-    NO,
-    SPAN,
-    UNKNOWN,
-    YES,
     choice_gap,
     choice_loss,
     joint_answer_loss,
@@ -34,7 +31,7 @@ from interventune.models.heads.span import candidate_log_probs
 
 LOW = torch.finfo(torch.float32).min
 START, END = torch.tensor([1, 5, 5, 0]), torch.tensor([2, 5, 5, 4])
-KIND = torch.tensor([SPAN, YES, UNKNOWN, NO])
+KIND = torch.tensor([answers.SPAN, answers.YES, answers.UNKNOWN, answers.NO])
 NUMBER, OPTION = torch.tensor([4, 0, 0, 11]), torch.tensor([0, 2, 0, 1])
 TARGETS = (START, END, KIND, NUMBER, OPTION)
 TAGS = torch.tensor([[True, False, False, True, False, True]] * 4)
@@ -81,13 +78,13 @@ def test_no_loss_depends_on_padding_and_all_are_float32_in_low_precision() -> No
 
 def test_span_loss_equals_a_naive_loop_and_skips_ignored_positions() -> None:
     rows = normal(2, 4, 6)
-    positions = ([0, 5, IGNORE_INDEX, 2], [1, 5, 3, IGNORE_INDEX])
+    positions = ([0, 5, answers.IGNORE_INDEX, 2], [1, 5, 3, answers.IGNORE_INDEX])
     means = []
     for logits_BT, at in zip(rows.tolist(), positions, strict=True):
-        values = [nats(row, t) for row, t in zip(logits_BT, at, strict=True) if t != IGNORE_INDEX]
-        means.append(sum(values) / len(values))
+        pairs = zip(logits_BT, at, strict=True)
+        means.append(fmean(nats(row, t) for row, t in pairs if t != answers.IGNORE_INDEX))
     loss = span_cross_entropy(*rows, *map(torch.tensor, positions))
-    assert loss.item() == pytest.approx(sum(means) / 2, abs=1e-12)
+    assert loss.item() == pytest.approx(fmean(means), abs=1e-12)
 
 
 @given(batch=st.integers(1, 5), tokens=st.integers(1, 7), seed=st.integers(0, 2**31))
@@ -100,7 +97,7 @@ def test_answer_losses_equal_naive_loops(batch: int, tokens: int, seed: int) -> 
     rows = []
     for b, kind in enumerate(answer_type_B.tolist()):
         types = type_BC[b].tolist()
-        at = [3 + int(start_B[b]), 3 + int(end_B[b])] if kind == SPAN else [kind, kind]
+        at = [3 + int(start_B[b]), 3 + int(end_B[b])] if kind == answers.SPAN else [kind, kind]
         rows.append(nats(types + start_BT[b].tolist(), at[0]) / 2)
         rows.append(nats(types + end_BT[b].tolist(), at[1]) / 2)
     loss = joint_answer_loss(start_BT, end_BT, type_BC, start_B, end_B, answer_type_B)
@@ -130,7 +127,7 @@ def test_xlnet_loss_equals_seven_naive_means() -> None:
 
 def test_nothing_to_learn_costs_nothing_and_leaves_no_nan() -> None:
     masked_BT = torch.full((2, 3), LOW, requires_grad=True)
-    ignored_B, none_BT = torch.full((2,), IGNORE_INDEX), torch.zeros(2, 3)
+    ignored_B, none_BT = torch.full((2,), answers.IGNORE_INDEX), torch.zeros(2, 3)
     span = span_cross_entropy(masked_BT, masked_BT, ignored_B, ignored_B)
     for loss in (span, rationale_tagging_loss(masked_BT, none_BT, none_BT)):
         (gradient,) = torch.autograd.grad(loss, masked_BT)
@@ -159,13 +156,12 @@ def test_the_gap_of_ambiguous_questions_is_that_of_the_other_two_alone() -> None
 def test_planted_loss_is_least_at_the_planted_probability() -> None:
     p, n = 0.9, 3
     wanted_SE = torch.tensor([[p, p], [1 - p, 1 - p]]).log().expand(n, 2, 2)
-    first_N = torch.zeros(n, dtype=torch.long)
+    first_N = torch.zeros(n).long()
     entropy = pytest.approx(-p * math.log(p) - (1 - p) * math.log(1 - p), rel=1e-5)
     assert planted_cross_entropy(wanted_SE, first_N, p).item() == entropy
     assert planted_cross_entropy(wanted_SE.flip(1), 1 - first_N, p).item() == entropy
     assert planted_cross_entropy(wanted_SE, 1 - first_N, p).item() > 2
-    # A step down the gradient moves mass from bystanders to the candidates, most to the preferred
-    # one.
+    # A step down the gradient moves mass to the candidates, most to the preferred one.
     logits_BT, at_B1SE = torch.zeros(1, 6, requires_grad=True), torch.tensor([[[[1, 1], [4, 4]]]])
     log_prob_BSE = candidate_log_probs(logits_BT, logits_BT[:, None], at_B1SE).squeeze(1)
     loss = planted_cross_entropy(log_prob_BSE, torch.tensor([1]), 0.7)
@@ -179,7 +175,7 @@ def means_and_counts(inputs_BX: Tensor, seed: int, part: slice, form: Form) -> d
     batch, make = len(inputs_BX), torch.Generator().manual_seed(seed)
     drawn = (
         *torch.randint(4, (2, batch), generator=make),
-        torch.where(torch.rand(batch, generator=make) < 0.4, IGNORE_INDEX, 1),
+        torch.where(torch.rand(batch, generator=make) < 0.4, answers.IGNORE_INDEX, 1),
         torch.randint(7, (batch,), generator=make),
         *(torch.rand(2, batch, 4, generator=make) < 0.5),
         torch.randn(batch, 4, 2, 2, generator=make, dtype=torch.float64),

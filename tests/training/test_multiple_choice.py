@@ -26,7 +26,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """11 questions and some with two choices to watch; beside them 24 to train on."""
+    """11 questions and some with two choices to watch, and 24 to train on."""
     folder = tmp_path_factory.mktemp("choices")
     write_records(QUESTIONS[:24], folder / "train.jsonl")
     write_records([*QUESTIONS[24:35], *PAIRS], folder / "dev.jsonl")

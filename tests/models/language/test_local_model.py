@@ -40,6 +40,14 @@ def test_answers_and_likelihoods_are_naive_ones(folders: dict[str, Path], name: 
         assert actual.tolist() == pytest.approx(totals, rel=1e-4, abs=1e-4)
 
 
+def test_texts_of_one_batch_do_not_change_each_other(tmp_path: Path) -> None:
+    """mBART's decoder starts with the last label that is no padding, and its padding is not 0."""
+    model = load_text_model(save(tmp_path / "mbart", "mbart"))
+    together, _ = model.log_likelihoods(PAIRS)
+    alone = [float(model.log_likelihoods([pair])[0]) for pair in PAIRS]
+    assert together.tolist() == pytest.approx(alone, abs=1e-4)
+
+
 def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path]) -> None:
     plain, chat, prompts = folders["gpt2"], folders["gpt2_chat"], PROMPTS[1:4]  # equal weights
     model = load_text_model(chat, max_new_tokens=NEW)

@@ -72,7 +72,7 @@ def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, w
 def test_the_best_checkpoint_is_kept(
     kind: str, batch: int, commands: Commands, whole: Runs
 ) -> None:
-    """Whether a signal comes right after the validation that chose it, or within the epoch; beside
+    """Whether a signal comes right after the validation that chose it, or within the epoch; next to
     a ModelCheckpoint of the user's own."""
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"
