@@ -4,14 +4,21 @@ Shape letters: B rows (groups if there are variants), T tokens, D hidden, V vari
 subjects, E the boundaries of a score (one here) or of a text's tokens (first, last).
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from interventune.models.backbones import Inputs
-from interventune.models.language.model_calls import float32_logits, log_likelihoods, write
+from interventune.models.language.model_calls import (
+    context_limit,
+    float32_logits,
+    log_likelihoods,
+    write,
+)
 from interventune.models.language.text_models import TextFailure
+from interventune.models.language.token_model import fitting, misfit
 
 from .span import QAModel
 
@@ -77,7 +84,12 @@ class CausalModel(QAModel):
         prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
         pairs = zip(inputs["input_ids"], prompt_BT, strict=True)
         rows = [ids_T[prompt_T].tolist() for ids_T, prompt_T in pairs]
-        texts = write(self.encoder, tokens, rows, most=MAX_NEW_TOKENS, batch_size=len(rows))
+        limit = context_limit(self.encoder)
+        texts = fitting(
+            rows,
+            [misfit(row, MAX_NEW_TOKENS, limit) for row in rows],
+            partial(write, self.encoder, tokens, most=MAX_NEW_TOKENS, batch_size=len(rows)),
+        )
         return [
             ("", text.reason) if isinstance(text, TextFailure) else (text, "") for text in texts
         ]

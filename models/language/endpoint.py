@@ -100,7 +100,7 @@ class Endpoint:
 
         Args:
             create: the client's method.
-            read: gets the response, whose types nobody has checked.
+            read: gets the response, whose fields may be missing or of another type.
             request: the fields.
 
         Raises:

@@ -68,13 +68,7 @@ class TokenModel(TextModel):
 
     def misfit(self, prompt: Ids, new: int) -> TextFailure | None:
         """Why a prompt and a text of `new` tokens cannot be read; None if they can."""
-        if not prompt:
-            return TextFailure("empty prompt")
-        needed = max(len(prompt), new) if self.is_seq2seq else len(prompt) + new
-        if self.limit is None or needed <= self.limit:
-            return None
-        detail = f"{len(prompt)} tokens and {new} new ones, where the model takes {self.limit}"
-        return TextFailure("longer than the model's context", detail)
+        return misfit(prompt, new, self.limit, in_turn=not self.is_seq2seq)
 
     def first_tokens(self, labels: Sequence[str], after: str) -> list[int]:
         """Return the first token of each label after prompts that end with `after`.
@@ -120,6 +114,26 @@ class TokenModel(TextModel):
             if not row:
                 return TextFailure(f"the continuation {text!r} has no tokens")
         return self.misfit(prompt, max(map(len, rows)))
+
+
+def misfit(
+    prompt: Sequence[int], new: int, limit: int | None, *, in_turn: bool = True
+) -> TextFailure | None:
+    """Why a prompt and a text of `new` tokens cannot be read; None if they can.
+
+    Args:
+        prompt: token ids.
+        new: number of tokens.
+        limit: number of positions; None if they are relative or unknown.
+        in_turn: the text follows the prompt's positions, as in a causal model.
+    """
+    if not prompt:
+        return TextFailure("empty prompt")
+    needed = len(prompt) + new if in_turn else max(len(prompt), new)
+    if limit is None or needed <= limit:
+        return None
+    detail = f"{len(prompt)} tokens and {new} new ones, where the model takes {limit}"
+    return TextFailure("longer than the model's context", detail)
 
 
 def fitting(

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from interventune.models.language import local_model
 from interventune.models.language.self_debiasing import continued
 from interventune.models.language.text_models import TextFailure
-from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
+from tests.data_modules.fixtures.tiny_language_models import CONTEXT, likelihoods, save
 from tests.models.language import conftest
 from tests.models.language.conftest import greedy, load_text_model, next_log_probs
 
@@ -35,17 +35,17 @@ def test_answers_and_likelihoods_are_naive_ones(folders: dict[str, Path], name: 
     for batch_size in (1, 4):
         model = load_text_model(folder, max_new_tokens=NEW, batch_size=batch_size)
         assert list(model.complete(PROMPTS)) == answers
-        actual, counts = model.log_likelihoods(PAIRS)
-        assert counts.tolist() == [len(text.split()) + (name != "gpt2") for _, text in PAIRS]
-        assert actual.tolist() == pytest.approx(totals, rel=1e-4, abs=1e-4)
+        actual, counts = likelihoods(model, PAIRS)
+        assert counts == [len(text.split()) + (name != "gpt2") for _, text in PAIRS]
+        assert actual == pytest.approx(totals, rel=1e-4, abs=1e-4)
 
 
 def test_texts_of_one_batch_do_not_change_each_other(tmp_path: Path) -> None:
     """mBART's decoder starts with the last label that is no padding, and its padding is not 0."""
     model = load_text_model(save(tmp_path / "mbart", "mbart"))
-    together, _ = model.log_likelihoods(PAIRS)
-    alone = [float(model.log_likelihoods([pair])[0]) for pair in PAIRS]
-    assert together.tolist() == pytest.approx(alone, abs=1e-4)
+    together, _ = likelihoods(model, PAIRS)
+    alone = [likelihoods(model, [pair])[0][0] for pair in PAIRS]
+    assert together == pytest.approx(alone, abs=1e-4)
 
 
 def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path]) -> None:
@@ -74,11 +74,11 @@ def test_a_prompt_is_read_once_for_all_its_continuations(folders: dict[str, Path
     read: list[int] = []
     embeddings = model.model.transformer.wte
     embeddings.register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
-    expected, _ = model.log_likelihoods(PAIRS[:3])
+    expected, _ = likelihoods(model, PAIRS[:3])
     read.clear()
-    actual, _ = model.log_likelihoods(PAIRS[:3] * 5)
+    actual, _ = likelihoods(model, PAIRS[:3] * 5)
     assert read == [len(f"{PROMPTS[0]} {' '.join(CONTINUATIONS)}".split())]
-    torch.testing.assert_close(actual, expected.repeat(5), rtol=0, atol=1e-5)
+    assert actual == pytest.approx(expected * 5, abs=1e-5)
 
 
 def test_continued_texts_begin_as_the_tokenizer_begins_texts(folders: dict[str, Path]) -> None:
@@ -116,20 +116,21 @@ def test_where_the_continuation_begins(tmp_path: Path) -> None:
             log_TV = model.model(torch.tensor([ids + second])).logits[0].double().log_softmax(-1)
         return sum(float(log_TV[len(ids) - 1 + i, token]) for i, token in enumerate(second))
 
-    totals, counts = model.log_likelihoods([("s", " cat"), ("s ", "cat"), ("s:", " s")])
+    totals, counts = likelihoods(model, [("s", " cat"), ("s ", "cat"), ("s:", " s")])
     whole, alone = model.tokens.ids(["s cat", " s"])
     harness = naive("s", whole[1:])
-    assert totals.tolist() == pytest.approx([harness, harness, naive("s:", alone)], abs=1e-5)
-    assert counts.tolist() == [1, 1, 2]
+    assert totals == pytest.approx([harness, harness, naive("s:", alone)], abs=1e-5)
+    assert counts == [1, 1, 2]
 
 
-def test_pairs_that_cannot_be_scored_are_named(folders: dict[str, Path]) -> None:
+def test_texts_that_cannot_be_scored_fail_alone(folders: dict[str, Path]) -> None:
     model = load_text_model(folders["gpt2"])
-    assert model.log_likelihoods([])[0].shape == (0,)
-    with pytest.raises(ValueError, match="pair 1"):
-        model.log_likelihoods([("a", "cat"), ("a", "")])
-    with pytest.raises(ValueError, match="pair 0"):
-        model.log_likelihoods([("the " * CONTEXT, "cat")])
+    assert not [*model.log_likelihoods([])]
+    requests = [("a", ["cat", ""]), ("a", ["cat"]), ("the " * CONTEXT, ["cat"])]
+    empty, scored, long = model.log_likelihoods(requests)
+    assert isinstance(empty, TextFailure)
+    assert isinstance(long, TextFailure)
+    assert scored == [(likelihoods(model, [("a", "cat")])[0][0], 1)]
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "mamba", "t5", "bart"])
