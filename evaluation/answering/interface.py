@@ -242,7 +242,8 @@ def open_answerer(path: str, asking: Compute, *, need: Ability = "spans") -> Ans
         raise ValueError(f"{path}: {KINDS[kind].name} cannot {ABILITIES[need]}; what can: {able}")
     if kind == "endpoint" and need == "choices" and how.choice_prompt != "letters":
         raise ValueError(
-            f"{path}: an endpoint chooses by letter alone; add --choice-prompt letters"
+            f"{path}: an endpoint without --tokenizer chooses by letter; add --tokenizer, or "
+            "--choice-prompt letters"
         )
     if kind == "encoder" and need in ("choices", "embeddings"):
         kind = "choice"

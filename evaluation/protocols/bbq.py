@@ -119,10 +119,10 @@ def evaluate(
         --advice "fair=Judge no one by age." --output report
 
     Args:
-        checkpoint: a .ckpt of multiple_choice, a decoder or a local language model (hf:PATH), which
-            take the likeliest choice; a QA model, which takes the best place where the context
-            names one of the two, or unknown; an endpoint, whose answer is compared with the
-            choices.
+        checkpoint: a .ckpt of multiple_choice, a decoder, or a language model (hf:PATH, or
+            openai:MODEL[@URL] with --tokenizer), which take the likeliest choice; a QA model, which
+            takes the best place where the context names one of the two, or unknown; an endpoint
+            without --tokenizer, whose answer is compared with the choices.
         predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (as in
             examples.jsonl of any report), answer and, with --advice, its NAME as variant.
         data: BBQ's files, one per category (github.com/nyu-mll/BBQ, folder data).

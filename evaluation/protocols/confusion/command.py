@@ -220,8 +220,8 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
 
     Args:
         checkpoint: a .ckpt of experiment multiple_choice or of a decoder, a Hugging Face folder or
-            Hub name (an encoder gets a random head), a language model (hf:PATH), or an endpoint
-            that gives log-probabilities (openai:MODEL[@URL], with --choice-prompt letters).
+            Hub name (an encoder gets a random head), or a language model (hf:PATH, or
+            openai:MODEL[@URL] with --tokenizer or --choice-prompt letters).
         probing: data and probes.
         asking: model options.
     """

@@ -1,8 +1,8 @@
 """A model that continues prompts after specifications, with or without self-debiasing, and the
 perplexity of a text, as in the authors' code of self-debiasing.
 
-A local causal model writes exactly the requested number of tokens; an endpoint decides itself, and
-supports only what needs no logits.
+A local causal model writes exactly the requested number of tokens; an endpoint decides itself. It
+gives no logits, so it can be instructed, but not debias itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
