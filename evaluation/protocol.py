@@ -9,7 +9,8 @@
 A row is written to examples.jsonl: the dimensions of its cell, its unit, its fields, or `failure`,
 the reason why there is no answer, and any other information for readers. A row with a list for a
 dimension, such as layers, represents one row per element: its fields are lists too, or equal for
-all elements.
+all elements. Rows of a name with several seeds have the `run` of each, those of several checkpoints
+of a run the `step`.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from .answering.interface import Ability, Compute, named_sources, open_answerer
+from .answering.interface import Ability, Compute, open_answerer
+from .answering.sources import Model, named_models
 from .report import Evaluation, failure_note
 
 # Protocols import from here all that they declare, and the numbers that they compute.
 from .results import Estimate, Number, Results, Row, plain  # noqa: F401
-from .shown.figures import Bars, Lines  # noqa: F401
-from .shown.views import Said, View
+from .shown.figures import Bars, Lines
+from .shown.views import Said, Table, View, make_table
 from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
+from .steps import latest, numbers_along, over_steps, seeds_note
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,7 +51,8 @@ class Protocol:
             whole: its dimensions are in every entry. A row counts for the entries whose dimensions
             it has.
         units: the units of intervals, a plural noun.
-        views: tables (default: one of the whole); a view without measures shows all.
+        views: tables (default: one of the whole); a view without measures shows all. Or functions
+            of the shown cells to a table.
         figures: file name to figure.
         headline: its clauses.
         good: a sentence that says which numbers would be good.
@@ -75,7 +79,7 @@ class Protocol:
     by: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ((),)
     units: str = "questions"
-    views: Sequence[View] = ()
+    views: Sequence[View | Callable[[DataFrame], Table]] = ()
     figures: Mapping[str, Bars] = field(default_factory=dict)
     headline: Sequence[Said] = ()
     good: str = ""
@@ -97,34 +101,40 @@ class Protocol:
     def run(
         self,
         rows: Callable[[Any], Iterable[Row]],
-        sources: Mapping[str, str] | Sequence[str],
+        checkpoint: Sequence[str | Model],
         asking: Compute = Compute(),  # noqa: B008  frozen
         *,
         need: Ability = "spans",
-        opened: Callable[[str], Any] | None = None,
+        opened: Callable[[Model], Any] | None = None,
     ) -> Evaluation:
         """Evaluate all models, one after the other, and make the report.
 
         Args:
             rows: makes the rows of all questions for an answerer, which it must not store: a model
                 is freed before the next one.
-            sources: the models, by name or as `[NAME=]PATH`; others are compared with the first.
+            checkpoint: the models, or arguments of `--checkpoint`. Those of the first name are
+                compared with others at the same step, the first step of each name with its later
+                ones.
             asking: how they are queried.
             need: the required ability.
-            opened: opens a source by path, instead of `open_answerer`.
+            opened: opens a model, instead of `open_answerer`.
 
         Raises:
-            ValueError: a source cannot be used, or no model answers.
+            ValueError: a model cannot be used, or none answers.
         """
-        named = sources if isinstance(sources, Mapping) else named_sources(sources, "--checkpoint")
-        names = list(named)
+        models = named_models(checkpoint)
+        names = [*dict.fromkeys(model.name for model in models)]
         every = list[Row]()
         identities = dict[str, Any]()
-        for name, path in named.items():
-            answerer = opened(path) if opened else open_answerer(path, asking, need=need)
-            every += ({"checkpoint": name, **row} for row in rows(answerer))
+        for model in models:
+            answerer = opened(model) if opened else open_answerer(model.path, asking, need=need)
+            place: Row = {"checkpoint": model.name}
+            place |= {"run": model.seed} if model.seed else {}
+            place |= {"step": model.step} if model.step is not None else {}
+            every += ({**place, **row} for row in rows(answerer))
             if identity := getattr(answerer, "identity", None):
-                identities[name] = identity
+                several = len(place) > 1  # of the name
+                identities[model.path if several else model.name] = identity
             del answerer  # before the next one is opened
         about = {"identities": identities} if identities else {}
         return self.report(self.results(every, names), every, names, about)
@@ -142,8 +152,14 @@ class Protocol:
 
     def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
         """Compute all numbers of these checkpoints."""
-        more = (numbers(rows, names) for numbers in self.also)
-        return Results(self.by, self.units, chain(self.numbers(rows, names), *more))
+        if any("step" in row for row in rows):
+            along = numbers_along(rows, names, self.every)
+            return Results(("step", *self.by), self.units, along)
+        return Results(self.by, self.units, self.every(rows, names))
+
+    def every(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
+        """Yield all numbers of checkpoints, those that are not statistics of cells too."""
+        return chain(self.numbers(rows, names), *(numbers(rows, names) for numbers in self.also))
 
     def numbers(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
         """Yield every cell of every checkpoint, then its changes along each compared dimension."""
@@ -185,6 +201,8 @@ class Protocol:
             for name in ("checkpoint", *self.by)
         }
         columns |= {name: [row.get(name) for row in rows] for name in fields}
+        if any("run" in row for row in rows):
+            columns["run"] = [row.get("run", "") for row in rows]
         columns["failed"] = ["failure" in row for row in rows]
         columns["unit"] = [tuple(row[name] for name in unit) for row in rows]
         lists = [
@@ -192,15 +210,16 @@ class Protocol:
             for name, values in columns.items()
             if any(isinstance(value, list) for value in values)
         ]
-        alike = [name for name in item if name not in lists]
-        columns["item"] = [tuple(row.get(name, "") for name in alike) for row in rows]
+        single = [name for name in item if name not in lists]
+        columns["item"] = [tuple(row.get(name, "") for name in single) for row in rows]
         frame = pd.DataFrame(columns)
         if lists:
             frame = frame.explode(lists, ignore_index=True)
         frame = frame.astype(dict.fromkeys([*numeric, "failed"], "float64"))
         parts = ["item", *(name for name in lists if name in item)]
         question = frame.groupby(parts, sort=False).ngroup()
-        again = frame.groupby(["checkpoint", *self.compared, question]).cumcount()
+        alike = [name for name in ("checkpoint", "run", *self.compared) if name in frame]
+        again = frame.groupby([*alike, question]).cumcount()
         return frame.set_index(question + again * (question.max() + 1))
 
     def report(
@@ -221,6 +240,8 @@ class Protocol:
                 where={**self.place(*view.by, view.across), **view.where},
                 percent=shares if view.percent is None else view.percent,
             )
+            if isinstance(view, View)
+            else view
             for view in self.views or [View(self.title, self.cells[0])]
         ]
         figures = {
@@ -231,6 +252,18 @@ class Protocol:
             )
             for name, figure in self.figures.items()
         }
+        tables = list[Table]()
+        drawn: dict[str, tuple[Bars, DataFrame]] = {}
+        shown = results
+        if "step" in results.by:
+            steps = over_steps(results, self.headline, names, self.cells[0])
+            clauses = {words: words for words in steps["measure"].unique()}
+            percent = {*steps["measure"][steps["of"].isin(shares)]}
+            tables = [
+                make_table(View("Along training", ("step",), clauses, percent=percent), steps)
+            ]
+            drawn = {"steps.png": (Lines("step", clauses, x_label="step"), steps)}
+            shown, names = latest(results, names)
         lacking = [
             f"{headings[name]} since {start}" for name, start in results.lacking if name in headings
         ]
@@ -238,17 +271,25 @@ class Protocol:
         return Evaluation(
             self.title,
             results,
-            views,
+            [*tables, *views],
             about,
-            self.conclusion(results, names, shares),
+            self.conclusion(shown, names, shares),
             [
                 *self.notes,
+                seeds_note(shown),
                 changes.format(", ".join(lacking)) if lacking else "",
                 failure_note(rows, self.failures),
             ],
-            {name: figure for name, figure in figures.items() if figure.parts(results.frame)},
+            drawn
+            | {
+                name: (figure, cells)
+                for name, figure in figures.items()
+                for cells in [results.frame if figure.x == "step" else shown.frame]
+                if figure.x in cells and figure.parts(cells)
+            },
             rows,
-            self.console,
+            self.console + len(tables),
+            shown,
         )
 
     def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
@@ -259,7 +300,8 @@ class Protocol:
         sentences = list[str]()
         if clauses:
             who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
-            sentences.append(f"{who}: {clauses}.")
+            seeds = max(number.estimate.seeds for number in results)
+            sentences.append(f"{who}{f', {seeds} seeds' if seeds > 1 else ''}: {clauses}.")
             sentences.append(f"Aim: {self.good}." if self.good else "")
         sentences += [remark(results, names) for remark in self.remarks]
         return " ".join(filter(None, sentences))

@@ -1,6 +1,7 @@
 """The output of an evaluation: a folder that gets its name only when complete.
 
 report.md       a headline, tables, figures: two pages at most
+report.tex      the tables in LaTeX (booktabs); figures are also there as PDF
 results.csv     the long table in full precision (evaluation/results.py)
 examples.jsonl  one row per example
 report.json     all of this but the examples as data, with the command, the code's revision and
@@ -23,18 +24,18 @@ from interventune.storage.files import atomic, source_digest
 from interventune.storage.provenance import revision, versions
 
 from .results import Results, Row
-from .shown.views import Table, View, make_table, markdown_table, markdown_text
+from .shown.views import Table, View, latex_table, make_table, markdown_table, markdown_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 log = logging.getLogger(__name__)
 
-FILES = ("report.json", "report.md", "results.csv", "examples.jsonl")
+FILES = ("report.json", "report.md", "report.tex", "results.csv", "examples.jsonl")
 MANY = 0.03
 """Failures per answer above which a warning lists those of a checkpoint."""
-Figure = Callable[["DataFrame", Path], None]
-"""Draws cells of the long table into a file."""
+Figure = tuple[Callable[["DataFrame", Path], None], "DataFrame"]
+"""Draws cells into a file; and the cells."""
 
 
 @dataclass(frozen=True)
@@ -44,31 +45,36 @@ class Evaluation:
     Args:
         title: heading of report.md.
         results: the long table.
-        views: tables of it (or ready ones), in the order of report.md.
+        views: tables of `shown`, ready ones, or functions of its cells, in the order of report.md.
         about: origin of the numbers beyond the flags, as plain JSON values.
         headline: the conclusion in one or two sentences; first in report.md, last on the console.
         notes: paragraphs of Markdown under the title; empty ones are omitted.
         figures: file name to figure.
         examples: one JSON object per example; fields named like dimensions give its cell.
         console: number of tables on the console, from the first on.
+        shown: the numbers that views show (default: all).
     """
 
     title: str
     results: Results
-    views: Sequence[View | Table]
+    views: Sequence[View | Table | Callable[["DataFrame"], Table]]
     about: Mapping[str, Any] = field(default_factory=dict)
     headline: str = ""
     notes: Sequence[str] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     examples: Iterable[Mapping[str, Any]] = ()
     console: int = 1
+    shown: Results | None = None
 
     def tables(self) -> list[Table]:
         """All tables with rows."""
-        frame = self.results.frame
-        tables = [
-            view if isinstance(view, Table) else make_table(view, frame) for view in self.views
-        ]
+        frame = (self.shown or self.results).frame
+        tables = list[Table]()
+        for view in self.views:
+            if isinstance(view, View):
+                tables.append(make_table(view, frame))
+            else:
+                tables.append(view if isinstance(view, Table) else view(frame))
         return [table for table in tables if table.rows]
 
 
@@ -129,7 +135,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     parts += evaluation.notes
     for table in tables:
         parts += [f"## {markdown_text(table.title)}", markdown_table(table), table.caption]
-    for name, figure in evaluation.figures.items():
+    for name, (figure, _) in evaluation.figures.items():
         parts.append(f"![{getattr(figure, 'caption', Path(name).stem)}]({name})")
     changes = frame[(frame["against"] != "") & frame["low"].notna()]
     if len(changes):
@@ -138,11 +144,13 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         what = f"By chance about {chance:.1f} of {len(changes)} intervals of changes exclude 0"
         parts.append(f"{what}; here {excluding} do.")
     parts.append(
-        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}; results.csv has "
+        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}"
+        f"{'' if (frame['seeds'] > 1).any() else ', of one seed'}; results.csv has "
         "the unit of each number, how many there are, and full precision. Changes (`against` "
         "there) use the questions that both answered. One line per example: examples.jsonl. "
         "Inputs, settings, command and versions: report.json."
     )
+    pictures = [str(Path(name).with_suffix(".pdf")) for name in evaluation.figures]
     content = {
         "title": evaluation.title,
         "headline": evaluation.headline,
@@ -153,7 +161,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
             "revision": revision(),
             "versions": versions(),
             "interval": {"level": LEVEL, "unit": results.unit},
-            "files": sorted([*evaluation.figures, *FILES]),
+            "files": sorted([*evaluation.figures, *pictures, *FILES]),
         },
         "by": results.by,
         "results": frame.to_dict("records"),
@@ -171,8 +179,12 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         with open(folder / "examples.jsonl", "w", **how) as file:
             file.writelines(map(as_json, evaluation.examples))
         frame.to_csv(folder / "results.csv", index=False, **how)
-        for name, figure in evaluation.figures.items():
-            figure(frame, folder / name)
+        for name, (figure, cells) in evaluation.figures.items():
+            figure(cells, folder / name)
+        latex = "\n".join(
+            ["% in the preamble: \\usepackage{booktabs}\n", *map(latex_table, tables)]
+        )
+        (folder / "report.tex").write_text(latex, **how)
         (folder / "report.md").write_text("\n\n".join(filter(None, parts)) + "\n", **how)
         (folder / "report.json").write_text(as_json(content, indent=1), **how)
 

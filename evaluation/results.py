@@ -11,7 +11,7 @@ results.frame                                               # pandas, as written
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,20 +21,22 @@ Row = Mapping[str, Any]
 """One example: its dimensions, unit, fields, and any other information."""
 ALWAYS = ("checkpoint", "against")
 """The first columns: the model, and what a number is compared with (empty: a plain number)."""
-NUMBERS = ("value", "low", "high", "n", "units")
+NUMBERS = ("value", "low", "high", "n", "units", "seeds", "seed_std")
 """The last columns but one, `unit`."""
 NO_INTERVAL = (math.nan, math.nan)
 
 
 class Estimate(NamedTuple):
-    """A number (NaN: undefined), the ends of its 95 % interval (NaN: none), and its numbers of rows
-    and units.
+    """A number (NaN: undefined), the ends of its 95 % interval (NaN: none), its numbers of rows (of
+    one seed) and units, and of seeds, whose mean it is, with their standard deviation.
     """
 
     value: float
     interval: tuple[float, float]
     n: int
     units: int
+    seeds: int = 1
+    seed_std: float = math.nan
 
 
 class Number(NamedTuple):
@@ -73,7 +75,7 @@ class Results:
         """Add a number; dimensions that its place omits are empty. ValueError: an unknown
         dimension, or a second number at one place.
         """
-        measure, place, (value, interval, *counts), unit = number
+        measure, place, (value, interval, *counts, seed_std), unit = number
         if unknown := set(place) - set(self.by):
             raise ValueError(
                 f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}"
@@ -81,8 +83,10 @@ class Results:
         row = {name: place.get(name, "") for name in self.by} | {"measure": measure}
         if (key := tuple(row.values())) in self._rows:
             raise ValueError(f"results: a second number for {key}")
-        figures = (float(value), *map(float, interval), *map(int, counts), unit or self.unit)
-        self._rows[key] = row | dict(zip((*NUMBERS, "unit"), figures, strict=True))
+        figures = (float(value), *map(float, interval), *map(int, counts), float(seed_std))
+        self._rows[key] = (
+            row | dict(zip(NUMBERS, figures, strict=True)) | {"unit": unit or self.unit}
+        )
 
     def extend(self, numbers: Iterable[Number]) -> None:
         """Add numbers; changes that no question has are `lacking`."""
@@ -92,9 +96,15 @@ class Results:
             else:
                 self.lacking.append((number.measure, number.place["against"]))
 
+    def __iter__(self) -> Iterator[Number]:
+        for row in self._rows.values():
+            value, low, high, *counts = (row[name] for name in NUMBERS)
+            place = {name: row[name] for name in self.by}
+            yield Number(row["measure"], place, Estimate(value, (low, high), *counts), row["unit"])
+
     @property
     def frame(self) -> DataFrame:
-        """Return the table: the dimensions, then measure, value, low, high, n, units, unit."""
+        """Return the table: the dimensions, then measure, NUMBERS and unit."""
         import pandas as pd
 
         columns = [*self.by, "measure", *NUMBERS, "unit"]

@@ -1,5 +1,5 @@
-"""Statistics of rows, their 95 % intervals over units, and their paired change between two sets of
-rows.
+"""Statistics of rows, their 95 % intervals over units and seeds, and their paired change between
+two sets of rows.
 
     share("right", "em")             # the mean of a field that is in [0, 1]
     Statistic("accuracy gap", ("known", "biased"), lambda sums_RC: ...)
@@ -9,8 +9,8 @@ rows.
 A `Statistic` is a function of sums over rows, so that leaving out a unit only needs its sums; the
 others see all rows.
 
-Shape letters: N rows, U units, C columns (the number of rows, then the fields), R sets of rows, S
-sides (1, or 2 of a change).
+Shape letters: N rows, U units, C columns (the number of rows, then the fields), R sets of rows, P
+parts (1, or 2 of a change), S seeds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interventune.metrics.intervals import interval, interval_of_change, jackknife_error
+from interventune.metrics.intervals import (
+    combined,
+    error_of_seeds,
+    interval,
+    interval_of_change,
+    jackknife_error,
+)
 
 from .results import NO_INTERVAL, Estimate
 
@@ -64,24 +71,29 @@ class Statistic:
         """Return the columns (N, C) of rows, given their fields."""
         return np.insert(fields_NF, 0, 1.0, axis=1)
 
-    def leave_units_out(self, sides: Sequence[DataFrame], unit_N: Ints) -> tuple[Floats, Floats]:
-        """Compute the statistic of the rows; of two sides, how much larger it is in the first.
+    def leave_units_out(
+        self, parts: Sequence[DataFrame], unit_N: Ints, units: int
+    ) -> tuple[Floats, Floats]:
+        """Compute the statistic of the rows; of two parts, how much larger it is in the first.
 
         Args:
-            sides: the fields of the N rows, once or twice.
+            parts: the fields of the N rows, once or twice.
             unit_N: their units, 0 to U - 1.
+            units: U.
 
         Returns:
             The values of all rows, then without each unit, (1 + U,); n of all rows, then of each
-            unit, by side (S, 1 + U).
+            unit, by part (P, 1 + U).
         """
-        columns = (self.columns(side.to_numpy(dtype=np.float64)) for side in sides)
-        by_column = ([np.bincount(unit_N, one_N) for one_N in each_NC.T] for each_NC in columns)
-        sums_SUC = np.stack([np.stack(sums_CU, axis=1) for sums_CU in by_column])
-        all_S1C = sums_SUC.sum(axis=1, keepdims=True)
-        values = map(self.of, all_S1C - np.insert(sums_SUC, 0, 0, axis=1))
-        n_SU = np.apply_along_axis(self.n, 2, np.concatenate([all_S1C, sums_SUC], axis=1))
-        return np.subtract.reduce([*values]), n_SU
+        columns = (self.columns(part.to_numpy(dtype=np.float64)) for part in parts)
+        by_column = (
+            [np.bincount(unit_N, one_N, units) for one_N in each_NC.T] for each_NC in columns
+        )
+        sums_PUC = np.stack([np.stack(sums_CU, axis=1) for sums_CU in by_column])
+        all_P1C = sums_PUC.sum(axis=1, keepdims=True)
+        values = map(self.of, all_P1C - np.insert(sums_PUC, 0, 0, axis=1))
+        n_PU = np.apply_along_axis(self.n, 2, np.concatenate([all_P1C, sums_PUC], axis=1))
+        return np.subtract.reduce([*values]), n_PU
 
 
 @dataclass(frozen=True)
@@ -90,19 +102,21 @@ class OfRows(Statistic):
 
     numeric = False
 
-    def value(self, sides: Sequence[DataFrame]) -> float:
-        """Return the value of rows or, of two sides, how much larger it is in the first."""
-        return float(np.subtract.reduce([self.of(side) for side in sides]))
+    def value(self, parts: Sequence[DataFrame]) -> float:
+        """Return the value of rows or, of two parts, how much larger it is in the first."""
+        return float(np.subtract.reduce([self.of(part) for part in parts]))
 
-    def leave_units_out(self, sides: Sequence[DataFrame], unit_N: Ints) -> tuple[Floats, Floats]:
+    def leave_units_out(
+        self, parts: Sequence[DataFrame], unit_N: Ints, units: int
+    ) -> tuple[Floats, Floats]:
         """See Statistic."""
-        n_U = np.bincount(unit_N)
-        values = [self.value(sides)]
-        for unit in range(len(n_U)):
-            others = [side[unit_N != unit] for side in sides]
+        n_U = np.bincount(unit_N, minlength=units)
+        values = [self.value(parts)]
+        for unit in range(units):
+            others = [part[unit_N != unit] for part in parts]
             # Undefined without the only unit.
-            values.append(self.value(others) if len(n_U) > 1 else math.nan)
-        return np.array(values), np.tile(np.insert(n_U, 0, len(unit_N)), (len(sides), 1))
+            values.append(self.value(others) if units > 1 else math.nan)
+        return np.array(values), np.tile(np.insert(n_U, 0, len(unit_N)), (len(parts), 1))
 
 
 @dataclass(frozen=True)
@@ -113,9 +127,9 @@ class Comparison(OfRows):
 
     change_only = True
 
-    def value(self, sides: Sequence[DataFrame]) -> float:
-        """Return the value of two sides."""
-        return float(self.of(*sides))
+    def value(self, parts: Sequence[DataFrame]) -> float:
+        """Return the value of two parts."""
+        return float(self.of(*parts))
 
 
 def share(heading: str, field: str) -> Statistic:
@@ -132,32 +146,72 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     """Compute a statistic of rows with its interval over units; or its difference from that of the
     `first` rows, over the questions that both answered, where a unit has the rows of both sides.
 
+    The rows of several seeds give the mean over them, with an interval over units and seeds. Two
+    sides with the same seeds are compared seed by seed; otherwise units are paired, seeds are not.
+
     Args:
         statistic: the statistic to compute.
         rows: its fields (numbers as float64), and the column `unit`; rows without a field (NaN) are
-            ignored.
-        first: the same; rows with the same index have the same question, and no index occurs twice.
+            ignored. With a column `run`, those of several seeds.
+        first: the same; rows with the same index have the same question, and no index occurs twice
+            in a seed.
     """
-    fields = list(statistic.fields)
-    sides = [side.dropna(subset=fields) for side in (rows, first) if side is not None]
+    import pandas as pd
+
+    fields = [*statistic.fields]
+    sides = [by_seed(side.dropna(subset=fields)) for side in (rows, first) if side is not None]
     if first is not None:
-        both = sides[1].index.intersection(sides[0].index, sort=False)
-        sides = [side.loc[both] for side in sides]
-    unit_N = sides[-1]["unit"].factorize()[0]
-    if not len(unit_N) or (first is None and statistic.change_only):
+        indices = [part.index for side in reversed(sides) for part in side.values()]
+        both = reduce(lambda one, other: one.intersection(other, sort=False), indices)
+        sides = [{seed: part.loc[both] for seed, part in side.items()} for side in sides]
+    now, *before = ([*side.values()] for side in sides)
+    if not any(map(len, now)) or (first is None and statistic.change_only):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    sides = [side[fields] for side in sides]
+    code_N, names = pd.concat([part["unit"] for part in now]).factorize()
+    unit_SN = np.split(code_N, np.cumsum([*map(len, now)])[:-1])
+    # Pairs of seeds: S of the later side with R of the first.
+    grid: list[list[tuple[DataFrame, ...]]] = [[(part,)] for part in now]
+    if before:
+        alike = sides[0].keys() == sides[1].keys() or len(now) == len(before[0]) == 1
+        starts = [[part] for part in before[0]] if alike else [before[0]] * len(now)
+        grid = [[(part, one) for one in ones] for part, ones in zip(now, starts, strict=True)]
     with np.errstate(invalid="ignore", divide="ignore"):
-        (value, *others), n_SU = statistic.leave_units_out(sides, unit_N)
-        counted_SU = n_SU[:, 1:] > 0
-        units = int(counted_SU.all(axis=0).sum())
-        error = jackknife_error(value, np.array(others)[counted_SU.any(axis=0)])
+        results = [
+            [
+                statistic.leave_units_out([part[fields] for part in parts], unit_N, len(names))
+                for parts in pairs
+            ]
+            for unit_N, pairs in zip(unit_SN, grid, strict=True)
+        ]
+        values_SRU = np.array([[values for values, _ in row] for row in results])
+        n_PU = np.concatenate([n for row in results for _, n in row])
+        counted_PU = n_PU[:, 1:] > 0
+        units = int(counted_PU.all(axis=0).sum())
+        values_SRU = values_SRU[..., np.insert(counted_PU.any(axis=0), 0, True)]
+        value, *others = values_SRU.mean((0, 1))
+        error = jackknife_error(value, np.array(others))
+        t, seeds, seed_std = None, 1, math.nan
+        groups = [group for group in (values_SRU.mean(1), values_SRU.mean(0)) if len(group) > 1]
+        if groups:
+            seeds = max(map(len, groups))
+            seed_std = math.hypot(*(group[:, 0].std(ddof=1) for group in groups))
+            own = [(error_of_seeds(group[:, 0], group[:, 1:]), len(group)) for group in groups]
+            # One unit has no error: the interval covers the seeds.
+            error, t = combined((error, units) if units > 1 else (0.0, 2), *own)
         if first is None or statistic.change_only:
             limits = (0, 1) if statistic.share else statistic.limits
-            ends = interval(value, error, units, limits)
+            ends = interval(value, error, units, limits, t)
         elif statistic.share:
-            one_N, other_N = (side.iloc[:, 0].to_numpy(dtype=np.float64) for side in sides)
-            ends = interval_of_change(value, error, np.square(one_N - other_N).mean(), units)
+            now_N, first_N = (
+                np.mean([part[fields[0]] for part in side], 0) for side in (now, before[0])
+            )
+            ends = interval_of_change(value, error, np.square(now_N - first_N).mean(), units, t)
         else:
-            ends = interval(value, error, units)
-    return Estimate(float(value), (float(ends[0]), float(ends[1])), int(n_SU[:, 0].min()), units)
+            ends = interval(value, error, units, t=t)
+    low, high = map(float, ends)
+    return Estimate(float(value), (low, high), int(n_PU[:, 0].min()), units, seeds, seed_std)
+
+
+def by_seed(rows: DataFrame) -> dict[Any, DataFrame]:
+    """The rows of each seed; without a column `run`, they are of one."""
+    return dict(iter(rows.groupby("run", sort=False))) if "run" in rows else {"": rows}

@@ -40,6 +40,8 @@ class Run:
         save_every_minutes: How often training writes `checkpoints/last.ckpt`, besides after each
             epoch and validation and when the run is stopped; 0: not by time.
         save_every_n_steps: The same, in optimizer steps.
+        keep_every_n_steps: Keep the weights of every N-th step, and of the start, as
+            `checkpoints/step_NNNNNN.ckpt`; 0: none.
     """
 
     name: str = "run"
@@ -48,6 +50,7 @@ class Run:
     wandb: Literal["offline", "online", "off"] = "off"
     save_every_minutes: NonNegativeFloat = 15.0
     save_every_n_steps: NonNegativeInt = 0
+    keep_every_n_steps: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
         for option, value in (("name", self.name), ("version", self.version)):

@@ -25,7 +25,8 @@ from interventune.storage.documents import check
 from interventune.storage.errors import DataError
 from interventune.storage.files import file_digest
 
-from .interface import Answerer, named_sources
+from .interface import Answerer
+from .sources import Model, named_models
 
 MISSING = "not among the predictions"
 _ID = AliasChoices("id", AliasPath("doc", "id"), AliasPath("doc", "_id"), "doc_id")
@@ -86,8 +87,8 @@ class Predictions(Answerer):
 
 def named_answerers(
     checkpoint: Sequence[str] | None, predictions: Sequence[str] | None
-) -> dict[str, str]:
-    """Return models, then files of answers, by name.
+) -> list[Model]:
+    """Return models, then files of answers.
 
     Raises:
         ValueError: no source, two with one name, or predictions that are no .jsonl or .json, as a
@@ -101,4 +102,4 @@ def named_answerers(
         raise ValueError(
             "name a model with --checkpoint, or answers made elsewhere with --predictions"
         )
-    return named_sources(sources, "--checkpoint")
+    return named_models(sources)

@@ -167,7 +167,7 @@ def evaluate(
     return replace(BBQ, notes=[NOTE, note]).run(
         rows,
         named_answerers(checkpoint, predictions),
-        opened=lambda path: open_answerer(path, asking, need=ability(path, asking)),
+        opened=lambda model: open_answerer(model.path, asking, need=ability(model.path, asking)),
     )
 
 

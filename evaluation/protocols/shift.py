@@ -8,29 +8,29 @@ tokens, N tokens of one story, L layers, T tokens, D hidden.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from interventune.data_modules.schema.questions import Deletion, QAExample, Variant
-from interventune.evaluation.answering.interface import Compute, named_sources
+from interventune.evaluation.answering.interface import Compute, open_answerer
+from interventune.evaluation.answering.sources import Model, named_models
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import (
     Bars,
     Evaluation,
     Floats,
     Lines,
-    Number,
     Protocol,
     Row,
     Said,
     Statistic,
     View,
     mean,
-    plain,
 )
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
@@ -71,6 +71,16 @@ def deviation(sums_RC: Floats) -> Floats:
 
 
 COSINE = {"cosine": "(1 - cosine)"}
+BETWEEN = {**COSINE, "cka": "(1 - CKA)"}
+OVER_STEPS = Lines(
+    "step",
+    BETWEEN,
+    hue="layer",
+    panels="checkpoint",
+    where={"variant": "", "embedding": "cls"},
+    distance=True,
+    x_label="step",
+)
 BY_LAYER = Lines("layer", COSINE, panels="variant", distance=True)
 PLACE = ("reference", "variant", "embedding", "layer")
 SHIFT = Protocol(
@@ -86,6 +96,7 @@ SHIFT = Protocol(
         ),
         "std": Statistic("std", ("tokens", "distance", "square"), deviation),
         "macro": mean("cosine, mean over stories", "cosine"),
+        "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
     },
     views=[
         View(
@@ -108,14 +119,19 @@ SHIFT = Protocol(
         "layers_cls.png": replace(BY_LAYER, where={"reference": "", "embedding": "cls"}),
         "layers_common.png": replace(BY_LAYER, where={"reference": "", "embedding": "common"}),
         "between.png": replace(
-            BY_LAYER,
-            measures={**COSINE, "cka": "(1 - CKA)"},
-            panels="embedding",
-            where={"variant": ""},
+            BY_LAYER, measures=BETWEEN, panels="embedding", where={"variant": ""}
         ),
+        "start_cls.png": OVER_STEPS,
+        "start_common.png": replace(OVER_STEPS, where={"variant": "", "embedding": "common"}),
     },
     headline=[
-        Said("cosine", "cosine of CLS with the original, last layer", embedding="cls", layer="last")
+        Said(
+            "cosine",
+            "cosine of CLS with the original, last layer",
+            reference="",
+            embedding="cls",
+            layer="last",
+        )
     ],
     good="low where the evidence is deleted (ts_r, os_r), near 1 where it is kept",
     failures="",
@@ -142,59 +158,60 @@ def evaluate(
             all layers.
         compute: model options.
     """
-    named = named_sources(checkpoint, "--checkpoint")
+    models = named_models(checkpoint)
     stories = read_stories(variants)
     originals = originals_by_id(stories)
     pairs = pairs_of(stories, originals)
-    start = next(iter(named))
-    names = iter(named)
-    first: QuestionCheckpoint | None = None  # stays open, for comparisons with later ones
-    between_note = BETWEEN_NOTE if len(named) > 1 else ""
-    notes = [NOTE, stories.rejected, between_note]
-    compared = list[Number]()
+    current = models[0]
+    starts: dict[str, QuestionCheckpoint] = {}
+    """The last start by its path; it stays open, for comparisons with later models."""
+
+    def opened(model: Model) -> Any:
+        nonlocal current
+        current = model
+        return open_answerer(model.path, compute, need="states")
 
     def rows(model: QuestionCheckpoint) -> Iterator[Row]:
-        nonlocal first
-        name = next(names)
         every = range(model.model.config.num_hidden_layers + 1) if layers == "all" else ()
         for variant, both in pairs.items():
-            by_pair = measured(model, both, model, [*every, -1], f"{name}: {variant}")
-            if left := sum(not own for own in by_pair):
-                what = f"{left} of {len(both)} stories are too long for the model, or equal for it"
-                notes.append(f"{name}, {variant}: {what}, and left out.")
+            by_pair = measured(model, both, model, [*every, -1], f"{current.name}: {variant}")
             for (_, example), own in zip(both, by_pair, strict=True):
-                for row in own:
-                    yield {
-                        "variant": variant,
-                        **row,
-                        "question": example.question,
-                        "story": example.context,
-                    }
-        if first is None:
-            first = model
-            return
-        same_words = first.tokenizer.get_vocab() == model.tokenizer.get_vocab()
-        if not same_words or model.encoding.max_length > (first.model.max_tokens or math.inf):
-            reason = "longer rows" if same_words else "another vocabulary"
-            notes.append(f"{name} is not compared with {start}: it has {reason}.")
-            return
-        shared_layers = range(min(one.model.config.num_hidden_layers for one in (first, model)) + 1)
-        own, cka = between(
-            first, model, [*originals.values()], shared_layers, f"{start} and {name}"
-        )
-        yield from ({**row, "reference": start} for row in own)
-        n = sum(map(model.fits, originals.values()))
-        compared.extend(
-            plain(
-                "cka", value, n, checkpoint=name, reference=start, embedding=embedding, layer=layer
-            )
-            for embedding, values in cka.items()
-            for layer, value in enumerate(values)
-        )
+                about = {"variant": variant, "id": example.id, "passage": passage(example)}
+                about |= {"question": example.question, "story": example.context}
+                left_out = {"left_out": "too long for the model, or equal for it"}
+                yield from ({**about, **row} for row in own or [left_out])
+        start = start_of(current, models)
+        if start.path not in starts:
+            starts.clear()
+            starts[start.path] = model if start is current else opened(start)
+        if start[:2] != current[:2]:
+            reference = start.name if start.step is None else f"step {start.step}"
+            yield from between(reference, starts[start.path], model, [*originals.values()])
 
     title = f"Embedding shift on {variants.name}"
-    protocol = replace(SHIFT, title=title, notes=notes, also=[lambda *_: compared])
-    return protocol.run(rows, named, compute, need="states")
+    report = replace(SHIFT, title=title).run(rows, models, compute, opened=opened)
+    places = (
+        (row["checkpoint"], row["variant"], row["left_out"])
+        for row in report.examples
+        if "left_out" in row
+    )
+    left_out = [
+        f"{name}, {variant}: {count} of the stories: {reason}, and left out."
+        if variant
+        else f"{name} {reason}."
+        for (name, variant, reason), count in Counter(places).items()
+    ]
+    between_note = BETWEEN_NOTE if len(models) > 1 else ""
+    return replace(report, notes=[NOTE, stories.rejected, between_note, *left_out, *report.notes])
+
+
+def start_of(model: Model, models: Sequence[Model]) -> Model:
+    """Return what a model is compared with: the first step of its run, or the first model; a model
+    of the first name only with itself.
+    """
+    if model.step is None:
+        return model if model.name == models[0].name else models[0]
+    return next(other for other in models if (other.name, other.seed) == (model.name, model.seed))
 
 
 def originals_by_id(stories: Stories) -> dict[str, QAExample]:
@@ -226,25 +243,36 @@ def pairs_of(stories: Stories, originals: Mapping[str, QAExample]) -> dict[Varia
 
 
 def between(
+    reference: str,
     first: QuestionCheckpoint,
     later: QuestionCheckpoint,
     originals: Sequence[QAExample],
-    layers: Sequence[int],
-    what: str,
-) -> tuple[list[Row], dict[str, list[float]]]:
-    """Compare two models on the same stories, in the tokens of the later one: rows as from
-    `measured`, and linear CKA by embedding and layer.
+) -> Iterator[Row]:
+    """Compare two models on the same stories, in the tokens of the later one, by layer: yield rows
+    as from `measured`, and linear CKA over all stories.
     """
     from interventune.metrics.cka import LinearCKA
 
+    same_words = first.tokenizer.get_vocab() == later.tokenizer.get_vocab()
+    if not same_words or later.encoding.max_length > (first.model.max_tokens or math.inf):
+        reason = "longer rows" if same_words else "another vocabulary"
+        text = f"is not compared with {reference}: it has {reason}"
+        yield {"variant": "", "passage": "", "left_out": text}
+        return
+    layers = range(min(one.model.config.num_hidden_layers for one in (first, later)) + 1)
     width_x, width_y = (one.model.config.hidden_size for one in (first, later))
     cka = {
         which: LinearCKA(len(layers), width_x, width_y, device=later.device)
         for which in ("cls", "common")
     }
-    by_pair = measured(later, [(one, one) for one in originals], first, layers, what, cka)
-    values = {embedding: metric.compute().reshape(-1).tolist() for embedding, metric in cka.items()}
-    return [*chain.from_iterable(by_pair)], values  # over all processes
+    pairs = [(one, one) for one in originals]
+    by_pair = measured(later, pairs, first, layers, f"between {reference} and later", cka)
+    yield from ({**row, "reference": reference} for row in chain.from_iterable(by_pair))
+    stories = sum(map(later.fits, originals))
+    for embedding, metric in cka.items():  # over all processes
+        place = {"reference": reference, "embedding": embedding, "passage": "all"}
+        for layer, value in enumerate(metric.compute().reshape(-1).tolist()):
+            yield {**place, "layer": layer, "cka": value, "stories": stories}
 
 
 @shared

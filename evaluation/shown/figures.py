@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, cycle
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from .views import cells_of
@@ -69,7 +70,7 @@ class Bars:
         return 100 if self.percent else 1
 
     def __call__(self, frame: DataFrame, path: Path) -> None:
-        """Write the picture."""
+        """Write the picture, and the same as a PDF next to it."""
         from matplotlib.figure import Figure
 
         panels = self.parts(frame)
@@ -87,7 +88,8 @@ class Bars:
             axes.set_axis_off()
         for axes, (title, cells) in zip(drawn, panels, strict=True):
             self.draw(axes, cells, colour_of, frame)
-            axes.set(title=title, xlabel="", yscale="log" if self.distance else "linear")
+            axes.set(xlabel="", yscale="log" if self.distance else "linear")
+            axes.set_title(fill(title, int(9 * width)), fontsize="medium")
             axes.spines[["top", "right"]].set_visible(False)
         if not any(axes.dataLim.intervaly.any() for axes in drawn):  # all is 0: no axis around it
             for axes in drawn:
@@ -95,10 +97,11 @@ class Bars:
         grid[0].set_ylabel(self.label or ("%" if self.percent else ""))
         figure.supxlabel(self.x_label, fontsize="medium")
         handles, names = grid[0].get_legend_handles_labels()
-        if len(names) > 1:
-            columns = min(4, len(names))
-            figure.legend(handles, names, loc="outside upper center", ncols=columns, frameon=False)
+        where = "outside upper center"
+        columns = min(4, len(names))
+        figure.legend(handles, names, loc=where, ncols=columns, frameon=False, title=self.hue)
         figure.savefig(path, dpi=150)
+        figure.savefig(path.with_suffix(".pdf"))
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
         """Return title and cells of every panel, in percent or as distances if requested."""

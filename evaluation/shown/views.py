@@ -170,6 +170,17 @@ def markdown_table(table: Table) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
 
 
+def latex_table(table: Table) -> str:
+    """Format the table in LaTeX, with the package booktabs."""
+    import pandas as pd
+
+    columns = "l" * table.lead + "r" * (len(table.header) - table.lead)
+    frame = pd.DataFrame(table.rows, columns=table.header, dtype=object)
+    text = " ".join(filter(None, (f"{table.title}.", table.caption)))
+    caption = re.sub(r"[&%$#_{}]", r"\\\g<0>", text)
+    return frame.to_latex(index=False, escape=True, column_format=columns, caption=caption)
+
+
 def markdown_text(text: object) -> str:
     r"""Format a text on one line, so that Markdown shows it as it is, without markup.
 
@@ -220,21 +231,26 @@ class Said:
         """The clauses of the cells that the last checkpoint has."""
         first = names[0]
         last = names[-1]
-        dimensions = results.by[len(ALWAYS) :]
+        for words, place in self.places(results, whole):
+            ends = (
+                results.at(self.measure, checkpoint=name, **place)
+                for name in dict.fromkeys([first, last])
+            )
+            change = results.at(self.measure, checkpoint=last, against=first, **place)
+            if results.at(self.measure, checkpoint=last, **place):
+                yield f"{words} {in_words([*filter(None, ends)], change, percent=percent)}"
+
+    def places(self, results: Results, whole: Sequence[str]) -> Iterator[tuple[str, Row]]:
+        """The places of the cells, without checkpoint and step, each with the words for it."""
+        dimensions = [name for name in results.by if name not in (*ALWAYS, "step")]
         where = {name: "" for name in dimensions if name not in whole} | self.at
         cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
         free = [name for name in dimensions if not isinstance(self.at.get(name), str)]
         several = [name for name in free if name in self.at or cells[name].nunique() > 1]
-        for now in cells[cells["checkpoint"] == last].to_dict("records"):
-            place = {name: now[name] for name in dimensions}
-            ends = [
-                results.at(self.measure, checkpoint=name, **place)
-                for name in dict.fromkeys([first, last])
-            ]
-            change = results.at(self.measure, checkpoint=last, against=first, **place)
+        for row in cells.drop_duplicates([*dimensions, "measure"]).to_dict("records"):
+            place = {name: row[name] for name in dimensions}
             named = ", ".join(str(place[name]) for name in several if place[name] != "")
-            words = f"{self.words} ({named})" if named else self.words
-            yield f"{words} {in_words([*filter(None, ends)], change, percent=percent)}"
+            yield (f"{self.words} ({named})" if named else self.words), place
 
 
 def in_words(ends: Sequence[Row], change: Row | None, *, percent: bool) -> str:

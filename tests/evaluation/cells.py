@@ -5,7 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-NUMBERS = ["measure", "value", "low", "high", "n", "units", "unit"]
+from interventune.evaluation import results
+
+NUMBERS = ["measure", *results.NUMBERS, "unit"]
 
 
 class Cells:
@@ -13,8 +15,8 @@ class Cells:
 
     def __init__(self, folder: Path) -> None:
         frame = pd.read_csv(folder / "results.csv", keep_default_na=False)
-        assert list(frame.columns[-7:]) == NUMBERS
-        self.by = list(frame.columns[:-7])
+        assert list(frame.columns[-len(NUMBERS) :]) == NUMBERS
+        self.by = list(frame.columns[: -len(NUMBERS)])
         frame[NUMBERS[1:-1]] = frame[NUMBERS[1:-1]].apply(pd.to_numeric, errors="coerce")
         self.frame, keys = frame, frame[["measure", *self.by]].astype(str)
         rows = map(dict, frame.to_dict("records"))

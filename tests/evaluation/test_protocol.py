@@ -160,7 +160,7 @@ def test_changes_are_since_a_first_value_without_numbers(failing: dict[str, str]
             failed = place.items() >= failing.items()
             yield from answered(values=[(0, None)] * 9 if failed else values(1), **place)
 
-    evaluation = PROTOCOL.run(rows, {name: name for name in ("one", "two", "three")}, opened=str)
+    evaluation = PROTOCOL.run(rows, ["one", "two", "three"], opened=lambda model: model.name)
     frame, (against,) = evaluation.results.frame, failing.values()
     against = against if "checkpoint" in failing else f"advice={against}"
     assert set(frame["against"]) == {"", "one", "advice=none"}
@@ -175,7 +175,7 @@ def test_a_report_of_two_checkpoints() -> None:
     def rows(name: str) -> Iterator[dict[str, Any]]:
         yield from answered(name, sets[name])
 
-    evaluation = PROTOCOL.run(rows, {"one": "one", "two": "two"}, opened=str)
+    evaluation = PROTOCOL.run(rows, ["one", "two"], opened=lambda model: model.name)
     change = number(evaluation.results, "right", "two", against="one")
     assert f"+{100 * change['value']:.0f} points [" in evaluation.headline
     assert f"n {change['n']} of " in evaluation.headline
@@ -186,4 +186,4 @@ def test_a_report_of_two_checkpoints() -> None:
     assert by_kind.header == ("measure", "kind", *whole.header[1:])
     assert any("timeout" in note for note in evaluation.notes)
     with pytest.raises(ValueError, match="dumb: 4 timeout"):
-        PROTOCOL.run(rows, {"dumb": "dumb"}, opened=str)
+        PROTOCOL.run(rows, ["dumb"], opened=lambda model: model.name)

@@ -35,11 +35,13 @@ def results() -> Results:
 
 
 def test_results_hold_one_number_a_cell(results: Results) -> None:
-    numbers = ["measure", "value", "low", "high", "n", "units", "unit"]
+    numbers = ["measure", *NUMBERS, "unit"]
     assert list(results.frame.columns) == ["checkpoint", "against", "variant", *numbers]
     row = results.at("em", checkpoint="ot", variant="ts")
     assert row is not None
-    assert [row[name] for name in numbers] == ["em", 0.5, 0.0, 1.0, 4, 2, "questions"]
+    assert [row[name] for name in numbers if row[name] == row[name]] == [
+        *("em", 0.5, 0.0, 1.0, 4, 2, 1, "questions")
+    ]
     assert results.at("em", checkpoint="ot") is None  # no cell of all variants
     with pytest.raises(ValueError, match="variety"):
         results.add(plain("em", 1, 1, variety="os"))

@@ -1,7 +1,7 @@
 """`checkpoints/last.ckpt`: always complete and recent; a run resumes from it as if never
-interrupted.
+interrupted. And the weights of some steps, which evaluations compare.
 
-It is written between two batches (every few minutes or steps, after a validation, and when the run
+last.ckpt is written between two batches (every few minutes or steps, after a validation, and when the run
 is stopped) and when an epoch ends. Lightning counts batches and epochs differently in each case,
 and sometimes wrongly. Here every checkpoint states that k batches of this epoch are completely
 done, or that the epoch is.
@@ -41,11 +41,11 @@ class Stopped(SystemExit):
 
 
 class LastCheckpoint(Checkpoint):
-    """Writes `last.ckpt`, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at
+    """Writes `last.ckpt` and kept weights, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at
     once.
 
     Several processes synchronise for this every `log_every_n_steps` batches, because it makes a GPU
-    wait. `Run` sets how often it is written.
+    wait. `Run` sets how often they are written.
     """
 
     def __init__(self, run: Run) -> None:
@@ -57,6 +57,7 @@ class LastCheckpoint(Checkpoint):
         self.deferred = False
         self.handlers = dict[int, Any]()
         self.due = self.stopping = self.validated = False
+        self.kept_step = -1
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take over signal handling; until training begins, a signal ends the run at once."""
@@ -89,6 +90,7 @@ class LastCheckpoint(Checkpoint):
         self.saved_step = trainer.global_step
         self.saved_at = time.monotonic()
         self.deferred = True
+        self._keep(trainer)
         if done := trainer.fit_loop.epoch_loop.batch_progress.current.ready:
             # Lightning creates the loader's iterator long before it reads the state with the
             # starting point.
@@ -117,6 +119,10 @@ class LastCheckpoint(Checkpoint):
             self._save(trainer, "after validation" if validated else "between batches")
         if self.stopping:
             raise Stopped(self.received or signal.SIGTERM)
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """Keep the weights of a completed step."""
+        self._keep(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """If stopped, a validation is repeated from the last checkpoint."""
@@ -179,6 +185,15 @@ class LastCheckpoint(Checkpoint):
                     {key: value * before // trainer.world_size for key, value in counts.items()}
                 )
             progress["is_last_batch"] = False
+
+    def _keep(self, trainer: Trainer) -> None:
+        """Save the weights of this step, once, if they are due."""
+        step = trainer.global_step
+        every = self.run.keep_every_n_steps
+        if self.path is not None and every and step % every == 0 and step != self.kept_step:
+            name = f"step_{step:06}.ckpt"
+            trainer.save_checkpoint(self.path.with_name(name), weights_only=True)
+            self.kept_step = step
 
     def _save(self, trainer: Trainer, save_point: SavePoint) -> None:
         if self.path is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from interventune.evaluation.answering.interface import Asking, named_sources
+from interventune.evaluation.answering.sources import named_models
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, Said, View
 from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import AtLeast, InputFile, Named, NamedFile, NamedInput
@@ -173,11 +174,11 @@ def evaluate(
 
     from . import groups, measures
 
-    named = named_sources(checkpoint or predictions or [], "--checkpoint")
+    models = named_models(checkpoint or predictions or [])
     cluster_of = read_clusters(clusters) if clusters else None
     ask: Callable[[Any], Iterator[Any]]
     if predictions:
-        rows_of = {path: groups.read_predictions(Path(path), cluster_of) for path in named.values()}
+        rows_of = {path: groups.read_predictions(Path(path), cluster_of) for _, path, *_ in models}
         ask = partial(map, groups.without_empty)
     else:
         sources = named_sources(data or [], "--data")
@@ -187,9 +188,9 @@ def evaluate(
     for rows in rows_of.values() if clusters else ():
         if not any(measures.differ(row["clusters"]) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")
-    protocol = replace(BIAS, also=[partial(measures.numbers, planted_seed=planted_seed)])
+    also = [partial(measures.numbers, planted_seed=planted_seed)]
+    protocol = replace(BIAS, also=also, views=[*BIAS.views, measures.cluster_table])
     if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
-    opened = rows_of.get if predictions else None
-    report = protocol.run(ask, named, asking, need="subjects", opened=opened)
-    return replace(report, views=[*report.views, measures.cluster_table(report.results.frame)])
+    opened = (lambda model: rows_of[model.path]) if predictions else None
+    return protocol.run(ask, models, asking, need="subjects", opened=opened)

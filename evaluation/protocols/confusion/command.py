@@ -25,9 +25,9 @@ from interventune.evaluation.answering.interface import (
     Answerer,
     Choosing,
     kind_of,
-    named_sources,
     open_answerer,
 )
+from interventune.evaluation.answering.sources import named_models
 from interventune.evaluation.protocol import Evaluation, Row
 from interventune.storage.command_line import AtLeast, Count, Named, Source
 from interventune.storage.errors import DataError
@@ -229,9 +229,9 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
 
     from .measures import CONFUSION, tests_and_hits
 
-    named = named_sources(checkpoint, "--checkpoint")
+    models = named_models(checkpoint)
     heuristic = "heuristic" in probing.samplings
-    for path in named.values() if heuristic and not probing.encoder else ():
+    for _, path, *_ in models if heuristic and not probing.encoder else ():
         if "embeddings" not in KINDS[kind_of(path)].abilities:
             raise ValueError(f"{path}: gives no embeddings; add --encoder, or --sampling random")
     questions = read_choices(probing.input)[: probing.limit or None]
@@ -252,4 +252,4 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         "them."
     )
     protocol = replace(CONFUSION, notes=[note], also=[partial(tests_and_hits, chance=1 / count)])
-    return protocol.run(rows, named, asking, need="choices")
+    return protocol.run(rows, models, asking, need="choices")

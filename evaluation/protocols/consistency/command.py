@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from interventune.evaluation.answering.interface import Compute, named_sources
+from interventune.evaluation.answering.sources import Model
 from interventune.evaluation.protocol import Evaluation, Number, Row
 from interventune.storage.command_line import AtLeast, Count, InputFile, Named
 from interventune.storage.errors import DataError
@@ -94,9 +95,9 @@ def write(
 
     return replace(WRITING, also=[lambda *_: perplexities]).run(
         rows,
-        {name: name for name in named},
-        opened=lambda name: Writer(
-            name, named[name], new_tokens=new_tokens, beams=beams, compute=compute
+        [Model(name, path) for name, path in named.items()],
+        opened=lambda model: Writer(
+            model.name, model.path, new_tokens=new_tokens, beams=beams, compute=compute
         ),
     )
 
@@ -150,5 +151,6 @@ def evaluate(
     for row in written:
         row |= flags(row["scores"], attributes)
     protocol = judging(attributes, written, margin)
-    evaluation = protocol.run(iter, {name: name for name in rows_of}, opened=rows_of.__getitem__)
+    models = [Model(name, name) for name in rows_of]
+    evaluation = protocol.run(iter, models, opened=lambda model: rows_of[model.name])
     return replace(evaluation, about={**evaluation.about, **about})

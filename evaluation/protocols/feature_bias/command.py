@@ -153,7 +153,9 @@ def evaluate(
             yield places[name] | question | row
 
     return (steering(prompting.ways) if prompting.intervention else FEATURE_BIAS).run(
-        rows, checkpoint, opened=lambda path: open_model(path, compute, prompting.max_new_tokens)
+        rows,
+        checkpoint,
+        opened=lambda model: open_model(model.path, compute, prompting.max_new_tokens),
     )
 
 

@@ -67,4 +67,4 @@ def test_a_story_too_long_for_a_decoder_is_left_out(room: Path, tmp_path: Path) 
     assert (row["value"], row["n"]) == (0.25, 4)
     cells = evaluate(tmp_path / "s", "shift", *flags, "ts")
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3
-    assert "1 of 4 stories are too long for the model" in (tmp_path / "s" / "report.md").read_text()
+    assert "1 of the stories: too long for the model" in (tmp_path / "s" / "report.md").read_text()

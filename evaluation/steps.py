@@ -1,0 +1,97 @@
+"""The checkpoints of a run, by step: their numbers, each with its change since the first one, and
+those that a report shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .results import Number, Results, Row
+from .shown.views import Said, cells_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Numbers = Callable[[Sequence[Row], Sequence[str]], Iterable[Number]]
+"""Computes all numbers of rows, given the names of their checkpoints."""
+
+
+def numbers_along(rows: Sequence[Row], names: Sequence[str], numbers: Numbers) -> Iterator[Number]:
+    """Yield all numbers of each step, then the changes since the first step of each name."""
+    parts: dict[Any, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(row.get("step", ""), []).append(row)
+    steps = sorted(parts, key=lambda step: step or 0)
+    for step in steps:
+        for number in numbers(parts[step], names):
+            yield number._replace(place={**number.place, "step": step})
+    for name in names:
+        own = {step: [row for row in parts[step] if row["checkpoint"] == name] for step in steps}
+        first, *later = (step for step in steps if own[step])
+        against = f"step={first}"
+        start = [{**row, "checkpoint": against} for row in own[first]]
+        for step in later:
+            for number in numbers([*start, *own[step]], [against, name]):
+                if number.place.get("against") == against:
+                    yield number._replace(place={**number.place, "step": step})
+
+
+def latest(results: Results, names: Sequence[str]) -> tuple[Results, list[str]]:
+    """Return the numbers of the last step of each name and, of a single name, of its first, too;
+    each is a checkpoint of its own, such as "ot step 200". The second value is their names.
+    """
+    steps_of: dict[str, dict[Any, None]] = {}
+    for number in results:
+        steps_of.setdefault(number.place["checkpoint"], {})[number.place["step"]] = None
+    labels = dict[tuple[str, Any], str]()
+    for name, steps in steps_of.items():
+        first, *_, last = [*steps] * 2
+        for step in (first, last) if len(names) == 1 else (last,):
+            labels[name, step] = f"{name} step {step}" if name in names and step != "" else name
+    shown = Results([name for name in results.by if name != "step"], results.unit)
+    for number in results:
+        place = dict(number.place)
+        step = place.pop("step")
+        name = place["checkpoint"]
+        against = place["against"]
+        before = None
+        if against.startswith("step="):
+            before = name, next(iter(steps_of[name]))
+        elif against in steps_of:
+            before = against, step
+        if (name, step) in labels and (before is None or before in labels):
+            place["checkpoint"] = labels[name, step]
+            place["against"] = labels[before] if before else against
+            shown.add(number._replace(place=place))
+    return shown, [label for (name, _), label in labels.items() if name in names]
+
+
+def over_steps(
+    results: Results, clauses: Iterable[Said], names: Sequence[str], whole: Sequence[str]
+) -> DataFrame:
+    """Return the cells of a headline's clauses at all steps, with their words as the measure, which
+    is in the column `of`; `whole` as for `Said.places`.
+    """
+    import pandas as pd
+
+    parts = [results.frame[:0].assign(of="")]
+    for clause in clauses:
+        for words, place in clause.places(results, whole):
+            where = {name: [value] for name, value in place.items()}
+            where |= {"measure": [clause.measure], "against": [""], "checkpoint": [*names]}
+            cells = cells_of(results.frame, where)
+            parts.append(cells[cells["step"] != ""].assign(measure=words, of=clause.measure))
+    return pd.concat(parts)
+
+
+def seeds_note(results: Results) -> str:
+    """Return a paragraph on the seeds of each checkpoint; empty if all have one."""
+    seeds = results.frame.groupby("checkpoint", sort=False)["seeds"].max()
+    if (seeds == 1).all():
+        return ""
+    counts = ", ".join(f"{name} {count}" for name, count in seeds.items())
+    return (
+        f"Seeds: {counts}. Of several, the mean is shown; its interval covers seeds and units, and "
+        "results.csv has `seed_std`, their standard deviation."
+    )
