@@ -92,8 +92,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         format="%(levelname)s: %(message)s", level=logging.ERROR if rank else logging.WARNING
     )
-    arguments = build_parser(argv).parse_args(argv)
     try:
+        if argv[:1] == ["watch"]:
+            from .watch import main as watch
+
+            return guarded(lambda: watch(argv[1:]))
+        arguments = build_parser(argv).parse_args(argv)
         return guarded(lambda: run(arguments.protocol, arguments, argv), arguments.debug)
     except KeyboardInterrupt:
         if not rank:

@@ -15,6 +15,7 @@ from interventune.storage.command_line import Input, NamedInput, call, flags, va
 from interventune.storage.documents import load_yaml, plain_json
 
 from .answering.interface import named_sources
+from .answering.sources import by_label, named_models
 from .report import Evaluation, source_record
 
 
@@ -52,17 +53,25 @@ def evaluated(protocol: str, values: Mapping[str, Any], **here: Any) -> Evaluati
         values: of every flag; others are ignored.
         here: other values for this process, such as its device; not recorded.
     """
-    function = PROTOCOLS[protocol].function
+    about = recorded(protocol, values)
+    evaluation: Evaluation = call(PROTOCOLS[protocol].function, {**values, **here})
+    return replace(evaluation, about={**about, **evaluation.about})
+
+
+def recorded(protocol: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a protocol's name and flags as plain JSON, files with their digests."""
     about: dict[str, Any] = {"protocol": protocol}
-    for flag, *_ in flags(function):
+    for flag, *_ in flags(PROTOCOLS[protocol].function):
         value = values[flag.name]
         (_, name) = value_of(flag.annotation)
-        if value is not None and isinstance(name, NamedInput):
+        if value is not None and flag.name == "checkpoint" and isinstance(name, NamedInput):
+            models = by_label(named_models(value))
+            value = {label: source_record(model.path) for label, model in models.items()}
+        elif value is not None and isinstance(name, NamedInput):
             named = named_sources(value, f"--{flag.name}")
             value = {key: source_record(path) for key, path in named.items()}
         elif value is not None and isinstance(name, Input):
             many = isinstance(value, list)
             value = [*map(source_record, value)] if many else source_record(value)
         about[flag.name] = plain_json(value)
-    evaluation: Evaluation = call(function, {**values, **here})
-    return replace(evaluation, about={**about, **evaluation.about})
+    return about

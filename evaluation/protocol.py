@@ -22,7 +22,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from .answering.interface import Ability, Compute, open_answerer
-from .answering.sources import Model, named_models
+from .answering.sources import Model, by_label, named_models
+from .answering.work import once
 from .report import Evaluation, failure_note
 
 # Protocols import from here all that they declare, and the numbers that they compute.
@@ -126,16 +127,18 @@ class Protocol:
         names = [*dict.fromkeys(model.name for model in models)]
         every = list[Row]()
         identities = dict[str, Any]()
-        for model in models:
-            answerer = opened(model) if opened else open_answerer(model.path, asking, need=need)
+        for label, model in by_label(models).items():
+
+            def made(model: Model = model) -> tuple[Any, list[Row]]:
+                answerer = opened(model) if opened else open_answerer(model.path, asking, need=need)
+                return getattr(answerer, "identity", None), [*rows(answerer)]
+
+            identity, own = once(model.path, made)
             place: Row = {"checkpoint": model.name}
             place |= {"run": model.seed} if model.seed else {}
             place |= {"step": model.step} if model.step is not None else {}
-            every += ({**place, **row} for row in rows(answerer))
-            if identity := getattr(answerer, "identity", None):
-                several = len(place) > 1  # of the name
-                identities[model.path if several else model.name] = identity
-            del answerer  # before the next one is opened
+            every += ({**place, **row} for row in own)
+            identities |= {label: identity} if identity else {}
         about = {"identities": identities} if identities else {}
         return self.report(self.results(every, names), every, names, about)
 
@@ -259,9 +262,8 @@ class Protocol:
             steps = over_steps(results, self.headline, names, self.cells[0])
             clauses = {words: words for words in steps["measure"].unique()}
             percent = {*steps["measure"][steps["of"].isin(shares)]}
-            tables = [
-                make_table(View("Along training", ("step",), clauses, percent=percent), steps)
-            ]
+            view = View("Along training", ("checkpoint", "step"), clauses, "measure", {}, percent)
+            tables = [make_table(view, steps)]
             drawn = {"steps.png": (Lines("step", clauses, x_label="step"), steps)}
             shown, names = latest(results, names)
         lacking = [
@@ -271,7 +273,7 @@ class Protocol:
         return Evaluation(
             self.title,
             results,
-            [*tables, *views],
+            [*views, *tables],
             about,
             self.conclusion(shown, names, shares),
             [
@@ -288,7 +290,7 @@ class Protocol:
                 if figure.x in cells and figure.parts(cells)
             },
             rows,
-            self.console + len(tables),
+            self.console,
             shown,
         )
 

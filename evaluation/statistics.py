@@ -160,12 +160,12 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
 
     fields = [*statistic.fields]
     sides = [by_seed(side.dropna(subset=fields)) for side in (rows, first) if side is not None]
-    if first is not None:
+    if first is not None and all(sides):
         indices = [part.index for side in reversed(sides) for part in side.values()]
         both = reduce(lambda one, other: one.intersection(other, sort=False), indices)
         sides = [{seed: part.loc[both] for seed, part in side.items()} for side in sides]
     now, *before = ([*side.values()] for side in sides)
-    if not any(map(len, now)) or (first is None and statistic.change_only):
+    if not (all(sides) and any(map(len, now))) or (first is None and statistic.change_only):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
     code_N, names = pd.concat([part["unit"] for part in now]).factorize()
     unit_SN = np.split(code_N, np.cumsum([*map(len, now)])[:-1])

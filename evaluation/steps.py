@@ -47,7 +47,7 @@ def latest(results: Results, names: Sequence[str]) -> tuple[Results, list[str]]:
     labels = dict[tuple[str, Any], str]()
     for name, steps in steps_of.items():
         first, *_, last = [*steps] * 2
-        for step in (first, last) if len(names) == 1 else (last,):
+        for step in (first, last) if [name] == [*names] else (last,):
             labels[name, step] = f"{name} step {step}" if name in names and step != "" else name
     shown = Results([name for name in results.by if name != "step"], results.unit)
     for number in results:

@@ -21,6 +21,7 @@ COMMANDS = {
     "sweep": ("training sweep", "train once for each combination of some settings"),
     "select": ("training select", "test the best models of a sweep"),
     "evaluate": ("evaluation", "measure a model: bias, faithfulness, embedding shift, ..."),
+    "watch": ("evaluation watch", "evaluate the checkpoints of a run as they appear"),
     "report": ("evaluation report", "put runs and reports on one HTML page"),
     "reproduce": ("evaluation reproduce", "compute a paper's table and compare"),
     "data": ("data_modules", "write data sets: perturbed stories, questions with advice, ..."),

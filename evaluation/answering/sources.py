@@ -42,7 +42,7 @@ def named_models(arguments: Sequence[str | Model], flag: str = "--checkpoint") -
     for name, source in named_sources(sources, flag).items():
         found = [*expanded(source, flag)]
         runs = [*dict.fromkeys(run for run, *_ in found)]
-        along = len(runs) < len(found) or Path(source).is_dir()
+        along = len(runs) < len(found) or Path(source.removeprefix("hf:")).is_dir()
         for run, step, path in sorted(found, key=lambda one: one[1] or 0):
             if along and step is None and len(found) > 1:
                 raise ValueError(f"{flag} {name}: mixes the steps of runs with {path}")
@@ -52,18 +52,25 @@ def named_models(arguments: Sequence[str | Model], flag: str = "--checkpoint") -
     return models
 
 
+def by_label(models: Sequence[Model]) -> dict[str, Model]:
+    """Return the models by name, or by path where there are several of the name."""
+    names = [model.name for model in models]
+    return {model.path if names.count(model.name) > 1 else model.name: model for model in models}
+
+
 def expanded(source: str, flag: str) -> Iterator[tuple[str, int | None, str]]:
     """Yield the run, the step (None: not known), and the path of every model of a source."""
     for path in [source] if Path(source).exists() else source.split(","):
-        matches = [path]
-        if glob.has_magic(path) and not path.startswith("openai:"):
-            matches = sorted(glob.glob(path), key=by_number)
+        local = path.removeprefix("hf:")
+        kind = path.removesuffix(local)
+        matches = [local]
+        if glob.has_magic(local) and not local.startswith("openai:"):
+            matches = sorted(glob.glob(local), key=by_number)
             if not matches:
-                raise ValueError(f"{flag}: no file or folder matches {path}")
+                raise ValueError(f"{flag}: no file or folder matches {local}")
         for match in matches:
-            yield from (
-                (run_of(one), step_of(one), one) for one in checkpoints_of(match) or [match]
-            )
+            for one in checkpoints_of(match) or [match]:
+                yield run_of(one), step_of(one), kind + one
 
 
 def checkpoints_of(folder: str) -> list[str]:
@@ -79,7 +86,7 @@ def checkpoints_of(folder: str) -> list[str]:
 
 def run_of(path: str) -> str:
     """Return the folder of the run that a kept checkpoint is from; of others the path."""
-    parent = Path(path).parent
+    parent = Path(path.removeprefix("hf:")).parent
     if step_of(path) is None:
         return path
     return str(parent.parent if parent.name == "checkpoints" else parent)

@@ -7,6 +7,7 @@ get all answers (`shared`): after that line all processes compute the same, and 
 know their number. Only the first stores finished work (`stored`), writes and prints.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from interventune.models.language.text_models import TextFailure
-from interventune.storage.documents import plain_json
+from interventune.storage.documents import load_json, plain_json, write_text
 from interventune.storage.finished_work import FinishedWork, work_key
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -34,13 +35,14 @@ LONGEST_WAIT = timedelta(hours=12)
 
 @dataclass(frozen=True)
 class Processes:
-    """The rank of this process, the number of processes, and the file of finished work (None: in
-    memory).
+    """The rank of this process, the number of processes, the file of finished work (None: in
+    memory), and the folder for the rows of whole models (None: they are not stored).
     """
 
     rank: int = 0
     size: int = 1
     path: Path | None = None
+    rows: Path | None = None
 
     @cached_property
     def work(self) -> FinishedWork:
@@ -74,12 +76,12 @@ def launched() -> tuple[int, int]:
 
 
 @contextmanager
-def process_group(device: str, work: Path | None = None) -> Iterator[str]:
-    """Join the other processes of torchrun, if any, and resume from the file of finished work, in
-    an existing folder (None: in memory). Yields this process's device for the user's `--device`.
-    ValueError without a GPU, or if another process is gone.
+def process_group(device: str, work: Path | None = None, rows: Path | None = None) -> Iterator[str]:
+    """Join the other processes of torchrun, if any, and resume from finished work (see `Processes`)
+    in an existing folder. Yields this process's device for the user's `--device`. ValueError
+    without a GPU, or if another process is gone.
     """
-    processes = Processes(*launched(), work)
+    processes = Processes(*launched(), work, rows)
     joins = False
     if processes.size > 1:
         import torch
@@ -101,6 +103,33 @@ def process_group(device: str, work: Path | None = None) -> Iterator[str]:
         current.reset(token)
     if joins:  # not after an error, when the others may still wait: torchrun ends them
         dist.destroy_process_group()
+
+
+def once(path: str, make: Callable[[], tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
+    """Return what `make` makes of the model at `path`; with a folder for rows, as plain JSON, which
+    is stored there until the model changes.
+    """
+    folder = current.get(Processes()).rows
+    if folder is None:
+        return make()
+    file = rows_file(folder, path)
+    if not file.exists():
+        write_text(file, json.dumps(plain_json(make())))
+    identity, rows = load_json(file)
+    return identity, rows
+
+
+def rows_file(folder: Path, path: str) -> Path:
+    """Return the file for the rows of a model, which is named after its path, size and time; the
+    latest one if the model has been deleted.
+    """
+    name = work_key(path=os.path.abspath(path))[:16]
+    files = [file for file in [Path(path), *Path(path).glob("*")] if file.is_file()]
+    if not files:
+        of_path = folder.glob(f"{name}-*.json")
+        return max(of_path, key=lambda file: file.stat().st_mtime, default=folder / f"{name}-.json")
+    stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
+    return folder / f"{name}-{work_key(files=stats)[:16]}.json"
 
 
 def local_device(device: str) -> str:

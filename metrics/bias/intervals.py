@@ -16,7 +16,8 @@ draws, T the three noises of a draw.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,8 +43,10 @@ CHANCE = 0.95
 """The share of models without preference that get at most the upper end by chance."""
 
 Ints = NDArray[np.int64]
-Number = tuple[float, float, float]
-"""A value and the ends of its interval; NaN: none."""
+Number = tuple[float, float, float, int, float]
+"""A value and the ends of its interval (NaN: none), the number of seeds, and their standard
+deviation.
+"""
 
 
 class ClassGroups(NamedTuple):
@@ -58,25 +61,36 @@ class ClassGroups(NamedTuple):
     """Unit of each group, 0 to U - 1."""
 
 
-def maxima(names: Iterable[str], *sides: ClassGroups) -> dict[str, tuple[Number, Number]]:
+def maxima(
+    names: Iterable[str], *sides: Sequence[ClassGroups], paired: bool = False
+) -> dict[str, tuple[Number, Number]]:
     """Compute some of mu, eta, theta and mu_normalised of one class: each with its interval and, as
     a second number, the mean that models without preference get on these groups, from 0 to what 95
     % of them get at most. With two sides, the same groups with other scores, by how much the
-    second's are larger.
+    second's are larger. A side has the groups of each of its seeds, over which the mean is taken;
+    the interval covers them, seed by seed of both sides if they are `paired`.
     """
-    units = int(sides[0].unit_N.max()) + 1
+    units = max(int(groups.unit_N.max()) + 1 for groups in chain(*sides))
     draw = np.random.default_rng(SEED)
-    statistics = {name: [statistic(name, side) for side in reversed(sides)] for name in names}
+    statistics = {
+        name: [[statistic(name, groups) for groups in side] for side in reversed(sides)]
+        for name in names
+    }
     drawn = {name: list[Floats]() for name in statistics}
+    samples = dict[str, list[Floats]]()
     block = min(DRAWS, max(1, BLOCK // units))
     for _ in range(0, max(100, min(DRAWS, WORK // units)), block):
         sign_TUR = draw.choice([-1.0, 1.0], (3, units, block))
         # How large noise is, is only estimated, with about this error.
         sign_TUR[1:] *= np.exp(draw.normal(size=block) / math.sqrt(2 * units))
         for name, measures in statistics.items():
-            drawn[name].append(np.subtract.reduce([measure(sign_TUR) for measure in measures]))
+            by_side = [np.array([one(sign_TUR) for one in side]) for side in measures]
+            drawn[name].append(np.subtract.reduce([side.mean(0) for side in by_side]))
+            samples[name] = [side[:, 0, 0] for side in by_side]
+    if paired:
+        samples = {name: [np.subtract.reduce(by_side)] for name, by_side in samples.items()}
     return {
-        name: summary(np.concatenate(parts, 1), units, change=len(sides) > 1)
+        name: summary(np.concatenate(parts, 1), units, samples[name], change=len(sides) > 1)
         for name, parts in drawn.items()
     }
 
@@ -130,8 +144,12 @@ def extrapolated(once: Any, twice: Any) -> Any:
     return once - (twice - once) / (math.sqrt(2) - 1)
 
 
-def summary(drawn_5R: Floats, units: int, *, change: bool) -> tuple[Number, Number]:
-    """Return the value or change with its interval, and by chance."""
+def summary(
+    drawn_5R: Floats, units: int, samples: Sequence[Floats], *, change: bool
+) -> tuple[Number, Number]:
+    """Return the value or change with its interval, and by chance. `samples` has the values of
+    each seed: of both sides, or their differences.
+    """
     (value, *_), once_R, *twice_2R, chance_R = drawn_5R
     chance = float(np.quantile(chance_R, CHANCE))
     error = once_R.std()
@@ -148,4 +166,15 @@ def summary(drawn_5R: Floats, units: int, *, change: bool) -> tuple[Number, Numb
         if not change:
             # A value is at most the truth plus the value of the noise.
             low = max(low, value - chance) if value > chance else 0
-    return (float(value), float(low), float(high)), (float(chance_R.mean()), 0.0, chance)
+    spread = [(sample_S.std(ddof=1), len(sample_S)) for sample_S in samples if len(sample_S) > 1]
+    deviation = math.nan
+    seeds = 1
+    if spread:
+        deviations, counts = np.array(spread).T
+        deviation = math.hypot(*deviations)
+        seeds = int(counts.max())
+        beyond = quantile(counts) * deviations / np.sqrt(counts)
+        low = max(value - math.hypot(value - low, *beyond), -1 if change else 0)
+        high = min(value + math.hypot(high - value, *beyond), 1)
+    number = float(value), float(low), float(high), seeds, deviation
+    return number, (float(chance_R.mean()), 0.0, chance, seeds, math.nan)

@@ -39,6 +39,10 @@ from .token_model import Ids, TokenModel, Unit, fitting
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
+SIDE_BY_SIDE = 512
+"""Tokens of continuations in a row, or as many as its prompt has: the cost of attention grows with
+the square of a row's length.
+"""
 Pair = tuple[Ids, Ids]
 """Token ids of a prompt, and of its continuation."""
 
@@ -141,8 +145,14 @@ class LocalTextModel(TokenModel):
         rows = list[tuple[Ids, list[Ids]]]()
         for prompt, parts in continuations.items():
             fits = len(prompt) + max(map(len, parts)) <= window
-            together = fits and self._side_by_side
-            rows += [(prompt, parts)] if together else [(prompt, [part]) for part in parts]
+            most = max(len(prompt), SIDE_BY_SIDE) if fits and self._side_by_side else 0
+            room = -1
+            for part in parts:
+                room -= len(part)
+                if room < 0:
+                    rows.append((prompt, []))
+                    room = most - len(part)
+                rows[-1][1].append(part)
         lengths = [len(prompt) + sum(map(len, parts)) for prompt, parts in rows]
         for index in by_length(lengths, self.tokens_at_once):
             batch = [rows[r] for r in index]

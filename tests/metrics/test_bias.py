@@ -77,15 +77,18 @@ def groups_of(batch: Batch) -> ClassGroups:
 def test_maxima_and_their_changes_are_those_of_the_metric() -> None:
     one, two = (random_batch(60, 1, 5, 4, seed=seed) for seed in (0, 1))
     two = one._replace(score_NVS=two.score_NVS)
-    found, change = maxima(NAMES, groups_of(one)), maxima(NAMES, groups_of(one), groups_of(two))
+    found, change = (
+        maxima(NAMES, [groups_of(one)]),
+        maxima(NAMES, [groups_of(one)], [groups_of(two)]),
+    )
     before, after = (naive_class(batch, 0) for batch in (one, two))
     for name in NAMES:
         assert found[name][0][0] == pytest.approx(before[name])
-        value, low, high = change[name][0]
+        value, low, high, *_ = change[name][0]
         assert value == pytest.approx(after[name] - before[name])
         assert low < value < high
-        assert -low == pytest.approx(maxima([name], groups_of(two), groups_of(one))[name][0][2])
-    assert np.isnan(maxima(["mu"], groups_of(one), groups_of(one))["mu"][0][1])  # all is equal
+        assert -low == pytest.approx(maxima([name], [groups_of(two)], [groups_of(one)])[name][0][2])
+    assert np.isnan(maxima(["mu"], [groups_of(one)], [groups_of(one)])["mu"][0][1])  # all is equal
 
 
 def test_the_value_by_chance_is_that_of_groups_whose_subjects_swap() -> None:
@@ -95,7 +98,7 @@ def test_the_value_by_chance_is_that_of_groups_whose_subjects_swap() -> None:
         swap_N = torch.from_numpy(draw.random(40) < 0.5)
         score_NVS = torch.where(swap_N[:, None, None], batch.score_NVS.flip(2), batch.score_NVS)
         values.append(naive_class(batch._replace(score_NVS=score_NVS), 0)["mu"])
-    mean, low, high = maxima(["mu"], groups_of(batch))["mu"][1]
+    mean, low, high, *_ = maxima(["mu"], [groups_of(batch)])["mu"][1]
     assert (mean, low) == (pytest.approx(np.mean(values), rel=0.05), 0)
     assert high == pytest.approx(np.quantile(values, 0.95), rel=0.05)
 
@@ -108,9 +111,9 @@ def test_groups_of_a_unit_have_the_same_noise() -> None:
     one, twice = groups_of(batch), groups_of(Batch(*(torch.cat([value, value]) for value in batch)))
     together = twice._replace(unit_N=np.tile(np.arange(25), 2))
     for name in ("mu", "eta", "theta"):
-        np.testing.assert_allclose(*(maxima([name], each)[name] for each in (one, together)))
-    (_, low, high), (_, apart_low, apart_high) = (
-        maxima(["mu"], each)["mu"][0] for each in (one, twice)
+        np.testing.assert_allclose(*(maxima([name], [each])[name] for each in (one, together)))
+    (_, low, high, *_), (_, apart_low, apart_high, *_) = (
+        maxima(["mu"], [each])["mu"][0] for each in (one, twice)
     )
     assert apart_high - apart_low < high - low
-    assert np.isnan(maxima(["mu"], groups_of(random_batch(9, 1, 4, 3)))["mu"][0][1:]).all()
+    assert np.isnan(maxima(["mu"], [groups_of(random_batch(9, 1, 4, 3))])["mu"][0][1:3]).all()

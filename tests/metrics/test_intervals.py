@@ -106,7 +106,7 @@ def test_mu_eta_and_theta_without_and_with_preference(
     draw, held = np.random.default_rng(7), {"mu": 0, "eta": 0, "theta": 0}
     for _ in range(DRAWS):
         groups, truth = groups_of(draw, size, 0.2)
-        for name, ((value, low, high), (mean, _, most)) in maxima(held, groups).items():
+        for name, ((value, low, high, *_), (mean, _, most, *_)) in maxima(held, [groups]).items():
             held[name] += low <= truth[name] <= high
             assert low <= value <= high
             assert (low > 0) == (value > most > mean)

@@ -1,10 +1,10 @@
 """`checkpoints/last.ckpt`: always complete and recent; a run resumes from it as if never
 interrupted. And the weights of some steps, which evaluations compare.
 
-last.ckpt is written between two batches (every few minutes or steps, after a validation, and when the run
-is stopped) and when an epoch ends. Lightning counts batches and epochs differently in each case,
-and sometimes wrongly. Here every checkpoint states that k batches of this epoch are completely
-done, or that the epoch is.
+last.ckpt is written between two batches (every few minutes or steps, after a validation, and when
+the run is stopped) and when an epoch ends. Lightning counts batches and epochs differently in each
+case, and sometimes wrongly. Here every checkpoint states that k batches of this epoch are
+completely done, or that the epoch is.
 """
 
 import os
@@ -41,8 +41,8 @@ class Stopped(SystemExit):
 
 
 class LastCheckpoint(Checkpoint):
-    """Writes `last.ckpt` and kept weights, and ends the run there at SIGTERM or Ctrl-C; a second Ctrl-C ends it at
-    once.
+    """Writes `last.ckpt` and kept weights, and ends the run at SIGTERM or Ctrl-C with `last.ckpt`;
+    a second Ctrl-C ends it at once.
 
     Several processes synchronise for this every `log_every_n_steps` batches, because it makes a GPU
     wait. `Run` sets how often they are written.

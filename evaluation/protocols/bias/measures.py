@@ -38,6 +38,7 @@ from interventune.evaluation.protocol import (
     mean,
 )
 from interventune.evaluation.shown.views import Table, cells_of, make_table
+from interventune.evaluation.statistics import by_seed
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
 Place = Mapping[str, Any]
@@ -88,8 +89,11 @@ def numbers(
 
 
 def table(rows: Sequence[Row]) -> DataFrame:
-    """Return the groups of all rows by key; `question` is the key without the advice."""
-    groups = pd.DataFrame(rows, columns=COLUMNS).set_index("key", drop=False)
+    """Return the groups of all rows by key; `question` is the key without the advice. With several
+    seeds, a key has a row for the `run` of each.
+    """
+    seeds = ["run"] if any("run" in row for row in rows) else []
+    groups = pd.DataFrame(rows, columns=[*COLUMNS, *seeds]).set_index("key", drop=False)
     groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain"], ""))
     return groups.assign(
         question=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs()
@@ -131,11 +135,16 @@ def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
     model without preference: its mean, from 0 to the 95 % point.
     """
     for place, sides in pairs:
-        counts = len(sides[0]), sides[0]["question"].nunique()
-        for name, values in maxima(measures, *map(numbered, sides)).items():
-            for measure, (value, low, high) in zip((name, f"{name}_chance"), values, strict=True):
+        seeds = [by_seed(side) for side in sides]
+        paired = seeds[0].keys() == seeds[-1].keys()
+        counts = len(next(iter(seeds[0].values()))), sides[0]["question"].nunique()
+        numbers = ([*map(numbered, side.values())] for side in seeds)
+        for name, values in maxima(measures, *numbers, paired=paired).items():
+            for measure, (value, low, high, *spread) in zip(
+                (name, f"{name}_chance"), values, strict=True
+            ):
                 if len(sides) == 1 or measure == name:
-                    estimated = Estimate(value, (low, high), *counts)
+                    estimated = Estimate(value, (low, high), *counts, *spread)
                     yield Number(measure, place, estimated, "questions")
 
 
@@ -183,7 +192,7 @@ def between_clusters(groups: DataFrame) -> DataFrame:
 
 def differ(clusters: Any) -> bool:
     """Whether two subjects belong to different clusters; they may have none."""
-    return isinstance(clusters, tuple) and None not in clusters and clusters[0] != clusters[1]
+    return isinstance(clusters, (tuple, list)) and None not in clusters and len({*clusters}) > 1
 
 
 def of_planted(pairs: Pairs, seed: int) -> Iterator[Number]:
@@ -238,7 +247,7 @@ def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[N
                 places_of["scope_gap"] = [{**at, "class": "mismatched_ethical"}, at]
             for measure, places in places_of.items():
                 sums = pd.concat([ratio_rows(members, places) for _, members in checkpoints])
-                fields = tuple(sums.columns.drop(["checkpoint", "unit", "units"]))
+                fields = tuple(name for name in sums if name.startswith(("advised", "without")))
                 statistic = Statistic(measure, fields, ratios, fewest)
                 by_checkpoint = compare(sums, names, {**place, **at})
                 yield from of_statistic(by_checkpoint, measure, statistic)
@@ -246,11 +255,12 @@ def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[N
 
 def advised(groups: DataFrame, place: Place) -> Pairs:
     """Yield the same questions without each class of advice and with it."""
-    without = groups[groups["class"] == "none"].drop_duplicates("question")
-    without = without.set_index("question", drop=False)
-    for advice, part in groups[groups["question"].isin(without.index)].groupby("class", sort=False):
+    by = [name for name in ("run", "question") if name in groups]
+    without = groups[groups["class"] == "none"].drop_duplicates(by).set_index(by, drop=False)
+    shared = groups[groups.set_index(by).index.isin(without.index)]
+    for advice, part in shared.groupby("class", sort=False):
         if advice != "none":
-            twins = without.loc[part["question"]].set_axis(part.index)
+            twins = without.reindex(part.set_index(by).index).set_axis(part.index)
             yield {**place, "class": advice, "against": "class=none"}, [twins, part]
 
 
@@ -281,7 +291,8 @@ def ratio_rows(groups: DataFrame, places: Sequence[Place]) -> DataFrame:
         }.items():
             columns |= {f"{name}_{k}": chosen_N, f"{name}_c_{k}": chosen_N * groups["mean_abs_c"]}
             counted_N |= chosen_N
-    return groups[["checkpoint", "unit", "units"]].assign(**columns)[counted_N]
+    names = [name for name in ("checkpoint", "run", "unit", "units") if name in groups]
+    return groups[names].assign(**columns)[counted_N]
 
 
 def ratios(sums_RC: Floats) -> Floats:

@@ -157,22 +157,25 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
     by = ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
         cell: dict[str, Any] = dict(zip(by, key, strict=True))
+        seeds = group["run"].nunique() if "run" in group else 1
         by_question = group.groupby("index")
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
         elif cell["probe"] == "choice_paralysis":
-            yield from hits(group, accuracy, cell)
+            yield from hits(group, accuracy, cell, seeds)
             p = metrics.t_against(by_question["paralysis"].mean(), 0)
-            yield plain("p", p, len(by_question), **cell)
+            yield plain("p", p, len(by_question), seeds, **cell)
         else:
             p = metrics.t_against(by_question["confidence"].mean(), chance)
-            yield plain("p", p, len(by_question), **cell)
+            yield plain("p", p, len(by_question), seeds, **cell)
             means = group.groupby("trial")["pseudo_accuracy"].mean()
             if len(means) > 1:
-                yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), **cell)
+                yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), seeds, **cell)
 
 
-def hits(group: pd.DataFrame, accuracy: float, cell: dict[str, Any]) -> Iterator[Number]:
+def hits(
+    group: pd.DataFrame, accuracy: float, cell: dict[str, Any], seeds: int
+) -> Iterator[Number]:
     """Yield hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all
     questions with their own choices (the paper's Figure 6).
     """
@@ -181,4 +184,4 @@ def hits(group: pd.DataFrame, accuracy: float, cell: dict[str, Any]) -> Iterator
         rows = group.assign(hits=(group["rank"] < k).astype(float), unit=group["index"])
         yield Number("hits", {**cell, "k": k}, estimate(share("", "hits"), rows))
     reached = [k for k in counts if (group["rank"] < k).mean() >= accuracy - 1e-12]
-    yield plain("matching_k", reached[0], len(group), **cell)
+    yield plain("matching_k", reached[0], len(group) // seeds, seeds, **cell)

@@ -113,14 +113,16 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
     """Yield a row of ABSTENTION for each answer in each of its cells: with the model's own decision
     and, if all answers of a cell have a score of unknown, at each coverage.
     """
-    parts: dict[tuple[str, str], list[Row]] = {}
+    parts: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         if "failure" not in row:
-            parts.setdefault((row["checkpoint"], row["variant"]), []).append(row)
-    for (checkpoint, variant), part in parts.items():
+            key = row["checkpoint"], row.get("run", ""), row["variant"]
+            parts.setdefault(key, []).append(row)
+    for (checkpoint, run, variant), part in parts.items():
         place: dict[str, Any] = {"checkpoint": checkpoint, "variant": "os"}
+        place |= {"run": run} if run else {}
         if variant in DELETED:
-            originals = {row["id"]: row for row in parts.get((checkpoint, "os"), ())}
+            originals = {row["id"]: row for row in parts.get((checkpoint, run, "os"), ())}
             pairs = [(originals[row["id"]], row) for row in part if row["id"] in originals]
             part = [*chain.from_iterable(pairs)]
             place["variant"] = f"os+{variant}"
