@@ -108,7 +108,11 @@ class Watch:
         known = self.rows / "models.json"
         with FileLock(self.rows / "models.lock"):
             before = [Model(*model) for model in load_json(known)] if known.exists() else []
-            gone = [model for model in before if not Path(model.path).exists()]
+            gone = [
+                model
+                for model in before
+                if not Path(model.path).exists() and rows_file(self.rows, model.path).exists()
+            ]
             names = [model.name for model in models + gone]
             models = sorted({*models, *gone}, key=lambda one: (names.index(one.name), one.step))
             write_text(known, json.dumps(models))
@@ -161,6 +165,8 @@ def log(evaluation: Evaluation, model: Model, kind: str) -> None:
     logger = logger_of(run_of(model.path), kind)
     logger.log_metrics(values, model.step)
     logger.finalize("success")
+    if kind == "wandb":
+        logger.experiment.finish()
 
 
 def logger_of(run: str, kind: str) -> Any:

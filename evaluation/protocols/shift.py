@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -182,9 +183,11 @@ def evaluate(
                 yield from ({**about, **row} for row in own or [left_out])
         start = start_of(current, models)
         if start.path not in starts:
-            starts.clear()
-            starts[start.path] = model if start is current else opened(start)
-        if start[:2] != current[:2]:
+            starts.clear()  # before another one is opened
+            same = start == current
+            opens = partial(open_answerer, start.path, compute, need="states")
+            starts[start.path] = model if same else opens()
+        if start != current:
             reference = start.name if start.step is None else f"step {start.step}"
             yield from between(reference, starts[start.path], model, [*originals.values()])
 
