@@ -39,7 +39,7 @@ def error_of_seeds(value_S: Floats, without_SU: Floats) -> float:
     """The standard error of a mean over seeds that comes from them alone.
 
     That of the seeds' values also holds a part of the units: how far they differ by seed. It is in
-    the mean's error over units already, and is taken off here, but for a quarter: with few seeds
+    the mean's error over units already, and is taken off here, but for a tenth: with few seeds
     it is itself uncertain.
 
     Args:
@@ -50,7 +50,7 @@ def error_of_seeds(value_S: Floats, without_SU: Floats) -> float:
     square = value_S.var(ddof=1) / seeds
     own = jackknife_error(value_S - value_S.mean(), (without_SU - without_SU.mean(0)).T)
     shared = np.square(own).sum() / (seeds * (seeds - 1))
-    return math.sqrt(max(square - shared, square / 4))
+    return math.sqrt(max(square - shared, square / 10))
 
 
 def combined(units: tuple[float, float], *seeds: tuple[float, float]) -> tuple[float, float]:

@@ -23,7 +23,7 @@ steps:              # as after `python -m interventune.`; {runs} is the folder o
 printed:            # what the paper prints, and the file that holds ours
   - results: table/results.csv        # or a selection.csv of `interventune select`
     by: [backbone, checkpoint, variant]  # settings choose among the rows, dimensions name a cell
-    measures: [f1, em, unknown]
+    measures: [f1, em, unknown]       # or f1_std: the standard deviation over seeds
     percent: true                     # the paper prints percent, our file has shares
     rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]  # null, or a shorter row: it prints none
                                       # no `rows`: it prints nothing; all our cells are shown
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 LEGEND = """
 exact: the paper's own data and definition; simplified: a part of it, or smaller;
 variant: another model, scorer, data set or definition (the report says which)"""
-SELECTION = {"metric": "measure", "mean": "value", "test_set": "data"}
+SELECTION = {"metric": "measure", "mean": "value", "std": "seed_std", "test_set": "data"}
 """Columns of selection.csv, and their names in results.csv."""
 SOURCES = {"paper": "the paper", "authors": "the authors' script", "earlier": "our earlier run"}
 """The names of the sources of printed numbers."""
-NO_DIMENSIONS = {*NUMBERS, "unit", "measure", "std", "values"}
+NO_DIMENSIONS = {*NUMBERS, "unit", "measure", "values"}
 FOLDER = Path(__file__).resolve().parents[2] / "configs" / "reproduce"
 RECIPES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 """The built-in files, by name."""
@@ -310,6 +310,8 @@ def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
     import pandas as pd
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)
+    deviation = {"measure": frame["measure"] + "_std", "value": frame["seed_std"]}
+    frame = pd.concat([frame, frame.assign(**deviation, low="", high="")])
     frame = frame[frame["measure"].isin(measures)]
     others = [name for name in frame if name not in NO_DIMENSIONS and name not in by]
     filled = (frame[others] != "").sum(axis=1)

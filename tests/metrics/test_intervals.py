@@ -7,7 +7,13 @@ import pytest
 
 from interventune.metrics.bias import intervals
 from interventune.metrics.bias.intervals import ClassGroups, maxima
-from interventune.metrics.intervals import interval, interval_of_change, jackknife_error
+from interventune.metrics.intervals import (
+    combined,
+    error_of_seeds,
+    interval,
+    interval_of_change,
+    jackknife_error,
+)
 
 DRAWS, GROUPS = 1000, 200
 
@@ -37,6 +43,26 @@ def test_questions_of_one_text_are_one_unit(share: float, texts: int, alike: boo
     count_UD = draw.integers(*((15, 16) if alike else (5, 26)), (texts, DRAWS))
     right_UD = draw.binomial(count_UD, rates(draw, share, texts, 0.1)[..., 0])
     assert_covers(share, interval(*ratio(right_UD, count_UD), texts, (0, 1)))
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("units", [20, 200])
+@pytest.mark.parametrize(
+    "effects", [(0.2, 1, 0.5), (0.5, 0.5, 0.5), (0.1, 1, 0.5), (0.3, 0.5, 0.3)]
+)
+def test_seeds_and_units_vary(seeds: int, units: int, effects: tuple[float, ...]) -> None:
+    """Effects of seeds, of units, and of both together, as standard deviations."""
+    draw, (of_seed, of_unit, of_both) = np.random.default_rng(seeds + units), effects
+    ends = list[tuple[float, float]]()
+    for _ in range(4 * DRAWS):
+        value_SU = draw.normal(0, of_seed, (seeds, 1)) + draw.normal(0, of_unit, units)
+        value_SU = value_SU + draw.normal(0, of_both, (seeds, units))
+        value_S = value_SU.mean(1)
+        without_SU = (value_SU.sum(1, keepdims=True) - value_SU) / (units - 1)
+        error = jackknife_error(value_S.mean(), without_SU.mean(0))
+        both, t = combined((error, units), (error_of_seeds(value_S, without_SU), seeds))
+        ends.append(interval(value_S.mean(), both, units, t=t))
+    assert_covers(0, tuple(np.array(ends).T))
 
 
 @pytest.mark.parametrize("units", [2, 3, 5, 8])

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import yaml
@@ -21,6 +21,7 @@ from interventune.training.configs import checked_configs, shipped
 
 from .study import Grid, Sweep
 
+FILE = "a sweep file, or the name of one in configs/sweeps (default: the first -c, an experiment)"
 MORE = "another configuration for every run; it overrides those of the sweep"
 SIZES = "data.limit_train_groups"
 
@@ -52,12 +53,18 @@ class Options:
 def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     """Return the sweep of a command line, and its options. ValueError for a mistake in either."""
     parser = Parser(Options, prog="interventune sweep")
-    parser.add_argument("file", help="a sweep file, or the name of one in configs/sweeps")
+    parser.add_argument("file", nargs="?", help=FILE)
     parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help=MORE)
     arguments, flags = parser.parse_known_args(argv)
     options: Options = call(Options, vars(arguments))
-    path = shipped(arguments.file, "sweeps")
-    content = load_yaml(path, Sweep).model_dump()
+    if arguments.file:
+        path = shipped(arguments.file, "sweeps")
+        content = load_yaml(path, Sweep).model_dump()
+    elif arguments.config:
+        path = shipped(arguments.config[0], "experiments")
+        content = of_experiment(path)
+    else:
+        raise ValueError("name a sweep file, or an experiment with -c and the values with --over")
     content["flags"] += flags
     content["configs"] += (str(shipped(x, "experiments", "backbones")) for x in arguments.config)
     for key, _, values in (text.partition("=") for text in options.over or ()):
@@ -65,6 +72,16 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
         if not isinstance(content["space"][key], list | dict):
             raise ValueError(f"--over {key}: write a list of values, as in KEY=[VALUE,VALUE]")
     return check(content, Sweep, str(path)), options
+
+
+def of_experiment(path: Path) -> dict[str, Any]:
+    """Return a sweep without values over an experiment, compared by the metric that it monitors."""
+    monitor = load_yaml(path, dict[str, Any]).get("checkpoint", {})
+    if "monitor" not in monitor:
+        raise ValueError(f"{path}: has no checkpoint.monitor to compare runs by; name a sweep file")
+    direction = "maximize" if monitor.get("mode") == "max" else "minimize"
+    content = {"study": path.stem, "metric": monitor["monitor"], "direction": direction}
+    return content | {"configs": [], "flags": [], "space": {}}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -213,3 +213,12 @@ def test_wandbs_sweep_is_ours() -> None:
     theirs = yaml.safe_load(path.read_text())
     assert {key: how["values"] for key, how in theirs["parameters"].items()} == ours.space
     assert theirs["metric"]["name"] == ours.metric
+
+
+def test_an_experiment_is_a_sweep_over_its_seeds() -> None:
+    sweep, _ = sweep_of(["-c", "squad_ibt", "-c", "minilm", "--over", "seed_everything=[0,1]"])
+    assert (sweep.study, sweep.metric, sweep.direction) == ("squad_ibt", "val/qa/f1", "maximize")
+    assert [Path(path).stem for path in sweep.configs] == ["squad_ibt", "minilm"]
+    assert sweep.space == {"seed_everything": [0, 1]}
+    with pytest.raises(ValueError, match="name a sweep file"):
+        sweep_of(["--over", "seed_everything=[0,1]"])
