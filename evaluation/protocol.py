@@ -134,7 +134,7 @@ class Protocol:
                 return getattr(answerer, "identity", None), [*rows(answerer)]
 
             identity, own = once(model.path, made)
-            place: Row = {"checkpoint": model.name}
+            place: dict[str, Any] = {"checkpoint": model.name}
             place |= {"run": model.seed} if model.seed else {}
             place |= {"step": model.step} if model.step is not None else {}
             every += ({**place, **row} for row in own)

@@ -49,7 +49,7 @@ class Number(NamedTuple):
     """The unit of its interval, a plural noun, if it is not the table's."""
 
 
-def plain(measure: str, value: float, n: int, seeds: int = 1, **place: Any) -> Number:
+def plain(measure: str, value: float, n: int, *, seeds: int = 1, **place: Any) -> Number:
     """A number without an interval."""
     return Number(measure, place, Estimate(value, NO_INTERVAL, n, n, seeds))
 

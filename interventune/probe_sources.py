@@ -183,7 +183,7 @@ class Questions:
         """Yield CKA with the model at the start; if it is undefined, NaN for it and the cosine."""
         cka = snapshot.get("cka", {})
         for embedding in EMBEDDINGS if snapshot.get("shift") else ():
-            place = {"checkpoint": NOW, "embedding": embedding, "variant": START}
+            place: dict[str, Any] = {"checkpoint": NOW, "embedding": embedding, "variant": START}
             if cka:
                 yield plain("cka", cka[embedding][0], len(self.originals), **place)
             else:

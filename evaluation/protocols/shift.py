@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -185,11 +184,11 @@ def evaluate(
         if start.path not in starts:
             starts.clear()  # before another one is opened
             same = start == current
-            opens = partial(open_answerer, start.path, compute, need="states")
-            starts[start.path] = model if same else opens()
+            other: Any = model if same else open_answerer(start.path, compute, need="states")
+            starts[start.path] = other
         if start != current:
             reference = start.name if start.step is None else f"step {start.step}"
-            yield from between(reference, starts[start.path], model, [*originals.values()])
+            yield from since(reference, starts[start.path], model, [*originals.values()])
 
     title = f"Embedding shift on {variants.name}"
     report = replace(SHIFT, title=title).run(rows, models, compute, opened=opened)
@@ -245,17 +244,15 @@ def pairs_of(stories: Stories, originals: Mapping[str, QAExample]) -> dict[Varia
     return pairs
 
 
-def between(
+def since(
     reference: str,
     first: QuestionCheckpoint,
     later: QuestionCheckpoint,
     originals: Sequence[QAExample],
 ) -> Iterator[Row]:
-    """Compare two models on the same stories, in the tokens of the later one, by layer: yield rows
-    as from `measured`, and linear CKA over all stories.
+    """Compare two models on the same stories, by layer: yield rows as from `measured`, and linear
+    CKA over all stories.
     """
-    from interventune.metrics.cka import LinearCKA
-
     same_words = first.tokenizer.get_vocab() == later.tokenizer.get_vocab()
     if not same_words or later.encoding.max_length > (first.model.max_tokens or math.inf):
         reason = "longer rows" if same_words else "another vocabulary"
@@ -263,19 +260,35 @@ def between(
         yield {"variant": "", "passage": "", "left_out": text}
         return
     layers = range(min(one.model.config.num_hidden_layers for one in (first, later)) + 1)
+    rows, cka = between(first, later, originals, layers, f"comparing with {reference}")
+    yield from ({**row, "reference": reference} for row in rows)
+    stories = sum(map(later.fits, originals))
+    for embedding, values in cka.items():
+        place = {"reference": reference, "embedding": embedding, "passage": "all"}
+        for layer, value in enumerate(values):
+            yield {**place, "layer": layer, "cka": value, "stories": stories}
+
+
+def between(
+    first: QuestionCheckpoint,
+    later: QuestionCheckpoint,
+    originals: Sequence[QAExample],
+    layers: Sequence[int],
+    what: str,
+) -> tuple[list[Row], dict[str, list[float]]]:
+    """Compare two models on the same stories, in the tokens of the later one: rows as from
+    `measured`, and linear CKA by embedding and layer.
+    """
+    from interventune.metrics.cka import LinearCKA
+
     width_x, width_y = (one.model.config.hidden_size for one in (first, later))
     cka = {
         which: LinearCKA(len(layers), width_x, width_y, device=later.device)
         for which in ("cls", "common")
     }
-    pairs = [(one, one) for one in originals]
-    by_pair = measured(later, pairs, first, layers, f"between {reference} and later", cka)
-    yield from ({**row, "reference": reference} for row in chain.from_iterable(by_pair))
-    stories = sum(map(later.fits, originals))
-    for embedding, metric in cka.items():  # over all processes
-        place = {"reference": reference, "embedding": embedding, "passage": "all"}
-        for layer, value in enumerate(metric.compute().reshape(-1).tolist()):
-            yield {**place, "layer": layer, "cka": value, "stories": stories}
+    by_pair = measured(later, [(one, one) for one in originals], first, layers, what, cka)
+    values = {embedding: metric.compute().reshape(-1).tolist() for embedding, metric in cka.items()}
+    return [*chain.from_iterable(by_pair)], values  # over all processes
 
 
 @shared

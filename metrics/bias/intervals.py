@@ -166,11 +166,11 @@ def summary(
         if not change:
             # A value is at most the truth plus the value of the noise.
             low = max(low, value - chance) if value > chance else 0
-    spread = [(sample_S.std(ddof=1), len(sample_S)) for sample_S in samples if len(sample_S) > 1]
+    several = [sample_S for sample_S in samples if len(sample_S) > 1]
     deviation = math.nan
     seeds = 1
-    if spread:
-        deviations, counts = np.array(spread).T
+    if several:
+        deviations, counts = np.array([(values.std(ddof=1), len(values)) for values in several]).T
         deviation = math.hypot(*deviations)
         seeds = int(counts.max())
         beyond = quantile(counts) * deviations / np.sqrt(counts)

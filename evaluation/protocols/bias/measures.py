@@ -140,11 +140,11 @@ def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
         counts = len(next(iter(seeds[0].values()))), sides[0]["question"].nunique()
         numbers = ([*map(numbered, side.values())] for side in seeds)
         for name, values in maxima(measures, *numbers, paired=paired).items():
-            for measure, (value, low, high, *spread) in zip(
+            for measure, (value, low, high, count, spread) in zip(
                 (name, f"{name}_chance"), values, strict=True
             ):
                 if len(sides) == 1 or measure == name:
-                    estimated = Estimate(value, (low, high), *counts, *spread)
+                    estimated = Estimate(value, (low, high), *counts, count, spread)
                     yield Number(measure, place, estimated, "questions")
 
 

@@ -164,13 +164,15 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
         elif cell["probe"] == "choice_paralysis":
             yield from hits(group, accuracy, cell, seeds)
             p = metrics.t_against(by_question["paralysis"].mean(), 0)
-            yield plain("p", p, len(by_question), seeds, **cell)
+            yield plain("p", p, len(by_question), seeds=seeds, **cell)
         else:
             p = metrics.t_against(by_question["confidence"].mean(), chance)
-            yield plain("p", p, len(by_question), seeds, **cell)
+            yield plain("p", p, len(by_question), seeds=seeds, **cell)
             means = group.groupby("trial")["pseudo_accuracy"].mean()
             if len(means) > 1:
-                yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), seeds, **cell)
+                yield plain(
+                    "pseudo_accuracy_trial_se", means.sem(), len(means), seeds=seeds, **cell
+                )
 
 
 def hits(
@@ -184,4 +186,4 @@ def hits(
         rows = group.assign(hits=(group["rank"] < k).astype(float), unit=group["index"])
         yield Number("hits", {**cell, "k": k}, estimate(share("", "hits"), rows))
     reached = [k for k in counts if (group["rank"] < k).mean() >= accuracy - 1e-12]
-    yield plain("matching_k", reached[0], len(group) // seeds, seeds, **cell)
+    yield plain("matching_k", reached[0], len(group) // seeds, seeds=seeds, **cell)
