@@ -2,25 +2,41 @@
 
 from pathlib import Path
 
+import pandas as pd
+import pytest
 import wandb
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
+import interventune
 from interventune.evaluation.__main__ import main
+from interventune.models.__main__ import main as export
 from tests.training.conftest import Commands
 
 SHIFT = ["shift", "--data", "stories:conversation_dev", "--limit", "4", "--variants", "ts_r"]
 
 
-def test_numbers_go_to_the_runs_logger(commands: Commands, tmp_path: Path) -> None:
-    """Kept weights of a run of ours: step 0, and the last."""
+def test_a_watcher_says_what_a_probe_says_and_logs_it(commands: Commands, tmp_path: Path) -> None:
+    """Of step 0 and the last; to the run's logger, at their steps."""
     flags = "--trainer.max_steps=2 --run.keep_every_n_steps=2 --run.wandb=offline"
-    home = commands.run("fit", "squad", "bert", flags)
+    home = commands.run("fit", "squad", "bert", flags, "--model.learning_rate=1e-2")
     wandb.finish()
-    assert [path.name for path in sorted(home.glob("checkpoints/step_*"))] == [
-        "step_000000.ckpt",
-        "step_000002.ckpt",
-    ]
+    kept = sorted(home.glob("checkpoints/step_*"))
+    assert [path.name for path in kept] == ["step_000000.ckpt", "step_000002.ckpt"]
     command = ["watch", f"m={home}", "--log", "wandb", "--", *SHIFT, "--output", f"{tmp_path}/w"]
     assert main(command) == 0
     folders = [path.name.rpartition("-")[2] for path in home.glob("wandb/offline-run-*")]
-    assert len(folders) == 3
-    assert len({*folders}) == 1
+    assert (len(folders), len({*folders})) == (3, 1)
+    probe = interventune.Probe(SHIFT[2], measures=["shift"], limit=4)
+    for path in kept:
+        export([str(path), str(tmp_path / path.stem)])
+        model = AutoModelForQuestionAnswering.from_pretrained(tmp_path / path.stem)
+        probed = probe.ask(model, AutoTokenizer.from_pretrained(tmp_path / path.stem))
+    frame = pd.read_csv(tmp_path / "w/results.csv", dtype={"layer": str})
+    frame = frame[(frame["step"] == 2) & frame["against"].isna() & (frame["embedding"] == "cls")]
+    cells = frame.set_index(["measure", frame["variant"].fillna(""), "layer"])["value"]
+    for key, cell in (
+        ("ts_r/mean", ("cosine", "ts_r", "last")),
+        ("start/mean", ("cosine", "", "1")),
+        ("start/cka", ("cka", "", "1")),
+    ):
+        assert probed[f"val/shift/cls/{key}"] == pytest.approx(cells[cell], abs=1e-5)
