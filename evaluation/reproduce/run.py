@@ -310,8 +310,9 @@ def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
     import pandas as pd
 
     frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)
-    deviation = {"measure": frame["measure"] + "_std", "value": frame["seed_std"]}
-    frame = pd.concat([frame, frame.assign(**deviation, low="", high="")])
+    if "seed_std" in frame:
+        deviation = {"measure": frame["measure"] + "_std", "value": frame["seed_std"]}
+        frame = pd.concat([frame, frame.assign(**deviation, low="", high="")])
     frame = frame[frame["measure"].isin(measures)]
     others = [name for name in frame if name not in NO_DIMENSIONS and name not in by]
     filled = (frame[others] != "").sum(axis=1)

@@ -101,7 +101,8 @@ class Bars:
         columns = min(4, len(names))
         figure.legend(handles, names, loc=where, ncols=columns, frameon=False, title=self.hue)
         figure.savefig(path, dpi=150)
-        figure.savefig(path.with_suffix(".pdf"))
+        undated = {"CreationDate": None}
+        figure.savefig(path.with_suffix(".pdf"), metadata=undated)
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
         """Return title and cells of every panel, in percent or as distances if requested."""

@@ -29,7 +29,7 @@ EVERY = pytest.mark.parametrize("case", CASES, ids=NAME)
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The files but for pictures; where the command names the folder itself, as OUTPUT."""
-    paths = [path for path in folder.iterdir() if path.suffix != ".png"]
+    paths = [path for path in folder.iterdir() if path.suffix not in (".png", ".pdf")]
     return {path.name: path.read_bytes().replace(bytes(folder), b"OUTPUT") for path in paths}
 
 

@@ -33,7 +33,7 @@ def save_report(folder: Path, value: float = 0.5, **changes: Any) -> Path:
         "results": Results(("variant",), "questions", numbers),
         "views": (View("By variant", ("variant",), {"em": "EM"}),),
         "headline": "Before and after are alike.",
-        "figures": {"em.png": lambda _, path: path.write_bytes(PNG)},
+        "figures": {"em.png": (lambda _, path: path.write_bytes(PNG), None)},
         "examples": [{"id": i, "prediction": f"said-{i}"} for i in range(120)],
     }
     write_report(Evaluation(**content | changes), folder)
