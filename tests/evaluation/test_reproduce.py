@@ -207,6 +207,10 @@ def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
 def test_mistakes_are_errors_before_anything_runs(steps: Steps, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"dev\.json does not exist; get it from example\.org"):
         steps.ran(data=tmp_path / "elsewhere" / "more")
+    other = steps.recipe.with_name("two.yaml")
+    other.write_text(RECIPE.replace("  dev", "  more: {paper: more.json, where: site.org}\n  dev"))
+    with pytest.raises(ValueError, match=r"more\.json does not .*site\.org; .*dev\.json does not"):
+        run(str(other), data=tmp_path / "none")
     with pytest.raises(ValueError, match="backbon"):
         steps.ran(tiny=True, use=["backbon=x"])
     assert not steps.commands
