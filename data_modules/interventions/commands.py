@@ -93,7 +93,8 @@ def count_questions(
         data: files, folders, hub:NAME:SPLIT or stories:SPLIT. The table uses NAME.
         variants: os: the original; ts, ts_r: cut after, before the sentence that justifies the
             answer; os_r: without it (default: os ts ts_r; for HotpotQA os os_r).
-        output: also write the counts to this file, as CSV in the columns of results.csv.
+        output: also write counts and shares to this file, as CSV in the columns of results.csv;
+            in_story is the share of spans, numbers and options.
         overwrite: replace the file if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
@@ -118,10 +119,12 @@ def count_questions(
             originals = [original_of[example.id] for example in changed]
             stories = len({original.context for original in originals})
             counts = Counter(original.answer_type for original in originals)
-            measures = {"stories": stories, "questions": total, **dict.fromkeys(ANSWER_TYPES, 0)}
-            for measure, value in (measures | counts).items():
+            share = {kind: counts[kind] / total for kind in ANSWER_TYPES}
+            in_story = 1 - share["yes"] - share["no"] - share["unknown"]
+            measures = {"stories": stories, "questions": total, **share, "in_story": in_story}
+            for measure, value in measures.items():
                 table.append((name, variant, measure, value, value, value, len(examples)))
-            shares = [f"{100 * counts[kind] / total:.1f}" for kind in ANSWER_TYPES]
+            shares = [f"{100 * value:.1f}" for value in share.values()]
             left_out = f"{rejected.total()}{reasons}"
             lines.append([name, variant, str(stories), str(total), *shares, left_out])
     if output is not None:

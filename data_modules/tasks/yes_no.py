@@ -6,7 +6,8 @@ Pairs are a file of pairs, or CondaQA:
     {"id": ..., "dataset": "coqa", "turn_id": 3, "history": [["question", "answer"], ...],
      "question": ..., "story_org": ..., "story_mod": ..., "answer_org": "yes", "answer_mod": "no",
      "edit": "scope"}
-dataset, turn_id, history and edit may be absent.
+dataset, turn_id, history and edit may be absent. In the pairs of `stories:colours`, which are of
+the stories below, two colours change places.
 
 The other probe has stories that name two things of two colours. Half of the questions ask about the
 colour that the thing has (yes), half about the colour of the other thing (no); a model that only
@@ -94,9 +95,12 @@ class _EditRow(BaseModel):
 
 
 def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
-    """Read the pairs of a file of pairs, or of CondaQA's file, with the number of CondaQA's edited
-    passages without a pair. DataError names line and field, or says that there is no pair at all.
+    """Read the pairs of a file of pairs, of CondaQA's file or of `stories:colours`, with the number
+    of CondaQA's edited passages without a pair. DataError names line and field, or says that there
+    is no pair at all.
     """
+    if str(path) == "stories:colours":
+        return [*colour_pairs()], 0
     rows = list(labelled_rows(str(path)))
     if "PassageEditID" in rows[0][1]:
         return condaqa_pairs([check(row, _EditRow, where) for where, row in rows], path)
@@ -183,3 +187,18 @@ def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
                         dataset="predicate-argument",
                     )
                     yield schema_number, wording, question
+
+
+def colour_pairs() -> Iterator[ContrastPair]:
+    """Yield a pair for every schema with every pair of colours, which change places."""
+    for number, ((story, thing, _), (a, b)) in enumerate(product(SCHEMAS, COLOUR_PAIRS), 1):
+        yield ContrastPair(
+            id=str(number),
+            dataset="predicate-argument",
+            question=WORDINGS["org"].format(thing=thing, colour=a),
+            story_org=story.format(col1=a, col2=b),
+            story_mod=story.format(col1=b, col2=a),
+            answer_org="yes",
+            answer_mod="no",
+            edit="exchange",
+        )

@@ -6,15 +6,14 @@ Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/yes_
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from interventune.data_modules.schema.questions import Answer
 from interventune.data_modules.tasks.yes_no import predicate_argument_questions, read_pairs
 from interventune.evaluation.answering.interface import Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Row, Said, View
-from interventune.storage.command_line import Input, Named, NamedFile
+from interventune.storage.command_line import Named, NamedFile, Source
 
 ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
 """Measures of the model's answers, right or wrong."""
@@ -72,7 +71,7 @@ def negation(
     *,
     checkpoint: list[Named] | None = None,
     predictions: list[NamedFile] | None = None,
-    pairs: Annotated[Path, Input("FILE")],
+    pairs: Source,
     asking: Asking,
 ) -> Evaluation:
     """Measure whether the answer changes when the story is negated: on each story of a pair, and on
@@ -86,8 +85,8 @@ def negation(
             openai:MODEL[@URL]).
         predictions: answers from elsewhere, with or without --checkpoint: JSON Lines of id (of the
             pair; a turn_id follows after a space), variant (org or mod) and answer.
-        pairs: pairs as JSON Lines, or CondaQA's file, whose edits that reverse the answer become
-            pairs.
+        pairs: pairs as JSON Lines; CondaQA's file, whose edits that reverse the answer become
+            pairs; or stories:colours, where two colours change places.
         asking: model options.
     """
     contrasts, unpaired = read_pairs(pairs)

@@ -190,10 +190,13 @@ def run(
         work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
     ).absolute()
     plan = recipe.plan(data.absolute(), chosen, home, tiny=tiny)
-    for key, setting in recipe.settings.items():
-        file = plan.values[key]
-        if setting.where and not tiny and ":" not in file and not Path(file).exists():
-            raise ValueError(f"--data {data}: {file} does not exist; get it from {setting.where}")
+    files = [(plan.values[key], one.where) for key, one in recipe.settings.items() if one.where]
+    if missing := [
+        f"{file} does not exist; get it from {where}"
+        for file, where in files
+        if not tiny and ":" not in file and not Path(file).exists()
+    ]:
+        raise ValueError(f"--data {data}: {'; '.join(missing)}")
     report = home / "report"
     with claimed(report, overwrite=True):
         run_steps(plan.commands, home, overwrite=overwrite)

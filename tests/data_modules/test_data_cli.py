@@ -131,5 +131,7 @@ def test_statistics_count_types_of_answers(coqa: Path, tmp_path: Path, capsys: O
     assert set(table["n"]) == {5}
     cells = [("os", "questions"), ("ts_r", "questions"), ("ts", "stories")]
     assert table.loc[cells, "value"].tolist() == [5, 3, 1]
+    shares = [("os", "unknown"), ("os", "span"), ("os", "in_story"), ("ts_r", "yes")]
+    assert table.loc[shares, "value"].tolist() == pytest.approx([0.2, 0.4, 0.6, 1 / 3])
     assert run("statistics", "--data", tmp_path / "ts_r", "--variants", "os") == 2
     assert "holds only variants" in capsys.readouterr().err

@@ -94,6 +94,14 @@ def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> 
     assert [(n, x.context, x.question, *x.references) for n, _, x in questions] == proposed
 
 
+def test_pairs_of_colours_exchange_the_answer() -> None:
+    pairs, _ = read_pairs("stories:colours")
+    answers = {(x.context, x.question): x.references for *_, x in predicate_argument_questions()}
+    questions = [question for pair in pairs for question in pair.examples()]
+    assert [answers[x.context, x.question] for x in questions] == [("yes",), ("no",)] * 130
+    assert len({pair.story_org for pair in pairs}) == 130
+
+
 ROWS: list[dict[str, Any]] = [
     {"challenging": n % 3 == 0, "prompt": {"text": f"the {n}. cat", "toxicity": n / 60}}
     for n in range(60)
