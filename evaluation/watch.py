@@ -8,6 +8,7 @@ on, several share the work, and checkpoints that were deleted since stay in the 
 
 import json
 import time
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,6 +49,14 @@ class Options:
 
 def main(argv: Sequence[str]) -> None:
     """Run the command. ValueError for a mistake."""
+    runs, options, flags, command = parsed(argv)
+    Watch(runs, vars(flags), command).run(options)
+
+
+def parsed(argv: Sequence[str]) -> tuple[list[str], Options, Namespace, list[str]]:
+    """Return the runs, the options, and the evaluation: its flags, and as words. ValueError if
+    there is none.
+    """
     parser = Parser(Options, prog="interventune watch")
     parser.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help="folders of runs")
     at = [*argv, "--"].index("--")
@@ -56,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
     if "--checkpoint" in command or not command:
         raise ValueError("write --, and an evaluation without --checkpoint, after the runs")
     flags = build_parser(command).parse_args([*command, "--checkpoint", *arguments.runs])
-    Watch(arguments.runs, vars(flags), command).run(call(Options, vars(arguments)))
+    return arguments.runs, call(Options, vars(arguments)), flags, command
 
 
 class Watch:

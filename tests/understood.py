@@ -3,6 +3,7 @@
 from benchmarks.__main__ import compare
 from interventune.data_modules.__main__ import build_parser as data_parser
 from interventune.evaluation.__main__ import build_parser
+from interventune.evaluation.watch import parsed as watched
 from interventune.models.__main__ import export
 from interventune.storage.command_line import Parser
 from interventune.training.cli import all_steps
@@ -23,6 +24,8 @@ def understood(command: list[str]) -> None:
         case ["training", *arguments]:
             name, *flags = all_steps(checked_configs(arguments))
             parsed(name, flags)
+        case ["evaluation", "watch", *arguments]:
+            watched(arguments)
         case [module, *arguments]:
             parsers = {"evaluation": build_parser, "data_modules": data_parser}
             parsers |= {"models": lambda _: Parser(export), "benchmarks": lambda _: Parser(compare)}
