@@ -104,7 +104,7 @@ def choice_examples(split: str, seed: int = 0) -> Iterator[ChoiceQuestion]:
 def vocabulary() -> list[str]:
     """Return every word and punctuation mark of the embedded data, lower case, without duplicates:
     those of the stories and groups, sorted, then those of conversations and generated sentences,
-    sorted.
+    sorted, then the label words of opinions.
     """
     texts = [LEAD_IN, *WORDS.contexts, *WORDS.fillers, *WORDS.meeting_places, *chain(*KINDS)]
     texts += ["and a met at the", negated("")]
@@ -115,7 +115,8 @@ def vocabulary() -> list[str]:
     texts += WORDS.group_phrases + WORDS.other_phrases + WORDS.other_topics
     texts += chain(*WORDS.frames, *WORDS.unseen_frames)
     words = _words_of(texts)
-    return [*sorted(words), *sorted(_words_of([*WORDS.conversation_words, *FRAMES]) - words)]
+    others = _words_of([*WORDS.conversation_words, *FRAMES]) - words
+    return [*sorted(words), *sorted(others), "0", "1", "bad", "brief", "dot", "long", "mark"]
 
 
 def _words_of(texts: Iterable[str]) -> set[str]:

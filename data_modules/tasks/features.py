@@ -7,7 +7,7 @@ configs/tasks/feature_bias.yaml.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -249,9 +249,11 @@ def wordings_of(
     task: str, in_file: Mapping[Hypothesis, Wording], from_user: Wordings
 ) -> dict[Hypothesis, Wording]:
     """Return the wordings of a task's two features: the user's, its file's, or those known for its
-    name.
+    name. What the user's leaves empty stays.
     """
     recipe = recipes().get(task)
     known = recipe.wordings if recipe else {}
-    own = from_user.get(task, from_user.get("*", {}))
-    return {"h1": Wording(), "h2": Wording(), **known, **in_file, **own}
+    wordings: dict[Hypothesis, Wording] = {"h1": Wording(), "h2": Wording(), **known, **in_file}
+    for name, own in from_user.get(task, from_user.get("*", {})).items():
+        wordings[name] = replace(wordings[name], **{k: v for k, v in asdict(own).items() if v})
+    return wordings

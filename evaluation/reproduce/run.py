@@ -15,13 +15,15 @@ settings:           # {backbone} in a command: the paper's value, --tiny's, or -
     paper: coqa-dev-v1.0.json
     where: stanfordnlp.github.io/coqa
     tiny: stories:conversation_dev
-steps:              # as after `python -m interventune.`; {runs} is the folder of this reproduction
+steps:              # as after `python -m interventune.`; {runs} is the folder of this reproduction,
+                    # {configs} that of the shipped ones
   - command: training fit -c coqa_ot -c {backbone} --run.root={runs} --run.name=ot ...
     tiny: --trainer.max_steps=2       # added with --tiny (`only: tiny`: a step of --tiny alone)
   - command: evaluation faithfulness --checkpoint ot={runs}/ot/0/... --output {runs}/table
     writes: table/results.csv         # of the files below: where it exists, the step is finished
 printed:            # what the paper prints, and the file that holds ours
-  - results: table/results.csv        # or a selection.csv of `interventune select`
+  - results: table/results.csv        # or a selection.csv of `interventune select`; several: their
+                                      # mean, without an interval
     by: [backbone, checkpoint, variant]  # settings choose among the rows, dimensions name a cell
     measures: [f1, em, unknown]       # or f1_std: the standard deviation over seeds
     percent: true                     # the paper prints percent, our file has shares
@@ -129,10 +131,11 @@ class Recipe(Strict):
             raise ValueError(
                 f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}"
             )
-        values = {"runs": str(home)}
+        places = {"runs": str(home), "configs": str(FOLDER.parent)}
+        values = {**places}
         changed = {"tiny": "--tiny"} if tiny else {}
         for name, setting in self.settings.items():
-            value = (setting.tiny if tiny else setting.paper).format(runs=home)
+            value = (setting.tiny if tiny else setting.paper).format_map(places)
             if setting.where and not tiny:
                 value = str(min(data.rglob(setting.paper), default=data / setting.paper))
             values[name] = chosen.get(name, value)
@@ -191,12 +194,13 @@ def run(
     ).absolute()
     plan = recipe.plan(data.absolute(), chosen, home, tiny=tiny)
     files = [(plan.values[key], one.where) for key, one in recipe.settings.items() if one.where]
-    if missing := [
+    missing = {
         f"{file} does not exist; get it from {where}"
         for file, where in files
         if not tiny and ":" not in file and not Path(file).exists()
-    ]:
-        raise ValueError(f"--data {data}: {'; '.join(missing)}")
+    }
+    if missing:
+        raise ValueError(f"--data {data}: {'; '.join(sorted(missing))}")
     report = home / "report"
     with claimed(report, overwrite=True):
         run_steps(plan.commands, home, overwrite=overwrite)
@@ -245,7 +249,8 @@ def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
     for printed in recipe.printed:
         title = printed.title or recipe.paper
         by = [name for name in printed.by if name in dimensions]
-        ours = our_numbers(home / printed.results, by, printed.measures)
+        files = [home / file for file in printed.results.split()]
+        ours = our_numbers(files, by, printed.measures)
         numbers = printed_numbers(recipe, printed, plan)
         frame = numbers.merge(ours, "left" if printed.rows else "right", [*by, "measure"])
         if printed.rows and numbers[theirs].isna().all():
@@ -306,13 +311,14 @@ def printed_numbers(recipe: Recipe, printed: Printed, plan: Plan) -> DataFrame:
     return frame.assign(**{recipe.source: number}).sort_index(kind="stable")
 
 
-def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
-    """Return the numbers of a long table; of several in one place, that with the fewest other
-    dimensions.
+def our_numbers(paths: Sequence[Path], by: list[str], measures: list[str]) -> DataFrame:
+    """Return the numbers of a long table, or the means of several; of several in one place, that
+    with the fewest other dimensions.
     """
     import pandas as pd
 
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=SELECTION)
+    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in paths]
+    frame = pd.concat(tables).rename(columns=SELECTION)
     if "seed_std" in frame:
         deviation = {"measure": frame["measure"] + "_std", "value": frame["seed_std"]}
         frame = pd.concat([frame, frame.assign(**deviation, low="", high="")])
@@ -322,4 +328,8 @@ def our_numbers(path: Path, by: list[str], measures: list[str]) -> DataFrame:
     least = filled.groupby([frame[name] for name in [*by, "measure"]]).transform("min")
     frame = frame[filled == least]
     numbers = {name: pd.to_numeric(frame[name]) for name in ("value", "low", "high", "n")}
-    return frame.assign(**numbers).rename(columns={"value": "ours"})
+    frame = frame.assign(**numbers).rename(columns={"value": "ours"})
+    if len(paths) > 1:
+        frame = frame.groupby([*by, "measure"], as_index=False).agg({"ours": "mean", "n": "sum"})
+        frame[["low", "high"]] = math.nan
+    return frame

@@ -49,7 +49,7 @@ class View:
         where: dimension to the displayed value or values, or None: any. By default, `against` is
             empty, as are other dimensions that neither begin a line nor are in the first entry of
             the protocol's cells.
-        percent: the measures in percent, with one decimal, as in the papers; default: the shares.
+        percent: the measures in percent, as in the papers; default: the shares.
         interval: show the interval in brackets.
         caption: text under the table.
         most: number of displayed lines; the rest is in results.csv.
@@ -143,18 +143,20 @@ def shown(row: Row, *, percent: bool = False, interval: bool = True) -> str:
 
 
 def number(value: float, *, percent: bool = False) -> str:
-    """Format three digits, or percent with one decimal; integers unchanged; two digits of a small
-    fraction.
+    """Format three digits, or percent with one decimal, two below 1 %; integers unchanged; two
+    digits of a small fraction.
 
     >>> number(0.12345), number(0.12345, percent=True), number(7.0), number(0.00012)
     ('0.123', '12.3', '7', '0.00012')
+    >>> number(1 / 1199, percent=True), number(0.0, percent=True)
+    ('0.08', '0.0')
     >>> number(1.2345), number(-12.345), number(1234.5), number(math.nan)
     ('1.23', '-12.3', '1234', '–')
     """
     if not math.isfinite(value):
         return "–"
     if percent:
-        return f"{100 * value:.1f}"
+        return f"{100 * value:.{2 if 0 < abs(value) < 0.01 else 1}f}"
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
     if abs(value) < 0.001:

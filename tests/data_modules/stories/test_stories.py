@@ -65,7 +65,8 @@ def test_groups_heldout_are_new_even_without_their_advice(train_seed: int, test_
 def test_vocabulary_holds_every_word_of_the_texts() -> None:
     tokenizer = build_tokenizer("bert", listed := vocabulary())
     examples = [*TRAIN, *qa_examples("dev")]
-    texts = {text for e in examples for text in (e.question, e.context)} | {"yes no unknown"}
+    texts = {text for e in examples for text in (e.question, e.context)}
+    texts |= {"yes no unknown 0 1 bad brief dot long mark"}
     texts |= {f"|Q| {turn.question} |A| {turn.answer}" for e in examples for turn in e.history}
     texts |= {frame.replace("{answer}", "red") for frame in FRAMES}
     for split in ("planting", *WORDS.group_splits):

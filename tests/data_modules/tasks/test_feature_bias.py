@@ -17,6 +17,7 @@ from interventune.data_modules.sources import read_choices
 from interventune.data_modules.tasks import features
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task
 from interventune.data_modules.tasks.features import LabelledText, Recipe, recipes
+from interventune.storage.documents import load_json
 from interventune.storage.errors import DataError
 
 
@@ -75,6 +76,17 @@ def test_recipes_have_predicates_and_wordings() -> None:
         assert all(
             w.key and w.instructed and w.explained for w in map(wordings.get, features.HYPOTHESES)
         )
+
+
+def test_a_wording_replaces_only_what_it_states() -> None:
+    own = load_json(features.CONFIGURATION.with_name("feature_bias_table6.json"), features.Wordings)
+    places = {name: features.counted_with(name)["family"] for name in recipes()}
+    paper = {name for name, family in places.items() if family in ("NLI", "SA", "TC", "QA")}
+    assert paper - {*own} == {"comments_toxicity_race_asian_white"}
+    assert {*own} <= paper
+    ours, theirs = (features.wordings_of("boolq_answer_qword", {}, x)["h2"] for x in ({}, own))
+    assert (theirs.key, theirs.words, theirs.one) == ("Question word?", ("do", "be"), ours.one)
+    assert features.wordings_of("boolq_answer_qword", {}, own)["h1"].key == "Reply:"
 
 
 def test_predicates_on_the_released_cells(shared: Path) -> None:
