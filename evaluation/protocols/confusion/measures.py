@@ -69,11 +69,12 @@ CONFUSION = Protocol(
                 "confidence": "confidence after",
                 "variance": "variance",
                 "p": "p",
+                "p_change": "p of the change",
             },
             where={"probe": BIASED},
             caption="Before: with the original question. Pseudo-accuracy and confidence after: "
             "of the place of the right choice. Without prior bias they are 1 / number of "
-            "choices, which p tests.",
+            "choices, which p tests; p of the change compares before and after.",
         ),
         View(
             "Wrong question (the paper's Table 1)",
@@ -82,6 +83,7 @@ CONFUSION = Protocol(
                 "pseudo_accuracy": "pseudo-accuracy",
                 "pseudo_accuracy_trial_se": "its standard error over trials",
                 "confidence_difference": "confidence: no question – wrong question",
+                "p_difference": "p",
             },
             across="measure",
             where={"probe": "wrong_question"},
@@ -95,7 +97,7 @@ CONFUSION = Protocol(
                 "accuracy": "right",
                 "matching_k": "k to match",
                 "paralysis": "paralysis",
-                "p": "p",
+                "p_change": "p",
             },
             where={"probe": "choice_paralysis"},
             caption="Before: the drawn questions with their own choices. k to match: the "
@@ -151,25 +153,29 @@ CONFUSION = Protocol(
 
 def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
     """Yield the numbers that are not means of rows: hits@k, standard errors of means over trials,
-    and p of t tests over questions (of the confidence against chance; of paralysis against none).
+    and two-sided p of t tests over questions (section 3.1.2): of the confidence against chance, and
+    against that before; of the difference between no question and a wrong one.
     """
     accuracy = np.nan
     by = ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
         cell: dict[str, Any] = dict(zip(by, key, strict=True))
-        by_question = group.groupby("index")
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
-        elif cell["probe"] == "choice_paralysis":
+            continue
+        tested = {"p_change": (group["confidence"] - group["confidence_before"], 0.0)}
+        if cell["probe"] == "choice_paralysis":
             yield from hits(group, accuracy, cell)
-            p = metrics.t_against(by_question["paralysis"].mean(), 0)
-            yield plain("p", p, len(by_question), **cell)
         else:
-            p = metrics.t_against(by_question["confidence"].mean(), chance)
-            yield plain("p", p, len(by_question), **cell)
+            tested["p"] = group["confidence"], chance
             means = group.groupby("trial")["pseudo_accuracy"].mean()
             if len(means) > 1:
                 yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), **cell)
+        if "confidence_difference" in group.dropna(axis=1):
+            tested["p_difference"] = group["confidence_difference"], 0.0
+        for name, (values, expected) in tested.items():
+            of_question = values.groupby(group["index"]).mean()
+            yield plain(name, metrics.t_against(of_question, expected), len(of_question), **cell)
 
 
 def hits(group: pd.DataFrame, accuracy: float, cell: dict[str, Any]) -> Iterator[Number]:
