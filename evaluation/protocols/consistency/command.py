@@ -125,6 +125,7 @@ def evaluate(
         batch_size: texts per batch.
     """
     from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
+    from interventune.metrics.consistency import repetition
 
     from .judging import flags, judging
     from .rows import by_text, read_rows
@@ -149,6 +150,7 @@ def evaluate(
         )
     for row in written:
         row |= flags(row["scores"], attributes)
+        row["repetition"] = repetition(row["prompt"], row["continuation"])
     protocol = judging(attributes, written, margin)
     evaluation = protocol.run(iter, {name: name for name in rows_of}, opened=rows_of.__getitem__)
     return replace(evaluation, about={**evaluation.about, **about})
