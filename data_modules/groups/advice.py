@@ -51,7 +51,7 @@ def read_advice(path: str | Path) -> tuple[Advice, ...]:
         Literal["ethical", "adversarial", "irrelevant"], dict[str, list[str | float | None]]
     ]
     file = load_json(path, kind)
-    surplus = []
+    surplus = list[Any]()
     for category, sentences in file.get("irrelevant", {}).items():
         most = len(file.get("ethical", {}).get(category, sentences))
         surplus += sentences[most:]

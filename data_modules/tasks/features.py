@@ -146,7 +146,7 @@ class Wording:
 
     def __post_init__(self) -> None:
         for label, text in enumerate(self.explanations or ()):
-            if not text.rstrip(". ").endswith(end := f"{ANSWER}{label}"):
+            if not text.strip().rstrip(".").endswith(end := f"{ANSWER}{label}"):
                 raise DataError(f"the explanation {text!r} must end in '{end}.'")
 
     @property

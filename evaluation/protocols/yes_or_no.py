@@ -153,7 +153,7 @@ def predicate_argument(
         original = answers[0]
         for (schema, wording, example), answer in zip(questions, answers, strict=True):
             (right,) = example.references
-            equal = {}
+            equal = dict[str, bool]()
             if wording == "org":
                 original = answer
             elif wording != NEGATED and not (answer.failure or original.failure):
