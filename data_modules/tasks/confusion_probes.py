@@ -41,9 +41,8 @@ def irregularities(examples: Iterable[ChoiceQuestion]) -> str:
         for i, choice in enumerate(example.choices):
             words = re.findall(r"\w+", choice.lower())
             sums[int(i == example.label)] += 1, len(words), sum(word in prompt for word in words)
-    choices, words, shared = sums.T
-    lengths = words / choices
-    shares = 100 * shared / np.maximum(words, 1)
+    lengths = sums[:, 1] / sums[:, 0]
+    shares = 100 * sums[:, 2] / np.maximum(sums[:, 1], 1)
     return (
         f"The first choice is right in {100 * np.mean(first):.1f} %. Right choices have "
         f"{lengths[1]:.2f} words, {shares[1]:.1f} % of them in the prompt; wrong ones "
