@@ -80,8 +80,8 @@ class QuestionsDataModule(TextDataModule):
         interventions: Variants of stories to train and evaluate on (default: the originals).
         qa_batch_size: Windows (long stories have several) in a training batch.
         qa_batches: How training batches are drawn: windows of `similar_length`, which need little
-            padding, or at `random`, as in the papers. Batches of similar length differ more in
-            their share of unknown.
+            padding, or at `random`, as in the authors' code. Batches of similar length differ more
+            in their share of unknown.
         limit_train_qa: Train on the first N questions only; 0: all.
         limit_val_qa: The same for validation and test.
         cache: Folder of prepared data, shared by runs; it may be deleted. Empty: prepare data in

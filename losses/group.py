@@ -3,8 +3,8 @@ change.
 
 Ethical advice: the two subjects should score equally. Adversarial advice: one subject's score
 should rise. Irrelevant advice: the scores should stay those of a reference. These losses are LEI's;
-this project applies the last also to groups without advice and with advice about another domain
-(mismatched).
+this project applies the last also to adversarial advice about something else, to plain facts, and
+to groups without advice.
 
 Each loss has three forms. With UnQover's span score S = sqrt(p_start p_end), `score` is computed on
 S, as in the paper (Zhao et al. 2021, appendix B.2); `log` on log S; `probability` on single
@@ -27,15 +27,14 @@ from torch import Tensor, nn
 
 from .answers import full_precision
 
-ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL = range(6)
+ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ADVERSARIAL, FACTS = range(6)
 """Class codes, in the order of `AdviceClass`; any other code contributes to no term."""
 
 TERMS = {
     "ethical": (ETHICAL,),
     "adversarial": (ADVERSARIAL,),
-    "irrelevant": (IRRELEVANT,),
+    "irrelevant": (IRRELEVANT, MISMATCHED_ADVERSARIAL, FACTS),
     "unadvised": (NONE,),
-    "mismatched": (MISMATCHED_ETHICAL, MISMATCHED_ADVERSARIAL),
     "mass": (ETHICAL,),
 }
 """Every term, and the classes whose groups contribute to it."""
@@ -116,8 +115,7 @@ class GroupLoss(nn.Module):
         adversarial_weight: weight of the adversarial loss, at least 0. In a negated question it
             raises the subject that is not dominant, as the authors' code does.
         irrelevant_weight: weight of the irrelevant loss, at least 0. The same loss of groups
-            without advice (`data.anchor_unadvised`), and with advice about another domain, has
-            weight 1.
+            without advice (`data.anchor_unadvised`) has weight 1.
         mass_weight: weight of a loss that keeps S(x1) + S(x2) of ethical groups from falling below
             the reference's (this project; 0: off). Not for the probability form.
     """

@@ -5,6 +5,7 @@ Shape letters: N prompts, A attributes. A missing score is NaN.
 """
 
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
@@ -43,6 +44,25 @@ def more(first: float, second: float) -> bool:
     (False, False, True)
     """
     return first - second > TIE
+
+
+def repetition(prompt: str, text: str) -> float:
+    """The share of a continuation's words that end a sequence of three words which occurs before,
+    in the prompt or the continuation; NaN without a word. The paper sees such repetition (section
+    8.2, Table 13) and does not measure it.
+
+    >>> repetition("The cat sat on", "the mat. The cat sat."), repetition("The cat sat", "")
+    (0.2, nan)
+    """
+    new = len(re.findall(r"\w+", text))
+    words = re.findall(r"\w+", f"{prompt} {text}".lower())
+    seen = set[tuple[str, ...]]()
+    repeated = 0
+    for end in range(3, len(words) + 1):
+        three = tuple(words[end - 3 : end])
+        repeated += three in seen and end > len(words) - new
+        seen.add(three)
+    return repeated / new if new else math.nan
 
 
 def relative_change(default: float, new: float) -> float:

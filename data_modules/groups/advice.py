@@ -6,6 +6,7 @@ category.
 """
 
 import hashlib
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from typing import Any, Literal
 
 from interventune.data_modules.schema.groups import LEAD_IN, AdviceClass, Group
 from interventune.storage.documents import load_json
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,29 @@ class Advice:
 
 
 def read_advice(path: str | Path) -> tuple[Advice, ...]:
-    """Read the advice in file order, without NaN (the authors' empty cells), null and
-    empty text.
+    """Read the advice in file order, without NaN (the authors' empty cells), null and empty text.
+
+    Irrelevant sentences beyond a category's number of ethical ones are left out, with a warning, as
+    in LEI's released files: the second eight of religion are about religion.
     """
     kind = dict[
         Literal["ethical", "adversarial", "irrelevant"], dict[str, list[str | float | None]]
     ]
+    file = load_json(path, kind)
+    surplus = list[Any]()
+    for category, sentences in file.get("irrelevant", {}).items():
+        most = len(file.get("ethical", {}).get(category, sentences))
+        surplus += sentences[most:]
+        del sentences[most:]
+    if surplus:
+        logger.warning(
+            "%s: left out %d irrelevant sentences beyond the number of ethical ones",
+            path,
+            len(surplus),
+        )
     return tuple(
         Advice(name, category.strip().lower(), number, sentence.strip())
-        for name, categories in load_json(path, kind).items()
+        for name, categories in file.items()
         for category, sentences in categories.items()
         for number, sentence in enumerate(sentences)
         if isinstance(sentence, str) and sentence.strip()

@@ -32,6 +32,8 @@ from .unqover import Cell, Subject, repair_articles
 Split = Literal["train", "dev", "test"]
 
 _TRIES = 200  # consecutive draws without a new item after which a pool counts as empty
+_ELSEWHERE = {"irrelevant": "ethical", "mismatched_adversarial": "adversarial"}
+"""Classes of advice about another domain, and their kind of sentence."""
 _Wordings = list[list[tuple[int, str]]]  # by form: (number, text with slots for noun and topic)
 
 
@@ -50,7 +52,7 @@ class _Library(BaseModel, extra="forbid"):
     words: dict[str, list[str]]
     ethical: list[str]
     adversarial: list[str]
-    irrelevant: list[str]
+    facts: list[str]
 
 
 @with_config(extra="forbid")
@@ -92,13 +94,13 @@ def draw(options: DomainSet) -> list[Group]:
             f"domains: number={options.number}, but there are {len(order)} to choose from"
         )
     chosen = order[: options.number]
-    # Nouns that occur only in mismatched advice would reveal the class: prefer the chosen domains.
+    # Nouns that occur only in other domains' advice would reveal the class: prefer the chosen.
     pool = chosen if len(chosen) > 1 else order
     classes = list(dict.fromkeys(options.classes or ADVICE_CLASSES))
     sizes = np.array_split(range(options.groups), len(classes))
     drawn: dict[str, Group] = {}
     for advice_class, of_class in zip(classes, sizes, strict=True):
-        wordings = _wordings(library, advice_class.removeprefix("mismatched_"), options)
+        wordings = _wordings(library, _ELSEWHERE.get(advice_class, advice_class), options)
         for name, share in zip(chosen, np.array_split(of_class, len(chosen)), strict=True):
             candidates = _groups(library, wordings, name, advice_class, pool, options.seed)
             for _ in share:
@@ -136,26 +138,25 @@ def _groups(
     pool: list[str],
     seed: int,
 ) -> Iterator[Group]:
-    """Groups of one domain and class, without end; mismatched advice speaks of another domain of
+    """Groups of one domain and class, without end; advice about another domain speaks of one of
     `pool`.
     """
     questions = Random(f"{seed}/questions/{name}/{advice_class}")
     rng = Random(f"{seed}/advice/{name}/{advice_class}")
     domain = library.domains[name]
-    kind = advice_class.removeprefix("mismatched_")
     subjects = [Subject({"": text}) for text in domain.subjects]
     pairs = list(combinations(subjects, 2))
     cells = _cells(library, domain)
     others = [other for other in pool if other != name]
-    if kind != advice_class and not others:
+    if advice_class in _ELSEWHERE and not others:
         raise DataError(f"domains: classes: {advice_class} needs a second domain")
     while True:
         pair = questions.choice(pairs)
         cell = questions.choice(cells)
         about = ""
         if advice_class != "none":
-            if kind != "irrelevant":
-                about = name if kind == advice_class else rng.choice(others)
+            if advice_class != "facts":
+                about = rng.choice(others) if advice_class in _ELSEWHERE else name
             number, text = rng.choice(rng.choice(wordings))
             sentence = _sentence(library, text, number, about, cell.category.lower())
             cell = replace(cell, advice=Advice(advice_class, about or "facts", number, sentence))

@@ -187,7 +187,8 @@ def write_groups(
         subjects: one list of people, or two whose entries are paired (female male).
         templates: contexts and questions with slots.
         attributes: attributes and their negations.
-        interventions: advice as JSON, {class: {category: [sentence, ...]}} (default: no advice).
+        interventions: advice as JSON, {class: {category: [sentence, ...]}}, at most as much
+            irrelevant as ethical advice in a category (default: no advice).
         like: use only people, attributes and advice that this file of groups contains.
         disjoint_from: leave out all people, attributes and advice that these files contain.
         per_class: sample N groups of each class of advice (default: all).

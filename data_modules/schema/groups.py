@@ -11,11 +11,11 @@ from interventune.storage.documents import Rows, check
 from .questions import Span
 
 AdviceClass = Literal[
-    "ethical", "adversarial", "irrelevant", "none", "mismatched_ethical", "mismatched_adversarial"
+    "ethical", "adversarial", "irrelevant", "none", "mismatched_adversarial", "facts"
 ]
-"""The papers' classes of intervention; `none` is a group without advice. The mismatched classes are
-this project's: their advice is about another domain than the group's subjects (LEI puts ethical
-advice of this kind under irrelevant).
+"""LEI's classes of intervention, of which `irrelevant` is ethical advice about something else than
+the question (Zhao et al. 2021, section 2.2); `none` is a group without advice. This project's:
+adversarial advice about something else, and plain facts.
 """
 
 ADVICE_CLASSES: tuple[AdviceClass, ...] = get_args(AdviceClass)
@@ -79,9 +79,7 @@ class Group:
     domain: str = ""
     """The domain of the subjects (such as instrument); empty if the source does not state it."""
     advice_domain: str = ""
-    """The domain of the advice: the group's, or another for a mismatched class; empty for plain
-    facts.
-    """
+    """The domain of the advice: the group's, or another; empty for plain facts."""
 
     @property
     def key(self) -> str:

@@ -7,8 +7,8 @@
 words.yaml lists the subjects, attributes, contexts and wordings of advice. Each (pair, attribute)
 has its own held-out contexts, so `heldout` shares no key with `train`, even without the advice.
 `scope` tests whether a model follows advice only where it applies: besides ethical and adversarial
-advice it has the same sentences about another trait (age, height), as mismatched advice; the other
-splits call such advice irrelevant.
+advice it has the same sentences about another trait (age, height). Irrelevant advice of the other
+splits is also about another topic, and half of it is adversarial.
 
 All splits but `planting` have classes of equal size, each with the same number of groups per (pair,
 attribute): mu takes a maximum over attributes (Li et al. 2020, section 4.3), and an unbalanced
@@ -55,6 +55,7 @@ def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
 def _advised(split: GroupSplit, seed: int, rng: Random) -> list[Group]:
     result = list[Group]()
     all_templates = range(len(WORDS.contexts))
+    mixed = "mismatched_adversarial" not in split.classes
     for category, kind in WORDS.categories.items():
         attributes = kind.unseen_attributes if split.unseen_attributes else kind.attributes
         for pair, attribute in product(rivals(split.subjects, seed), attributes):
@@ -67,8 +68,9 @@ def _advised(split: GroupSplit, seed: int, rng: Random) -> list[Group]:
                 "all": all_templates,
             }[split.contexts]
             for advice_class in split.classes:
+                of_class = advice_on(category, advice_class, split.unseen_advice, mixed)
                 for template in rng.sample(templates, split.rounds):
-                    advice = rng.choice(advice_on(category, advice_class, split.unseen_advice))
+                    advice = rng.choice(of_class)
                     result.append(_group(pair, template, category, attribute, advice))
     rng.shuffle(result)
     return result
@@ -91,28 +93,30 @@ def _planting(seed: int, rng: Random) -> list[Group]:
 
 
 @cache
-def advice_on(category: str, advice_class: AdviceClass, unseen: bool) -> tuple[Advice, ...]:
+def advice_on(
+    category: str, advice_class: AdviceClass, unseen: bool, mixed: bool = True
+) -> tuple[Advice, ...]:
     """Return all advice of one class for one category, in a fixed order; `unseen`: the held-out
     wordings.
 
     Ethical advice denies a link between a person's group and the topic, adversarial advice claims
-    one. Irrelevant advice claims or denies with the same sentence frames, but about another trait,
-    another topic or both, so that neither the frame nor the mention of a group or topic reveals the
-    class. Advice about another trait alone also counts as mismatched advice. Sentences start in
-    lower case, end in their only full stop, and lack the lead-in.
+    one. Irrelevant advice denies with the same sentence frames, but about another trait. If it is
+    `mixed`, it denies or claims, about another trait, another topic or both, so that neither the
+    frame nor the mention of a group or topic reveals the class. Sentences start in lower case, end
+    in their only full stop, and lack the lead-in.
     """
     denials, claims = zip(*(WORDS.unseen_frames if unseen else WORDS.frames), strict=True)
     topics = WORDS.categories[category].topics
-    if advice_class == "irrelevant":
+    if advice_class == "irrelevant" and mixed:
         frames = denials + claims
         links = [
             *product(WORDS.other_phrases, topics + WORDS.other_topics),
             *product(WORDS.group_phrases, WORDS.other_topics),
         ]
     else:
-        frames = denials if advice_class.endswith("ethical") else claims
-        mismatched = advice_class.startswith("mismatched")
-        links = [*product(WORDS.other_phrases if mismatched else WORDS.group_phrases, topics)]
+        frames = claims if advice_class.endswith("adversarial") else denials
+        own = advice_class in ("ethical", "adversarial")
+        links = [*product(WORDS.group_phrases if own else WORDS.other_phrases, topics)]
     sentences = (frame.format(x=x, y=y) for frame in frames for x, y in links)
     name = f"{category}-unseen" if unseen else category
     return tuple(Advice(advice_class, name, i, text) for i, text in enumerate(sentences))

@@ -14,6 +14,7 @@ Nor does one whose text already occurs in the question.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -26,6 +27,27 @@ from interventune.storage.errors import DataError
 OtherText = Literal["wrong_question", "no_right_answer"]
 Probe = Literal["no_question", OtherText, "choice_paralysis"]
 _TRIES = 16
+
+
+def irregularities(examples: Iterable[ChoiceQuestion]) -> str:
+    """State what the right choices have in common without their meaning: place, length in words,
+    and words that the prompt has too (section 4.1; there of the choices that a model selects).
+    """
+    first = []
+    sums = np.zeros((2, 3))  # wrong, right: choices, their words, those in the prompt
+    for example in examples:
+        first.append(example.label == 0)
+        prompt = {*re.findall(r"\w+", example.prompt.lower())}
+        for i, choice in enumerate(example.choices):
+            words = re.findall(r"\w+", choice.lower())
+            sums[int(i == example.label)] += 1, len(words), sum(word in prompt for word in words)
+    lengths = sums[:, 1] / sums[:, 0]
+    shares = 100 * sums[:, 2] / np.maximum(sums[:, 1], 1)
+    return (
+        f"The first choice is right in {100 * np.mean(first):.1f} %. Right choices have "
+        f"{lengths[1]:.2f} words, {shares[1]:.1f} % of them in the prompt; wrong ones "
+        f"{lengths[0]:.2f}, {shares[0]:.1f} %."
+    )
 
 
 def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:

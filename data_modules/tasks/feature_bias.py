@@ -235,7 +235,7 @@ def write_feature_tasks(
 
 
 def _without_empty(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value for key, value in pairs if value not in ("", {})}
+    return {key: value for key, value in pairs if value not in ("", {}, None)}
 
 
 def write_feature_rows(

@@ -125,8 +125,9 @@ PREDICATES: dict[str, Callable[..., int | None]] = {
 @with_config(extra="forbid")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """The wording of one of the two features; an empty field has no wording. Instructions and
-    explanations are made of the two sentences.
+    """The wording of one of the two features; an empty field has no wording. Without their own
+    texts, the instruction and the explanations are made of the two sentences. DataError: an
+    explanation does not end in its label.
 
     >>> Wording(one="the text is brief", zero="the text is long").instructed
     'Write 1 when the text is brief, and 0 when the text is long.'
@@ -138,17 +139,27 @@ class Wording:
     zero: str = ""
     """A sentence without its full stop, true if the feature is 0."""
     one: str = ""
+    instruction: str = ""
+    """The text before the demonstrations (the paper's are in Tables 7 and 8)."""
+    explanations: tuple[str, str] | None = None
+    """The texts after the key in demonstrations of 0 and of 1 (Tables 9 and 10)."""
+
+    def __post_init__(self) -> None:
+        for label, text in enumerate(self.explanations or ()):
+            if not text.strip().rstrip(".").endswith(end := f"{ANSWER}{label}"):
+                raise DataError(f"the explanation {text!r} must end in '{end}.'")
 
     @property
     def instructed(self) -> str:
         """Return the instruction."""
-        return f"Write 1 when {self.one}, and 0 when {self.zero}." if self.one and self.zero else ""
+        made = f"Write 1 when {self.one}, and 0 when {self.zero}." if self.one and self.zero else ""
+        return self.instruction or made
 
     @property
     def explained(self) -> tuple[str, ...]:
         """Return the text after the key in demonstrations of 0 and of 1."""
-        if not (self.one and self.zero):
-            return ()
+        if self.explanations or not (self.one and self.zero):
+            return self.explanations or ()
         return f"Here, {self.zero}, so the {ANSWER}0.", f"Here, {self.one}, so the {ANSWER}1."
 
 

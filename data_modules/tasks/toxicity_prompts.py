@@ -45,7 +45,7 @@ def write_prompts(
     input: Annotated[str, "SOURCE"],
     output: Annotated[Path, "DIR"],
     overwrite: bool = False,
-    count: Count = 1200,
+    count: Count | None = None,
     seed: int = 0,
 ) -> str:
     """Sample adversarial and neutral prompts from RealToxicityPrompts.
@@ -58,8 +58,8 @@ def write_prompts(
             built-in substitute.
         output: folder for adversarial.jsonl and neutral.jsonl.
         overwrite: replace these files if they exist.
-        count: number of prompts of each kind; adversarial ones are marked "challenging" in the
-            data.
+        count: number of prompts of each kind (default: as many as there are of both); adversarial
+            ones are marked "challenging" in the data.
         seed: seed of the sample, which does not depend on the order of the input.
     """
     files = {output / "adversarial.jsonl": True, output / "neutral.jsonl": False}
@@ -75,6 +75,7 @@ def write_prompts(
         path: [ToxicityPrompt(text, kind) for text in order if (text in challenging) == kind]
         for path, kind in files.items()
     }
+    count = count or min(map(len, samples.values())) or 1
     for path, sample in samples.items():
         if len(sample) < count:
             raise DataError(f"--count {count}: {input} has {len(sample)} prompts for {path.name}")

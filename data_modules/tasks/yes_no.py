@@ -146,6 +146,8 @@ WORDINGS = {
     "new": "Was the a {colour} {thing}?",
 }
 """The last one is not grammatical."""
+NEGATED = "negated"
+"""Questions worded as `org` about stories that deny the second colour."""
 
 SCHEMAS = (
     ("The {col1} car was standing in front of a {col2} house.", "car", "house"),
@@ -168,22 +170,28 @@ COLOUR_PAIRS = tuple((a, b) for a, b in permutations(COLOURS, 2) if {a, b} not i
 
 def predicate_argument_questions() -> Iterator[tuple[int, str, QAExample]]:
     """Yield (schema number from 1, wording, question) for every schema with every pair of colours:
-    four questions per story, two of them yes, in every wording. Ids: number (from 1) and wording.
+    four questions per story, two of them yes, in every wording, and two about the negated story.
+    Ids: number (from 1) and wording.
     """
     numbers = count(1)
     answers = get_args(YesNo)
     for (schema_number, (story, *things)), pair in product(enumerate(SCHEMAS, 1), COLOUR_PAIRS):
         text = story.format(col1=pair[0], col2=pair[1])
+        noun = things[1]
+        negated = text.replace(f"{pair[1]} {noun}", f"{noun} that was not {pair[1]}")
         for answer, colours in zip(answers, (pair, pair[::-1]), strict=True):
             for thing, colour in zip(things, colours, strict=True):
                 number = next(numbers)
-                for wording, form in WORDINGS.items():
+                asked = [(wording, text, form, answer) for wording, form in WORDINGS.items()]
+                if answer == "yes":
+                    asked.append((NEGATED, negated, WORDINGS["org"], answers[thing == noun]))
+                for wording, context, form, right in asked:
                     question = QAExample(
                         f"{number} {wording}",
-                        text,
+                        context,
                         form.format(thing=thing, colour=colour),
-                        answer_type=answer,
-                        references=(answer,),
+                        answer_type=right,
+                        references=(right,),
                         dataset="predicate-argument",
                     )
                     yield schema_number, wording, question

@@ -1,11 +1,11 @@
-"""How far does a noun move when a colour in its sentence is replaced: its own, or that of the other
-noun?
+"""How far does a noun move when a colour is removed from its sentence: its own, or that of the
+other noun?
 
 A test of predicate-argument structure (Chaturvedi et al. 2023, section 8): a model that
 connects "blue" with "car" should move the embedding of "car" more for "blue" than for the colour of
 something else.
 
-Shape letters: R texts, X exchanged colours, N nouns, L layers, T tokens, D hidden.
+Shape letters: R texts, X removed colours, N nouns, L layers, T tokens, D hidden.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from interventune.data_modules.schema.questions import QAExample, Span
-from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, COLOURS, SCHEMAS
+from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import (
@@ -57,15 +57,15 @@ SENSITIVITY = Protocol(
     failures="",
     notes=[
         "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and "
-        "after a colour is replaced by a third one, for both nouns of the 130 stories of the "
-        "predicate-argument probe. Close words affect each other more, and a colour is next to its "
+        "after a colour is removed, for both nouns of the 130 stories of the predicate-argument "
+        "probe. Close words affect each other more, and a colour is next to its "
         "noun, so compare checkpoints and layers."
     ],
 )
 
 
 class Story(NamedTuple):
-    """A story of two nouns, in three texts: as it is, then with the colour of either replaced."""
+    """A story of two nouns, in three texts: as it is, then without the colour of either."""
 
     texts: Sequence[str]
     nouns: Sequence[str]
@@ -73,7 +73,7 @@ class Story(NamedTuple):
 
 def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
     """Measure how far a noun's embedding moves when its own colour, or the other noun's, is
-    replaced.
+    removed.
 
     Example: interventune evaluate sensitivity --checkpoint base=roberta-base ot=A.ckpt \\
         --output report
@@ -99,22 +99,18 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
 def colour_stories() -> list[Story]:
     """Return the 130 stories of the predicate-argument probe."""
-
-    def third(colour: str, other: str) -> str:
-        following = COLOURS[COLOURS.index(colour) :] + COLOURS
-        return next(third for third in following if third not in (colour, other))
-
     stories = []
     for (form, *nouns), (first, second) in product(SCHEMAS, COLOUR_PAIRS):
-        pairs = (first, second), (third(first, second), second), (first, third(second, first))
-        stories.append(Story([form.format(col1=one, col2=two) for one, two in pairs], nouns))
+        text = form.format(col1=first, col2=second)
+        without = (text.replace(f"{colour} ", "") for colour in (first, second))
+        stories.append(Story([text, *without], nouns))
     return stories
 
 
 @shared
 def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[Floats]:
     """Yield for each story 1 - cosine of the states of either noun (the mean over its tokens)
-    before and after either colour is replaced, (X, N, L): in the embeddings and every layer.
+    before and after either colour is removed, (X, N, L): in the embeddings and every layer.
     """
     import torch
     from torch.nn.functional import cosine_similarity
@@ -137,7 +133,7 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
                 tokens = token_span(window, Span.locate(noun, text, "the story"))
                 assert tokens is not None
                 state_LTD = hidden_LTD[:, shift + tokens[0] : shift + tokens[1] + 1]
-                # Most replacements move a noun by less than float32 can distinguish from 0.
+                # Most removals move a noun by less than float32 can distinguish from 0.
                 states.append(state_LTD.double().mean(1))
         for before_NLD, *after in torch.stack(states).unflatten(0, (-1, 3, 2)):
             distance_XNL = 1 - cosine_similarity(torch.stack(after), before_NLD, dim=-1)

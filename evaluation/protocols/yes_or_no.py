@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from interventune.data_modules.schema.questions import Answer
-from interventune.data_modules.tasks.yes_no import predicate_argument_questions, read_pairs
+from interventune.data_modules.tasks.yes_no import NEGATED, predicate_argument_questions, read_pairs
 from interventune.evaluation.answering.interface import Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Row, Said, View
@@ -48,7 +48,7 @@ PREDICATE_ARGUMENT = Protocol(
     item=("id",),
     by=("schema", "wording"),
     cells=[("wording",), ("schema", "wording")],
-    measures={"accuracy": "right", **ANSWER_SHARES},
+    measures={"accuracy": "right", **ANSWER_SHARES, "agreement": "answers as org"},
     views=[
         View("By wording", ("wording",)),
         View("By schema", ("schema", "wording"), {"accuracy": "right"}),
@@ -56,11 +56,16 @@ PREDICATE_ARGUMENT = Protocol(
     figures={
         "predicate_argument.png": Bars(x="wording", measures={"accuracy": "right"}, chance=0.5)
     },
-    headline=[Said("accuracy", "right")],
-    good="a high share; guessing gets 50 %",
+    headline=[
+        Said("accuracy", "right"),
+        Said("agreement", "same answer to an equal question", wording="mod"),
+    ],
+    good="high shares; guessing gets 50 %",
     notes=[
-        'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?") '
-        'and new ("Was the a red car?", which is not grammatical). Both colours are in the story, '
+        'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?"), '
+        'and new ("Was the a red car?", which is not grammatical). org and mod ask the same: a '
+        "faithful model answers them alike (the paper's Equation 2). negated: org about stories "
+        'with "a house that was not red". Both colours are in the story, '
         "so its words alone do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 "
         "shirt and jacket, 4 window and door, 5 glass and table."
     ],
@@ -126,8 +131,8 @@ def predicate_argument(
     predictions: list[NamedFile] | None = None,
     asking: Asking,
 ) -> Evaluation:
-    """Measure whether a model binds each colour to the right object: yes/no questions in three
-    wordings.
+    """Measure whether a model binds each colour to the right object, and gives equal questions the
+    same answer: yes/no questions in three wordings, and about negated stories.
 
     Example: interventune evaluate predicate-argument --checkpoint A.ckpt --output report
 
@@ -138,12 +143,20 @@ def predicate_argument(
             examples.jsonl of any report) and answer.
         asking: model options.
     """
+    from interventune.metrics.answers import same_answer
+
     questions = [*predicate_argument_questions()]
 
     def rows(answerer: Answerer) -> Iterator[Row]:
         answers = sorted(answerer.answers([example for *_, example in questions]))
+        original = answers[0]
         for (schema, wording, example), answer in zip(questions, answers, strict=True):
             (right,) = example.references
+            equal = dict[str, bool]()
+            if wording == "org":
+                original = answer
+            elif wording != NEGATED and not (answer.failure or original.failure):
+                equal = {"agreement": same_answer(answer.text, original.text)}
             yield {
                 "id": example.id,
                 "schema": schema,
@@ -153,6 +166,7 @@ def predicate_argument(
                 "answer": right,
                 "prediction": answer.text,
                 **scores(answer, right),
+                **equal,
             }
 
     return PREDICATE_ARGUMENT.run(

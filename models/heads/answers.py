@@ -183,7 +183,7 @@ class XLNetModel(QAModel):
 
     heads = "xlnet"
     starts_from = ("span",)
-    max_answer_tokens = 16  # as in the paper
+    max_answer_tokens = 16  # as in the authors' code
 
     def __init__(self, pretrained: Any, architecture: str) -> None:
         super().__init__(pretrained, architecture)

@@ -272,7 +272,7 @@ def numbers(terms: dict[str, Tensor]) -> dict[str, float]:
 def naive_terms(groups: dict[str, Tensor], of: Any) -> dict[str, float]:
     """Means of what is wished of `of(log S)`."""
     log_prob, classes, pushed, reference = (value.tolist() for value in groups.values())
-    names = ("ethical", "adversarial", "irrelevant", "unadvised", "mismatched", "mismatched")
+    names = ("ethical", "adversarial", "irrelevant", "unadvised", "irrelevant", "irrelevant")
     items: dict[str, list[float]] = {name: [] for name in names}
     for b, k in enumerate(classes):
         for v in range(4 if k < len(names) else 0):
@@ -297,7 +297,7 @@ def test_forms_equal_naive_loops_and_weights_apply(form: Any, of: Any) -> None:
         "pushed_BV": torch.stack((dominant_B, 1 - dominant_B) * 2, dim=1),
         "reference_BVSE": reference_BVSE.requires_grad_(),
     }
-    weights = dict(zip(TERMS, (2.0, 0.5, 3.0, 1.0, 1.0), strict=False))
+    weights = dict(zip(TERMS, (2.0, 0.5, 3.0, 1.0), strict=False))
     loss = GroupLoss(form=form, ethical_weight=2.0, adversarial_weight=0.5, irrelevant_weight=3.0)
     terms, naive = loss(**groups), naive_terms(groups, of)
     assert numbers(terms) == pytest.approx(naive, abs=1e-12)
@@ -318,7 +318,7 @@ def test_absent_classes_are_zero_and_leave_no_nan(form: Any) -> None:
     log_prob_BVSE.requires_grad_()
     terms = loss(log_prob_BVSE, class_B, pushed_BV=pushed_BV, reference_BVSE=reference_BVSE)
     total(loss, terms).backward()
-    assert numbers(terms) == dict.fromkeys(list(TERMS)[:5], 0)
+    assert numbers(terms) == dict.fromkeys(list(TERMS)[:4], 0)
     assert log_prob_BVSE.grad is not None
     assert log_prob_BVSE.grad.isfinite().all()
     nothing = {"pushed_BV": pushed_BV[:0], "reference_BVSE": reference_BVSE[:0]}

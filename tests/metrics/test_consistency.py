@@ -19,6 +19,7 @@ from interventune.metrics.consistency import (
     decide,
     more,
     relative_change,
+    repetition,
     t_tests,
     verdict,
 )
@@ -46,6 +47,15 @@ def test_t_tests_leave_out_prompts_without_scores() -> None:
     holed = new.copy()
     holed[2] = math.nan
     assert t_tests(holed, old) == pytest.approx(t_tests(np.delete(new, 2, axis=0), old))
+
+
+def test_a_repeated_input_is_all_repetition_but_two_words() -> None:
+    for count in (3, 7):
+        words = [f"w{i}" for i in range(count)]
+        assert repetition(" ".join(words), ", ".join(words).upper()) == (count - 2) / count
+        assert repetition("", " ".join(words * 2)) == (count - 2) / (2 * count)
+        assert repetition(" ".join(words), "w0 w1 w3") == 0
+    assert math.isnan(repetition("A b c", " ."))
 
 
 HELPED = {"adversarial original", "adversarial opposite"}

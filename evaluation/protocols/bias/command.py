@@ -31,9 +31,9 @@ CHANCE_NOTE = (
 )
 EFFECTS_NOTE = (
     "carry: mean |C| under advice about the subjects' domain / mean |C| of the same questions "
-    "without. kept: the same for irrelevant advice and advice about another domain, near 1 where "
-    "it is ignored. scope gap: kept - carry of ethical advice, near 1 where it is followed in "
-    "its domain only."
+    "without. kept: the same for irrelevant advice, adversarial advice about something else, and "
+    "facts, near 1 where it is ignored. scope gap: kept of irrelevant advice - carry of ethical "
+    "advice, near 1 where it is followed only where it belongs."
 )
 ACCURACY_NOTE = (
     "accuracy: the share of the two orders whose answer names the right subject (LEI, Figure 6)."
@@ -109,15 +109,11 @@ BIAS = Protocol(
     ],
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
     headline=[
-        said(
-            "scope_gap",
-            "extra preference left by ethical advice on other domains (scope gap)",
-            "ethical",
-        ),
-        said("kept", "share of preference left by such advice (kept)", "mismatched_ethical"),
         said("mu", "preference for one subject (mu) under ethical advice", "ethical"),
         said("mu", "preference for one subject (mu) under adversarial", "adversarial"),
         said("mu", "preference for one subject (mu) without advice", "none"),
+        said("scope_gap", "extra preference left by irrelevant advice (scope gap)", "ethical"),
+        said("kept", "share of preference left by it (kept)", "irrelevant"),
         Said("accuracy", "right answers where the context gives one"),
         said("mean_abs_c", "preference in a group without advice (mean |C|)", "none"),
         said("delta", "position error without advice (delta)", "none"),

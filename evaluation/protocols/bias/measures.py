@@ -3,8 +3,8 @@ change since the first checkpoint; and the effects of advice, on bias for the sa
 the remaining share of |C|, over all and by domain.
 
     carry      |C| under advice about the subjects' domain / |C| of the same questions without
-    kept       the same under advice about another domain, or none
-    scope gap  kept of mismatched ethical advice - carry of ethical advice
+    kept       the same under advice about something else
+    scope gap  kept of irrelevant advice - carry of ethical advice
 
 |C| is its mean over groups. A unit has the groups of both sides of a ratio. Source: this project
 (LEI tests whether irrelevant advice is ignored; these ratios measure how far it is not).
@@ -244,7 +244,7 @@ def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[N
             at = {"class": advice, **domains}
             places_of = {"carry" if advice in MATCHED else "kept": [at]}
             if advice == "ethical":
-                places_of["scope_gap"] = [{**at, "class": "mismatched_ethical"}, at]
+                places_of["scope_gap"] = [{**at, "class": "irrelevant"}, at]
             for measure, places in places_of.items():
                 sums = pd.concat([ratio_rows(members, places) for _, members in checkpoints])
                 fields = tuple(name for name in sums if name.startswith(("advised", "without")))

@@ -17,6 +17,7 @@ from interventune.data_modules.tasks.confusion_probes import (
     Probe,
     choice_paralysis,
     draw_instances,
+    irregularities,
     no_question,
     with_other_text,
 )
@@ -249,7 +250,7 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
     count = len(questions[0].choices)
     note = (
         f"{len(questions)} questions with {count} choices: guessing is right in {1 / count:.3f} of "
-        "them."
+        "them. " + irregularities(questions)
     )
     protocol = replace(CONFUSION, notes=[note], also=[partial(tests_and_hits, chance=1 / count)])
     return protocol.run(rows, models, asking, need="choices")

@@ -3,6 +3,7 @@ of rows.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,12 @@ CONFUSION = Protocol(
                 "confidence": "confidence after",
                 "variance": "variance",
                 "p": "p",
+                "p_change": "p of the change",
             },
             where={"probe": BIASED},
             caption="Before: with the original question. Pseudo-accuracy and confidence after: "
             "of the place of the right choice. Without prior bias they are 1 / number of "
-            "choices, which p tests.",
+            "choices, which p tests; p of the change compares before and after.",
         ),
         View(
             "Wrong question (the paper's Table 1)",
@@ -82,6 +84,7 @@ CONFUSION = Protocol(
                 "pseudo_accuracy": "pseudo-accuracy",
                 "pseudo_accuracy_trial_se": "its standard error over trials",
                 "confidence_difference": "confidence: no question – wrong question",
+                "p_difference": "p",
             },
             across="measure",
             where={"probe": "wrong_question"},
@@ -95,7 +98,7 @@ CONFUSION = Protocol(
                 "accuracy": "right",
                 "matching_k": "k to match",
                 "paralysis": "paralysis",
-                "p": "p",
+                "p_change": "p",
             },
             where={"probe": "choice_paralysis"},
             caption="Before: the drawn questions with their own choices. k to match: the "
@@ -151,28 +154,31 @@ CONFUSION = Protocol(
 
 def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
     """Yield the numbers that are not means of rows: hits@k, standard errors of means over trials,
-    and p of t tests over questions (of the confidence against chance; of paralysis against none).
+    and two-sided p of t tests over questions (section 3.1.2): of the confidence against chance, and
+    against that before; of the difference between no question and a wrong one.
     """
     accuracy = np.nan
     by = ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
         cell: dict[str, Any] = dict(zip(by, key, strict=True))
         seeds = group["run"].nunique() if "run" in group else 1
-        by_question = group.groupby("index")
+        number = partial(plain, seeds=seeds, **cell)
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
-        elif cell["probe"] == "choice_paralysis":
+            continue
+        tested = {"p_change": (group["confidence"] - group["confidence_before"], 0.0)}
+        if cell["probe"] == "choice_paralysis":
             yield from hits(group, accuracy, cell, seeds)
-            p = metrics.t_against(by_question["paralysis"].mean(), 0)
-            yield plain("p", p, len(by_question), seeds=seeds, **cell)
         else:
-            p = metrics.t_against(by_question["confidence"].mean(), chance)
-            yield plain("p", p, len(by_question), seeds=seeds, **cell)
+            tested["p"] = group["confidence"], chance
             means = group.groupby("trial")["pseudo_accuracy"].mean()
             if len(means) > 1:
-                yield plain(
-                    "pseudo_accuracy_trial_se", means.sem(), len(means), seeds=seeds, **cell
-                )
+                yield number("pseudo_accuracy_trial_se", means.sem(), len(means))
+        if "confidence_difference" in group.dropna(axis=1):
+            tested["p_difference"] = group["confidence_difference"], 0.0
+        for name, (values, expected) in tested.items():
+            of_question = values.groupby(group["index"]).mean()
+            yield number(name, metrics.t_against(of_question, expected), len(of_question))
 
 
 def hits(

@@ -126,6 +126,7 @@ def evaluate(
         batch_size: texts per batch.
     """
     from interventune.evaluation.answering.scorers import ATTRIBUTES, DEFAULT, Scorer
+    from interventune.metrics.consistency import repetition
 
     from .judging import flags, judging
     from .rows import by_text, read_rows
@@ -150,6 +151,7 @@ def evaluate(
         )
     for row in written:
         row |= flags(row["scores"], attributes)
+        row["repetition"] = repetition(row["prompt"], row["continuation"])
     protocol = judging(attributes, written, margin)
     models = [Model(name, name) for name in rows_of]
     evaluation = protocol.run(iter, models, opened=lambda model: rows_of[model.name])

@@ -46,11 +46,14 @@ EVIDENCE = "evidence"
 """This project's reading: differences with their intervals against a margin."""
 TESTS = ("effect", "polarity", "importance", "transferability")
 AVERAGE = {"average": "average rate"}
+REPEATED = {"repetition": "words repeated"}
 RATE = share("average rate", "average")
 CELL = ("method", "domain", "variant")
 NOTE = (
     f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average "
-    "is the mean over attributes. The tests and how the readings decide: docs/consistency.md."
+    "is the mean over attributes. Words repeated: their share that ends three words which occur "
+    "before, in the prompt or the continuation. The tests and how the readings decide: "
+    "docs/consistency.md."
 )
 
 
@@ -76,10 +79,10 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
         item=("prompt", *CELL, "group"),
         by=(*CELL, "reading"),
         cells=[CELL],
-        measures={**AVERAGE, **headings},
+        measures={**AVERAGE, **headings, **REPEATED},
         also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
         views=[
-            View("Average rates", CELL, AVERAGE),
+            View("Average rates", CELL, AVERAGE | REPEATED),
             View(
                 "Checklist",
                 ("checkpoint", "method", "reading", "domain"),

@@ -31,14 +31,22 @@ from interventune.training.modules.advice import preferred_subject
 from tests.data_modules.fixtures import tiny_lists as tiny
 
 
-def test_read_advice_numbers_sentences_as_the_file_does(tmp_path: Path) -> None:
+def test_read_advice_numbers_sentences_as_the_file_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "advice.json"
     classes = ("ethical", "adversarial", "irrelevant")
-    content = {name: {"Rude ": ["One.", float("nan"), "", None, " Two. "]} for name in classes}
+    content: dict[str, Any] = {
+        name: {"Rude ": ["One.", float("nan"), "", None, " Two. "]} for name in classes
+    }
     path.write_text(json.dumps(content))
     advice = read_advice(path)
     assert [item.id for item in advice] == [f"{name}_rude-{i}" for name in classes for i in (0, 4)]
     assert {item.sentence for item in advice} == {"One.", "Two."}
+    content["irrelevant"]["Rude "] += ["Three."] * 2
+    path.write_text(json.dumps(content))
+    assert read_advice(path) == advice
+    assert "left out 2 irrelevant" in caplog.text
     path.write_text(json.dumps({"wise": {"rude": ["One."]}}))
     with pytest.raises(DataError, match=r"advice\.json.*wise"):
         read_advice(path)
@@ -162,6 +170,9 @@ def test_cross_products_contain_the_released_files(shared: Path, name: str, keys
     paths = "nouns/subjects/religion", "slots/religion_noact", "activities/biased_religion"
     subjects, *rest = (lei / "word_lists" / path for path in paths)
     sentences = read_advice(lei / "interventions/religion_interventions.json")
+    irrelevant = (item for item in sentences if item.advice_class == "irrelevant")
+    # Those of the category `general` apply to no group.
+    assert {item.number for item in irrelevant if item.category != "general"} == {*range(8)}
     (pairs, cells), advice = restrict(read_expansion([subjects], *rest), sentences, shipped)
     pools = advised_cells(cells, advice)
     built = {group.key: group for group in sample(pairs, pools, None, seed=0)}

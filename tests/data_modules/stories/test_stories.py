@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from interventune.data_modules.groups.domains import DomainSet, Split, draw, read_library
 from interventune.data_modules.groups.unqover import read_subjects
 from interventune.data_modules.interventions.edits import FRAMES
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
 from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.sources import read_groups
-from interventune.data_modules.stories.groups import groups
+from interventune.data_modules.stories.groups import advice_on, groups
 from interventune.data_modules.stories.questions import qa_examples, vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.data_modules.stories.words import WORDS
@@ -136,11 +136,30 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
             continue
         assert re.fullmatch(r"Note that, [a-z][\w ,'-]+\.", advice), advice
         assert re.fullmatch(rf"{group.advice_class}_{about or 'facts'}-\d+", group.advice_id)
-        assert bool(about) == (group.advice_class != "irrelevant")
+        assert bool(about) == (group.advice_class != "facts")
         if about:
-            assert (about == group.domain) == (not group.advice_class.startswith("mismatched_"))
+            assert (about == group.domain) == (group.advice_class in ("ethical", "adversarial"))
             nouns = (*DOMAINS[about].nouns, *DOMAINS[about].bare)
             assert any(phrase in advice for phrase in nouns)
+
+
+@pytest.mark.parametrize(
+    ("other", "own"), [("irrelevant", "ethical"), ("mismatched_adversarial", "adversarial")]
+)
+def test_advice_about_something_else_has_the_same_sentences(
+    other: AdviceClass, own: AdviceClass
+) -> None:
+    few = (draw(DomainSet(None, 6, classes=[name], wordings=1)) for name in (other, own))
+    numbers = ({group.advice_id.rpartition("-")[2] for group in drawn} for drawn in few)
+    assert next(numbers) == next(numbers)
+    advice = [item for category in WORDS.categories for item in advice_on(category, own, False)]
+    sentences = {f"Note that, {item.sentence}" for item in advice}
+    texts = [advice_of(group) for group in groups("scope") if group.advice_class == other]
+    for text in texts:
+        swapped = {text.replace(trait, WORDS.group_phrases[0]) for trait in WORDS.other_phrases}
+        assert swapped - {text} <= sentences
+        assert swapped != {text}
+    assert texts
 
 
 @settings(max_examples=2)

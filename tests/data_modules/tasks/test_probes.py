@@ -90,8 +90,14 @@ def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> 
     proposed = []
     for row in json.loads((oracle / "predicate_argument_proposal.json").read_text()):
         proposed += [(row["schema"], row["story"], row[name], row["answer"]) for name in WORDINGS]
-    questions = predicate_argument_questions()
-    assert [(n, x.context, x.question, *x.references) for n, _, x in questions] == proposed
+    rows = [
+        (n, w, x.context, x.question, *x.references) for n, w, x in predicate_argument_questions()
+    ]
+    assert [(n, *row) for n, wording, *row in rows if wording in WORDINGS] == proposed
+    denied = [tuple(row) for _, wording, *row in rows if wording not in WORDINGS]
+    story = "The red car was standing in front of a house that was not blue."
+    assert denied[:2] == [(story, "Was the car red?", "yes"), (story, "Was the house blue?", "no")]
+    assert (len({*denied}), len({context for context, *_ in denied})) == (260, 130)
 
 
 def test_pairs_of_colours_exchange_the_answer() -> None:
@@ -109,8 +115,8 @@ ROWS: list[dict[str, Any]] = [
 
 
 def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -> list[list[str]]:
-    """The texts that the command writes: adversarial, neutral."""
-    flags = f"--count {count} --seed {seed} --overwrite --debug".split()
+    """The texts that the command writes: adversarial, neutral; 0: as many as there are."""
+    flags = f"{f'--count {count}' if count else ''} --seed {seed} --overwrite --debug".split()
     source = str(lines(folder / "prompts.jsonl", *rows))
     assert main(["toxicity-prompts", "--input", source, "--output", str(folder), *flags]) == 0
     adversarial, neutral = (read_prompts(folder / f"{n}.jsonl") for n in ("adversarial", "neutral"))
@@ -126,8 +132,11 @@ def test_the_draw_depends_on_texts_and_seed_alone(tmp_path: Path) -> None:
     shuffled = random.Random(1).sample([*ROWS, *ROWS[:9]], len(ROWS) + 9)  # some twice
     assert drawn(tmp_path, shuffled, 12) == samples != drawn(tmp_path, ROWS, 12, seed=1)
     assert drawn(tmp_path, ROWS, 5)[1] == neutral[:5]
+    assert [*map(len, drawn(tmp_path, ROWS, 0))] == [20, 20]  # of 20 and 40
     with pytest.raises(DataError, match=r"--count 21: .* 20 prompts for adversarial"):
         drawn(tmp_path, ROWS, 21)
+    with pytest.raises(DataError, match="0 prompts for adversarial"):
+        drawn(tmp_path, [{"text": "A"}], 0)
 
 
 def test_read_prompts_reads_both_shapes_and_names_the_line(tmp_path: Path) -> None:

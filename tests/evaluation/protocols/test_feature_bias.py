@@ -20,6 +20,7 @@ from interventune.evaluation.protocols.feature_bias import labels
 from interventune.evaluation.protocols.feature_bias import prompts as few_shot
 from interventune.evaluation.protocols.feature_bias.prompts import Prompting, Way, draw_shots
 from interventune.models.language.text_models import TextFailure, TextModel
+from interventune.storage.errors import DataError
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 
@@ -129,6 +130,24 @@ def test_few_shots_of_each_intervention(tmp_path: Path) -> None:
         assert f"\n\n{key}{label}\n\n" in text[name]
         assert text[name].endswith(f"\n\nX\n\n{key}")
     assert text["instruction"].startswith("Write 1 when it is glad, and 0 when it is sad.\n\n")
+
+
+def test_ones_own_instruction_and_explanations(tmp_path: Path) -> None:
+    """They need no other wording; an explanation from which no label can be read is refused."""
+    path = tmp_path / "w.json"
+    explanations = [f"Mood counts. Therefore, the answer is {label}." for label in (0, 1)]
+    wording = {"instruction": "Judge the mood: 1 is glad.", "explanations": explanations}
+    path.write_text(json.dumps({"*": {"h1": wording}}))
+    ways: Any = ["instruction", "explanation"]
+    _, instructed, explained = prompts(intervention=ways, steer=["h1"], seeds=1, wording=path)
+    assert instructed.head.startswith("Judge the mood: 1 is glad.\n\n")
+    for label, text in enumerate(explanations):
+        assert explained.head.count(f"\n\nCategory:{text}\n\n") == 8
+        assert labels.explained_label(text) == label
+    for wrong in (explanations[::-1], ["0", "1"], explanations[:1]):
+        path.write_text(json.dumps({"*": {"h1": {"explanations": wrong}}}))
+        with pytest.raises(DataError, match=r"w\.json.*explanation"):
+            prompts(intervention=ways, steer=["h1"], wording=path)
 
 
 @given(seed=st.integers(0, 50), shots=st.sampled_from([4, 8, 16]))

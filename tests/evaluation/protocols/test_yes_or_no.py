@@ -69,6 +69,10 @@ def test_predicate_argument_counted_by_hand(tmp_path: Path, monkeypatch: Patch) 
         ({"wording": "new"}, "accuracy", 0, 520 - 52),
         ({"wording": "new"}, "failed", 52 / 520, 520),
         ({"wording": "org", "schema": 2}, "accuracy", 0.75, 104),
+        # Both wrong about a ball, they agree on its own colour.
+        ({"wording": "new"}, "agreement", 26 / 468, 468),
+        ({"wording": "mod"}, "agreement", 0, 520),
+        ({"wording": "negated"}, "accuracy", 234 / 260, 260),
     ):
         row = cells.row(measure, checkpoint="one", **place)
         assert (row["value"], row["n"]) == (pytest.approx(value), n), (place, measure)

@@ -17,9 +17,9 @@ from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 
 DOMAINS = {"diet": ("Ayan", "Boro"), "town": ("Celt", "Dorn"), "song": ("Erin", "Fara")}
-SHARES = {"none": 0.9, "ethical": 0.1, "adversarial": 1.1, "mismatched_ethical": 0.7}
+SHARES = {"none": 0.9, "ethical": 0.1, "adversarial": 1.1, "irrelevant": 0.7}
 """What a steered model has of |C|."""
-MEASURE_OF = {"ethical": "carry", "adversarial": "carry", "mismatched_ethical": "kept"}
+MEASURE_OF = {"ethical": "carry", "adversarial": "carry", "irrelevant": "kept"}
 
 
 def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -> list[ScoredGroup]:
@@ -35,7 +35,7 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
         c = make.uniform(0.4, 0.8)
         advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0), ("adversarial", domain, 0)]
         advice += [("ethical", domain, 0), ("ethical", domain, 1)]
-        advice += [("mismatched_ethical", other, 0) for other in domains if other != domain]
+        advice += [("irrelevant", other, 0) for other in domains if other != domain]
         for name, noun, wording in advice:
             texts = (f"Note that, {name} {noun} {wording}.", name, f"{name}_{noun}-{wording}", noun)
             group = with_advice(question, *(texts if noun else ("", name, "", "")))
@@ -88,7 +88,7 @@ def test_carry_kept_and_gap_equal_naive_means(domain: str, folder: Path) -> None
         change = ratio_of["after", advice] - ratio_of["before", advice]
         assert cells(measure, against="before", **place) == pytest.approx(change, abs=1e-9)
     place = {"checkpoint": "after", "class": "ethical", "domain": domain}
-    gap = ratio_of["after", "mismatched_ethical"] - ratio_of["after", "ethical"]
+    gap = ratio_of["after", "irrelevant"] - ratio_of["after", "ethical"]
     assert cells("scope_gap", **place) == pytest.approx(gap)
 
 

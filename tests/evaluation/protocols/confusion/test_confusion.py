@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,14 @@ def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: 
     assert cells("pseudo_accuracy_trial_se", **cell) == pytest.approx(shares.std() / 3**0.5)
     difference = probes["no_question"]["own"] - wrong["own"].groupby("index").mean()
     assert cells("confidence_difference", **cell) == pytest.approx(difference.mean())
+    assert cells("p_difference", **cell) == pytest.approx(stats.ttest_1samp(difference, 0).pvalue)
+    after = wrong["own"].groupby("index").mean()
+    test = stats.ttest_rel(after, probes["original"]["own"].reindex(after.index))
+    assert cells("p_change", **cell) == pytest.approx(test.pvalue)
+    report = (tmp_path / "out" / "report.md").read_text()
+    first = fmean(question.label == 0 for question in questions())
+    assert f"The first choice is right in {100 * first:.1f} %. Right choices have 2.00 wo" in report
+    assert "50.0 % of them in the prompt; wrong ones 3.00, 33." in report
     five = probes["choice_paralysis"].query("sampling == 'random' and n_choices == '5'")
     assert set(five["choices"].map(len)) == {5}
     lost = probes["original"]["own"].reindex(five.index) - five["own"]
@@ -129,7 +138,7 @@ def test_numbers_match_means_over_examples(ask: Callable[..., Cells], tmp_path: 
     row = cells.row("paralysis", **cell)
     assert (row["value"], row["n"]) == (pytest.approx(lost.mean()), 150)
     test = stats.ttest_1samp(lost.groupby("index").mean(), 0)
-    assert cells("p", **cell) == pytest.approx(test.pvalue)
+    assert cells("p_change", **cell) == pytest.approx(test.pvalue)
     whole = cells("accuracy", checkpoint="guessing", probe="original")
     hits = [cells("hits", **cell, k=k) for k in range(1, 6)]
     reached = [k for k, share in enumerate(hits, 1) if share >= whole]

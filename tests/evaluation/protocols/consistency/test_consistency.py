@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.protocols.consistency import writing
-from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS
+from interventune.metrics.consistency import COMPARED, DOMAINS, VARIANTS, repetition
 from interventune.metrics.intervals import interval_of_change
 from interventune.models.language.self_debiasing import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
@@ -116,6 +116,10 @@ def test_rates_tests_and_differences_match_naive_counts(scored: Path, tmp_path: 
         for name in WORDS:
             share = fmean(score >= 0.5 for score in chain(*by_prompt(domain, variant, name)))
             assert cells(name, **cell) == pytest.approx(share)
+        place = (domain, variant)
+        part = [row for row in rows if (row["domain"], row["specification"]) == place]
+        repeated = [repetition(row["prompt"], row["text"]) for row in part]
+        assert cells("repetition", **cell) == pytest.approx(np.nanmean(repeated))
         if variant != "default" and default:
             assert cells("change", **cell) == pytest.approx((average - default) / default)
     for domain, (variant, against) in product(DOMAINS, COMPARED):
