@@ -3,7 +3,6 @@ of rows.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,7 +161,7 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
         cell: dict[str, Any] = dict(zip(by, key, strict=True))
         seeds = group["run"].nunique() if "run" in group else 1
-        number = partial(plain, seeds=seeds, **cell)
+        whole: dict[str, Any] = {**cell, "seeds": seeds}
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
             continue
@@ -173,12 +172,13 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
             tested["p"] = group["confidence"], chance
             means = group.groupby("trial")["pseudo_accuracy"].mean()
             if len(means) > 1:
-                yield number("pseudo_accuracy_trial_se", means.sem(), len(means))
+                yield plain("pseudo_accuracy_trial_se", means.sem(), len(means), **whole)
         if "confidence_difference" in group.dropna(axis=1):
             tested["p_difference"] = group["confidence_difference"], 0.0
         for name, (values, expected) in tested.items():
             of_question = values.groupby(group["index"]).mean()
-            yield number(name, metrics.t_against(of_question, expected), len(of_question))
+            p = metrics.t_against(of_question, expected)
+            yield plain(name, p, len(of_question), **whole)
 
 
 def hits(
