@@ -13,12 +13,14 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
 from interventune.evaluation.results import ALWAYS, NUMBERS
+from interventune.evaluation.shown.figures import COLOURS
 from interventune.evaluation.shown.views import number, shown
 from interventune.storage.command_line import split_name
 from interventune.storage.documents import (
@@ -38,6 +40,8 @@ GENERATOR = b'<meta name="generator" content="interventune report">'
 """Marks pages of this command, the only files that it replaces."""
 MARKDOWN = ["heading", "table", "list", "emphasis", "backticks", "escape", "image"]
 """Markdown features allowed in report.md; everything else is shown verbatim."""
+CURVES = 12
+"""Limit on the curves of a run."""
 EXAMPLES = 100
 LONGEST = 300
 """Limits on displayed rows of examples.jsonl, and on characters of a cell."""
@@ -130,7 +134,7 @@ def report_section(label: str, folder: Path) -> Section:
     number_of = dict[str, int]()
     # Variants and checkpoints of a question are next to each other.
     rows.sort(key=lambda row: number_of.setdefault(str(row.get("id")), len(number_of)))
-    examples = pd.DataFrame(rows[:EXAMPLES], dtype=object)
+    examples = pd.DataFrame([*map(readable, rows[:EXAMPLES])], dtype=object)
     about = json.dumps(content["about"], indent=1, ensure_ascii=False)
     return Section(
         label,
@@ -141,6 +145,23 @@ def report_section(label: str, folder: Path) -> Section:
         headline=content["headline"],
         examples=table_html(examples.replace("", None).dropna(axis=1, how="all")),
     )
+
+
+def readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of examples.jsonl for reading: a story comes last, with what was deleted and
+    appended marked.
+    """
+    from markupsafe import Markup, escape
+
+    shown = dict(row)
+    story = shown.pop("story", "")
+    parts = list[Any]()
+    at = 0
+    for start, end in shown.pop("deleted", ()):
+        parts += [escape(story[at:start]), Markup("<del>{}</del>").format(story[start:end])]
+        at = end
+    parts += [escape(story[at:]), Markup("<ins>{}</ins>").format(shown.pop("appended", ""))]
+    return shown | {"story": Markup("").join(parts)}
 
 
 def long_table(content: _Report) -> DataFrame:
@@ -164,9 +185,36 @@ def run_section(label: str, folder: Path) -> Section:
     path = folder / "metrics.json"
     metrics = pd.Series(load_json(path) if path.exists() else {}, dtype=float).map(number)
     table = metrics.rename_axis("measure").reset_index(name="value")
+    body = f"{curves_html(folder / 'metrics.csv')}{table_html(table)}"
     texts = {name: read_text(folder / name) for name in ("config.yaml", "environment.json")}
     numbers = table.assign(where="", checkpoint="")
-    return Section(label, "training", numbers, table_html(table), texts)
+    return Section(label, "training", numbers, body, texts)
+
+
+def curves_html(path: Path) -> str:
+    """Draw the curves of a run, a panel for each metric; nothing without any."""
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    if not path.exists():
+        return ""
+    frame = pd.read_csv(path).groupby("metric").filter(lambda curve: len(curve) > 1)
+    curves = list(frame.groupby("metric"))[:CURVES]
+    if not curves:
+        return ""
+    rows = -(-len(curves) // 4)
+    figure = Figure(figsize=(12, 0.4 + 2.2 * rows), layout="constrained")
+    grid = figure.subplots(rows, 4, squeeze=False).ravel()
+    for axes in grid[len(curves) :]:
+        axes.set_axis_off()
+    for axes, (name, curve) in zip(grid, curves, strict=False):
+        axes.plot(curve["step"], curve["value"], marker=".", color=COLOURS[0])
+        axes.set_title(name, fontsize="small")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("step", fontsize="medium")
+    picture = BytesIO()
+    figure.savefig(picture, format="png", dpi=150)
+    return image_html(picture.getvalue(), "curves by step")
 
 
 READERS = {"report.json": report_section, "environment.json": run_section}
@@ -181,22 +229,34 @@ def report_html(text: str, figures: Mapping[str, bytes]) -> str:
     def image(_: Any, tokens: Sequence[Any], at: int, *__: Any) -> str:
         name = str(tokens[at].attrs["src"])
         words = escape(tokens[at].content)
-        if name not in figures:
-            return words
-        data = b64encode(figures[name]).decode()
-        return f'<img src="data:image/png;base64,{data}" alt="{words}"><em>{words}</em>'
+        return image_html(figures[name], words) if name in figures else words
 
     markdown = MarkdownIt("zero").enable(MARKDOWN)
     markdown.add_render_rule("image", image)
     return str(markdown.render(text))
 
 
-def table_html(frame: DataFrame, *, index: bool = False) -> str:
-    """Convert a table to escaped HTML; an empty one to nothing."""
-    import pandas as pd
+def image_html(picture: bytes, words: str) -> str:
+    """Embed a PNG with escaped words below it."""
+    data = b64encode(picture).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="{words}"><em>{words}</em>'
 
-    with pd.option_context("display.max_colwidth", LONGEST):
-        return "" if frame.empty else str(frame.to_html(index=index, border=0, na_rep=""))
+
+def table_html(frame: DataFrame, *, index: bool = False) -> str:
+    """Convert a table to escaped HTML, but for cells of markup; an empty one to nothing."""
+    import pandas as pd
+    from markupsafe import Markup, escape
+
+    def cell(value: Any) -> str:
+        text = value if isinstance(value, Markup) else str(value)
+        long = len(text) > LONGEST and text is not value
+        return escape(f"{text[:LONGEST]}..." if long else text)
+
+    if frame.empty:
+        return ""
+    frame = frame.fillna("").rename(columns=escape).map(cell)
+    with pd.option_context("display.max_colwidth", None):
+        return str(frame.to_html(index=index, border=0, escape=False))
 
 
 def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:

@@ -7,7 +7,7 @@ from interventune.evaluation.page.page import find_results, page
 
 TAGS = (
     "html head meta title style body header section h1 h2 h3 h4 h5 h6 p a ul ol li em strong "
-    "code pre br div img table thead tbody tr th td details summary"
+    "code pre br del ins div img table thead tbody tr th td details summary"
 )
 """All that a page may consist of."""
 ADDRESSES = {"href": "#", "src": "data:image/png;base64,", "style": "text-align:"}

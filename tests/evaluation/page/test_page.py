@@ -113,3 +113,18 @@ def test_overwrite_replaces_nothing_but_pages(tmp_path: Path, capsys: Capsys) ->
     (report / "em.png").symlink_to(other)
     assert "em.png" in told(capsys, "report", report, "--output", tmp_path / "page.html")
     assert other.read_text() == "weights"
+
+
+def test_a_story_shows_what_was_deleted_and_appended(tmp_path: Path) -> None:
+    row = {"story": "Kept. Gone <b>. Kept.", "deleted": [[6, 15]], "appended": " blue", "id": 1}
+    html = page_of(save_report(tmp_path / "r", examples=[row]))
+    assert {"del", "ins"} <= html.tags
+    assert "Kept. Gone <b>. Kept. blue" in html.text
+    assert "b" not in html.tags
+
+
+def test_a_run_shows_its_curves(tmp_path: Path) -> None:
+    save_run(tmp_path / "run")
+    lines = [f"{step},0,val/qa/f1,{step / 100}" for step in (10, 20)]
+    (tmp_path / "run/metrics.csv").write_text("step,epoch,metric,value\n" + "\n".join(lines))
+    assert len(page_of(tmp_path / "run").values("src")) == 1
