@@ -84,7 +84,7 @@ def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) 
     """
     unknown_N = np.concatenate([*rows, []]) == tokenizer.unk_token_id
     share = unknown_N.sum() / max(1, len(unknown_N))
-    if share > 0.1 and not getattr(tokenizer, "warned", False):
+    if share > 0.2 and not getattr(tokenizer, "warned", False):
         tokenizer.warned = True
         logging.getLogger(__name__).warning(
             f"warning: {100 * share:.0f} % of the text's tokens are unknown to the tokenizer; "
