@@ -127,8 +127,7 @@ def as_trained(config: Namespace) -> list[str]:
     info = read_info(config.ckpt_path)
     encoding = info.encoding
     if config.data.class_path.endswith("ChoicesDataModule") and "prompts" in encoding:  # a decoder
-        chat = encoding["prompts"]["chat"]
-        encoding = {"max_length": encoding["max_length"], "chat": chat}
+        encoding = {"max_length": encoding["max_length"], "chat": encoding["prompts"]["chat"]}
     values = {
         "ckpt_path": config.ckpt_path,
         "run.version": config.run.version,

@@ -137,8 +137,7 @@ def changed_data(folder: Path) -> str:
     none.
     """
     before = load_json(folder / "environment.json", dict[str, Any])["data"]
-    changed = (source for source, digest in before.items() if source_digest(source) != digest)
-    return next(changed, "")
+    return next((path for path, digest in before.items() if source_digest(path) != digest), "")
 
 
 def refuse_other_data(folder: Path) -> None:
