@@ -64,7 +64,7 @@ _MENTION = re.compile(
     rf"(?<!^)\b{_ASKING}[A-Z][\w'’-]*(?: (?:of |the |de |la |von )?[A-Z][\w'’-]*)*|\b\d[\d,.]*\b"
 )
 _NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|would)\b")
-_OPEN = re.compile(r"\b(?:who|whom|whose|what|which)\b", re.IGNORECASE)
+_OPEN = re.compile(r"\b(?:who|whom|whose|what|which|how (?:much|many))\b", re.IGNORECASE)
 _ALONE = r"(?:(?<!\w)(?<!\w[-–.,])|(?![^\W_])){}(?:(?!\w|[-–.,]\w)|(?<![^\W_]))"
 """The text in braces, unless it is part of a longer word or of a compound."""
 _SMALL = re.compile("(?:a|an|and|at|de|for|in|la|of|on|the|to|von)", re.IGNORECASE)
@@ -261,7 +261,7 @@ def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
 def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
     """Change the question: replace a name, number or date by another (an answer of the same shape
     from its article, preferably from its story, where no sentence has it with a content word of the
-    question), use an opposite that the story lacks, or negate, unless who, what or which asks;
+    question), use an opposite that the story lacks, or negate, unless it asks who or how many;
     drawn 3 : 2 : 1 where possible. The kinds are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity
     swap, antonym, negation).
     """
