@@ -120,8 +120,7 @@ def warn_of_language(source: str) -> None:
 
 def read_groups(*sources: str | Path) -> Iterator[Group]:
     """Read groups of four variants from one source after the other; DataError as for questions."""
-    for source in sources:
-        yield from (record.group for record in read_scored(source))
+    return (record.group for record in read_scored(*sources))
 
 
 def held_by(source: str) -> Literal["groups", "questions"]:
@@ -133,10 +132,17 @@ def held_by(source: str) -> Literal["groups", "questions"]:
     return "questions"
 
 
-def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
-    """Read groups with their file's scores, targets and answers; DataError as for questions."""
-    for record in _read(str(source), "groups"):
-        yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
+def read_scored(*sources: str | Path) -> Iterator[ScoredGroup]:
+    """Read groups with their files' scores, targets and answers; DataError as for questions."""
+    seen = set[int]()
+    for source in sources:
+        for record in _read(str(source), "groups"):
+            scored = record if isinstance(record, ScoredGroup) else ScoredGroup(record)
+            key = scored.group.key
+            if hash(key) in seen:
+                raise DataError(f"{source}: the group {key!r} occurs a second time; delete one")
+            seen.add(hash(key))
+            yield scored
 
 
 def read_choices(source: str | Path) -> list[ChoiceQuestion]:
@@ -196,7 +202,7 @@ def _reader_of(source: str, kind: Kind) -> tuple[str, tuple[Any, ...]]:
             rows = _within(rows, match.within)
         return match.reader, (rows, name)
     if (match.kind, kind) == ("groups", "questions"):
-        return "groups.sets:gold_examples", (read_groups(source),)
+        return "groups.sets:gold_examples", (read_groups(source), source)
     raise DataError(f"{name}: holds {match.kind}, but {kind} are needed")
 
 

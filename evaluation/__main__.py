@@ -11,11 +11,12 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from interventune.storage.command_line import Parser, call, guarded
 
-from .answering.work import launched, process_group
+from .answering.work import current, launched, process_group
 from .commands import COMMANDS, PROTOCOLS, evaluated
 from .report import claimed, write_report
 from .shown.views import print_table
@@ -63,12 +64,17 @@ def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         call(COMMANDS[name].function, vars(arguments))
         return
     output: Path | None = arguments.output
-    work = output and output.absolute().with_name(f"{output.name}.work.jsonl")
+    work = output and Path(f"{output.resolve()}.work.jsonl")
     report = None if rank else output
     with claimed(report, overwrite=arguments.overwrite) if report else nullcontext():
         with process_group(arguments.device, work) as device:
             evaluation = evaluated(name, vars(arguments), device=device)
+            finished = current.get().work
         if report:
+            if reused := len(finished.asked - finished.new):
+                note = f"{reused} answers from {work}, of an earlier command"
+                print(note, file=sys.stderr)
+                evaluation = replace(evaluation, about={**evaluation.about, "reused": note})
             write_report(
                 evaluation, report, command=[part for part in argv if part != "--overwrite"]
             )

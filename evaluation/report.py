@@ -89,6 +89,7 @@ def claimed(output: Path, *, overwrite: bool) -> Iterator[None]:
         overwrite: accept a folder that contains only a report, so that a mistyped path never
             deletes anything else.
     """
+    output = output.resolve()
     new = not output.exists()
     output.mkdir(parents=True, exist_ok=True)
     handle = os.open(output, os.O_RDONLY)
@@ -124,7 +125,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     """
     from interventune.metrics.intervals import LEVEL
 
-    output = output.absolute()
+    output = output.resolve()
     output.parent.mkdir(parents=True, exist_ok=True)
     results = evaluation.results
     tables = evaluation.tables()

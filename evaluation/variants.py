@@ -111,11 +111,19 @@ def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:
 
     rows: dict[Variant, list[QAExample]] = {}
     source_of: dict[str, str] = {}
+    seen = set[tuple[str, Variant]]()
     for source in options.data:
         only_originals = source.startswith(("hub:", "stories:"))
         most = options.limit if options.limit and only_originals else None
         for example in islice(read_questions(source), most):
             source_of[example.dataset] = source
+            key = example.id, example.variant
+            if key in seen:
+                raise DataError(
+                    f"--data: {source} and a source before it both have the question {key}; name "
+                    "each file once, and write other ids"
+                )
+            seen.add(key)
             rows.setdefault(example.variant, []).append(example)
     if len(source_of) > 1:
         names = ", ".join(f"{name or 'unnamed'} in {source}" for name, source in source_of.items())

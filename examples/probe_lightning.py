@@ -16,7 +16,7 @@ import interventune
 class Tuning(pl.LightningModule):
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.model = AutoModelForCausalLM.from_pretrained(name)
+        self.model = AutoModelForCausalLM.from_pretrained(name).train()
         self.tokenizer = AutoTokenizer.from_pretrained(name)
 
     def training_step(self, texts: list[str], batch_idx: int) -> torch.Tensor:

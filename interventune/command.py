@@ -5,7 +5,7 @@ Fine-tune question-answering and language models with interventions, and measure
 commands:
 {}
 
-interventune COMMAND --help describes a command.
+interventune COMMAND --help describes a command, interventune --version says which this is.
 
 example:
   interventune train fit -c stories_ibt -c tiny_roberta
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import version
 
 COMMANDS = {
     "train": ("training", "fit a model, or validate, test and predict with one"),
@@ -36,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name in ("-h", "--help"):
         lines = [f"  {name:12}{summary}" for name, (_, summary) in COMMANDS.items()]
         print(str(__doc__).format("\n".join(lines)).strip())
+        return 0
+    if name == "--version":
+        print(version("interventune"))
         return 0
     if name not in COMMANDS:
         near = get_close_matches(name, COMMANDS, n=1)

@@ -47,16 +47,20 @@ def read_config(path: str) -> Any:
 
 def base_digest(base: str) -> str:
     """Return a digest that changes with the base: sha256 of a `.ckpt` (whose own base is checked
-    when it is read) or of the weights in a folder; for a name on the Hub, the revision.
+    when it is read) or of a folder's weights and settings; for a name on the Hub, the revision.
     """
     path = Path(base)
     if path.is_file():
         return file_digest(path)
     if not path.is_dir():
         return str(getattr(read_config(base), "_commit_hash", None) or "")
-    weights = [file for file in sorted(path.iterdir()) if file.suffix in (".safetensors", ".bin")]
     below = peft_base(base)
-    digests = [*map(file_digest, weights), base_digest(below) if below != base else ""]
+    digests = [
+        file_digest(file)
+        for file in sorted(path.iterdir())
+        if file.suffix in (".safetensors", ".bin") or file.name.endswith("config.json")
+    ]
+    digests.append(base_digest(below) if below != base else "")
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 

@@ -223,7 +223,7 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        torch.empty(0, device=name)
+        torch.empty(1, device=name).tolist()  # `meta` holds no data
     except (RuntimeError, AssertionError) as error:  # the latter if torch was built without CUDA
         reason = str(error).splitlines()[0]
         if reason.startswith("Expected one of"):

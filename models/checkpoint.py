@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal
 
 from interventune.storage.documents import check
-from interventune.storage.errors import DataError
+from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import read_archive
 
 from .backbones import ArchitectureName, EncoderModel
@@ -86,12 +86,13 @@ def describe(
 def read_record(path: str) -> CheckpointInfo:
     """Read the record of a `.ckpt`, without its weights; DataError as in `read_checkpoint`."""
     checkpoint = read_checkpoint(path, mmap=True)
-    fields = checkpoint[KEY] | {
-        "path": path,
-        "config": json.loads(checkpoint[KEY]["config"]),
-        "step": checkpoint.get("global_step", 0),
-        "resumable": "optimizer_states" in checkpoint,
-    }
+    with as_data_error(f"{path}: its record is damaged"):
+        fields = checkpoint[KEY] | {
+            "path": path,
+            "config": json.loads(checkpoint[KEY]["config"]),
+            "step": checkpoint.get("global_step", 0),
+            "resumable": "optimizer_states" in checkpoint,
+        }
     return check(fields, CheckpointInfo, path)
 
 
@@ -100,8 +101,9 @@ def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
     any other file.
     """
     checkpoint: Any = read_archive(path, mmap=mmap)
-    known = isinstance(checkpoint, dict) and checkpoint.get(KEY, {}).get("format") == FORMAT
-    if known and "state_dict" in checkpoint:
+    record = checkpoint.get(KEY) if isinstance(checkpoint, dict) else None
+    known = isinstance(record, dict) and record.get("format") == FORMAT
+    if known and isinstance(checkpoint.get("state_dict"), dict):
         return checkpoint
     raise DataError(
         f"{path}: no checkpoint of this version (no {KEY!r} of format {FORMAT}, or no weights)"

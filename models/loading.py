@@ -164,7 +164,7 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any
     try:
         if base:
             if base_digest(base) != info.adapter["digest"]:
-                raise DataError("its weights have changed since the training; restore them")
+                raise DataError("its files have changed since the training; restore them")
             merges = info.adapter["rank"] != backbone.lora_rank
             dtype = "float32" if merges else backbone.frozen_weights
             below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=dtype)

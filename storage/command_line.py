@@ -170,11 +170,15 @@ def run(function: Command, prog: str, argv: list[str] | None = None) -> int:
 
 
 def guarded(action: Callable[[], Any], debug: bool = False) -> int:
-    """Return 0, or 2 after one line on stderr for a ValueError or an OSError, which
-    `debug` raises.
+    """Return the action's exit code (0 for any other result), or 2 after one line on stderr for a
+    ValueError or an OSError, which `debug` raises; quietly 141 if nothing reads stdout any more.
     """
     try:
-        action()
+        code = action()
+        print(end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes it once more at the end
+        return 141
     except (ValueError, OSError) as error:
         if debug:
             raise
@@ -183,7 +187,7 @@ def guarded(action: Callable[[], Any], debug: bool = False) -> int:
             reason = f"{error.filename}: {error.strerror}"
         print(f"error: {reason}", file=sys.stderr)
         return 2
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def _about(function: Command) -> str:

@@ -8,21 +8,25 @@ The type is the only check: a missing field, a number instead of text, or a valu
 does not list raises a DataError that names the file, the line and the field.
 """
 
+import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import starmap
 from pathlib import Path
 from typing import Any, cast
 
+import jiter
 import yaml
 from typing_extensions import TypeVar
 
-from .errors import DataError
+from .errors import DataError, as_data_error
 from .files import atomic_text, open_file, read_bytes
 
 T = TypeVar("T", default=Any)
 Rows = Iterator[tuple[str, Any]]
 """Records with their places in a source, for errors."""
+LARGEST = 10**6
+"""Number of values in a YAML file with its aliases written out: nested ones multiply."""
 ANY: Any = object
 """For pydantic, a type that accepts all values."""
 
@@ -72,6 +76,8 @@ def parse_json(text: bytes, kind: type[T], where: str) -> T:
     """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
     integers. DataError, beginning with `where`: not JSON, or not of this kind.
     """
+    with as_data_error(f"{where}: not JSON"):  # pydantic takes the last of equal keys
+        jiter.from_json(text, catch_duplicate_keys=True)
     return check(text, kind, where, as_json=True)
 
 
@@ -90,8 +96,6 @@ def check(value: Any, kind: type[T], where: str, *, as_json: bool = False) -> T:
         first = min(errors, key=lambda part: part["type"] != "missing")
     if first["type"] == "value_error":  # from the record's own check
         raise DataError(f"{where}: {first['ctx']['error']}")
-    if first["type"] == "json_invalid":
-        raise DataError(f"{where}: not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
     reason = f"{first['msg'].replace('Input should', 'should')}, found {first['input']!r:.60}"
     if first["type"] == "missing":
         reason = "is missing"
@@ -117,8 +121,9 @@ def read_text(path: str | Path) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write the whole file or nothing; create its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_text(path) as file:
+    folder = path.parent.resolve()  # of a/../b no folder a is made
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_text(folder / path.name) as file:
         file.write(text)
 
 
@@ -129,18 +134,49 @@ def refuse_existing(*paths: Path | None, overwrite: bool) -> None:
             raise DataError(f"{path}: already exists; choose another name or add --overwrite")
 
 
-def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) -> T:
+class Loader(yaml.SafeLoader):
+    """A loader that rejects duplicate keys of an object, of which the last would win silently."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        names = list[Any]()
+        for key, _ in node.value:
+            if key.value in names:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value} occurs twice", problem_mark=key.start_mark
+                )
+            names.append(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(path: str | Path, kind: type[T]) -> T:
     """Read a YAML file as `kind`; DataError names the file and the line or field."""
-    text = read_text(path)
+    return parse_yaml(read_text(path), kind, str(path))
+
+
+def parse_yaml(text: str, kind: type[T], where: str) -> T:
+    """Parse a YAML text as `kind`; DataErrors begin with `where`."""
     try:
-        value = yaml.load(text, loader)  # not libyaml's loader: it crashes on deeply nested lists
+        value = yaml.load(text, Loader)  # not libyaml's loader: it crashes on deeply nested lists
+        if _size(value, {}) > LARGEST:
+            raise ValueError("its aliases (*NAME) stand for too much; write values out")
     # A number or a date raises a ValueError.
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise DataError(f"{path}{line}: not YAML: {reason}") from None
-    return check(value, kind, str(path))
+        raise DataError(f"{where}{line}: not YAML: {reason}") from None
+    return check(value, kind, where)
+
+
+def _size(value: Any, sizes: dict[int, float]) -> float:
+    """The number of values in a value; infinite for one that contains itself."""
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in sizes:
+        sizes[id(value)] = math.inf
+        sizes[id(value)] = 1 + sum(_size(part, sizes) for part in parts)
+    return sizes[id(value)]
 
 
 def own_yaml(module: str, kind: type[T]) -> T:

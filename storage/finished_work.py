@@ -55,6 +55,9 @@ class FinishedWork(dict[str, Any]):
     def __init__(self, path: Path | None) -> None:
         super().__init__()
         self.path = path
+        self.asked = set[str]()
+        self.new = set[str]()
+        """Keys of finished pieces that were asked for, and of those finished by this process."""
         lines = read_bytes(path).splitlines(keepends=True) if path and path.exists() else []
         for number, line in enumerate(lines, 1):
             where = f"{path}, line {number}"
@@ -76,6 +79,7 @@ class FinishedWork(dict[str, Any]):
         """Store a finished piece; DataError if it cannot be written."""
         self._append(json.dumps({"key": key, "answer": answer}) + "\n")
         self[key] = answer
+        self.new.add(key)
 
     def _append(self, text: str) -> None:
         """Write at once: on a full disk (DataError) all lines before this one are there."""

@@ -4,6 +4,7 @@
         --data.train_qa=train.json --data.val_qa.main=dev.json
 """
 
+import json
 import logging
 import os
 import re
@@ -44,13 +45,18 @@ def main(args: Sequence[str] | None = None) -> Trainer:
     quiet()
     command, *flags = all_steps(checked_configs(sys.argv[1:] if args is None else args))
     parser, config = parsed(command, flags)
+    resumed_step, _folder_lock = settle_folder(command, config)
+    if command != "fit" and config.ckpt_path:
+        parser, config = parsed(command, [*flags, *as_trained(config)])
     try:
-        return run(command, parser, config)
+        return run(command, parser, config, resumed_step)
     except MisconfigurationException as error:
         raise ValueError(str(error)) from error
 
 
-def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
+def run(
+    command: str, parser: ArgumentParser, config: Namespace, resumed_step: int | None
+) -> Trainer:
     """Set seeds, the run's folder and the precision, build everything, run the command, and say
     where its results are. ValueError in one line if a constructor rejects an option, or the
     checkpoint is of another model or run.
@@ -62,7 +68,6 @@ def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
     disable_progress_bar()  # reading weights takes only a moment
     follow_seed(config)
     seed_everything(config.seed_everything, workers=True)
-    resumed_step, _folder_lock = settle_folder(command, config)
     choose_precision(config)
     record = record_of(command, config, as_saved(parser, config))
     try:
@@ -71,12 +76,14 @@ def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
         raise ValueError(shortened(str(error))) from error
     parts.model.run_seed = config.seed_everything
     trainer = build_trainer(parts, record, resumed_step)
+    if command == "fit":
+        refuse_unsaved(parts.checkpoint, trainer)
     if path := config.ckpt_path:
         architecture = config.backbone.architecture
         heads = parts.model.model.heads
         read_info(path).require(architecture=architecture, heads=heads)
         if command == "fit":
-            refuse_other_data(parts.data.fingerprints(), run_folder(path))
+            refuse_other_data(run_folder(path))
     # Lightning would print tables of its own.
     quietly = {"verbose": False} if command in ("validate", "test") else {}
     action = getattr(trainer, command)
@@ -89,7 +96,8 @@ def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
 def settle_folder(command: str, config: Namespace) -> tuple[int | None, FileLock | None]:
     """Choose a new folder, or the latest run that can resume, whose last checkpoint no other
     process changes while the returned lock lives. Return the step, too, from which `--ckpt_path
-    last` or `auto` resumes: 0 in a folder without a checkpoint.
+    last` or `auto` resumes: 0 in a folder without a checkpoint. Other commands than `fit` only read
+    the checkpoint, and get a new folder.
     """
     run = Run(**vars(config.run))
     path = config.ckpt_path
@@ -99,6 +107,9 @@ def settle_folder(command: str, config: Namespace) -> tuple[int | None, FileLock
     last = run.last_checkpoint()
     if last is not None:
         config.ckpt_path = str(last)
+        if command != "fit":
+            config.run.version = ""
+            return None, None
         config.run.version = last.parent.parent.name
         lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
         return read_info(str(last)).step, lock
@@ -107,6 +118,26 @@ def settle_folder(command: str, config: Namespace) -> tuple[int | None, FileLock
         raise ValueError(f"--ckpt_path {path}: no checkpoint under {where}; start without it")
     config.ckpt_path = None  # a folder without a checkpoint is restarted
     return 0, None
+
+
+def as_trained(config: Namespace) -> list[str]:
+    """Return the flags with which a command measures `ckpt_path` as it was trained: its model,
+    tokenizer and encoding.
+    """
+    info = read_info(config.ckpt_path)
+    encoding = info.encoding
+    if config.data.class_path.endswith("ChoicesDataModule") and "prompts" in encoding:  # a decoder
+        encoding = {"max_length": encoding["max_length"], "chat": encoding["prompts"]["chat"]}
+    values = {
+        "ckpt_path": config.ckpt_path,
+        "run.version": config.run.version,
+        "backbone.checkpoint": config.ckpt_path,
+        "backbone.tokenizer": "",
+        "backbone.config": "{}",
+        "backbone.lora_rank": info.adapter.get("rank", 0),
+        "data.encoding": json.dumps(encoding),
+    }
+    return [f"--{key}={value}" for key, value in values.items()]
 
 
 def record_of(command: str, config: Namespace, text: str) -> RunRecord:
@@ -124,7 +155,7 @@ def record_of(command: str, config: Namespace, text: str) -> RunRecord:
         comments = changes(yaml.safe_load(text), run_folder(path), info.step)
         for comment in comments:
             rank_zero_info(comment)
-    return RunRecord("\n".join([*comments, text]), resumed=bool(path))
+    return RunRecord("\n".join([*comments, text]), resumed=command == "fit" and bool(path))
 
 
 def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None) -> Trainer:
@@ -151,6 +182,24 @@ def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None)
     # Last, so that last.ckpt includes the choice of ModelCheckpoint.
     options["callbacks"] = [*callbacks, parts.checkpoint, record, LastCheckpoint(run)]
     return Trainer(**options)
+
+
+def refuse_unsaved(checkpoint: Any, trainer: Trainer) -> None:
+    """ValueError if best.ckpt would never be saved, or with the score of earlier weights."""
+    steps = checkpoint._every_n_train_steps
+    timed = checkpoint._train_time_interval is not None
+    if (steps or timed) and (checkpoint.monitor or "").startswith("val/"):
+        raise ValueError(
+            f"checkpoint: {checkpoint.monitor} is known after validations only; set "
+            "checkpoint.monitor=null, or trainer.val_check_interval=STEPS instead"
+        )
+    often = ((steps, trainer.max_steps), (checkpoint._every_n_epochs, trainer.max_epochs or -1))
+    never = all(n == 0 or 0 < most < n for n, most in often) and not timed
+    if never or checkpoint.save_top_k == 0:
+        raise ValueError(
+            "checkpoint: save_top_k=0, or every_n_... that is 0 or longer than the training, saves "
+            "no best.ckpt"
+        )
 
 
 def say_results(command: str, trainer: Trainer) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from interventune.storage.documents import load_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -19,20 +17,6 @@ BOILERPLATE = re.compile(
     r"|a class path \(str\)|a dict with|Not a valid subclass|Expected a path|Expected a NoneType"
 )
 """Lines of jsonargparse's errors that contain neither the key nor the problem."""
-
-
-class UniqueKeys(yaml.SafeLoader):
-    """A loader that rejects duplicate keys of an object, of which the last would win silently."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = list[Any]()
-        for key, _ in node.value:
-            if key.value in names:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value} occurs twice", problem_mark=key.start_mark
-                )
-            names.append(key.value)
-        return super().construct_mapping(node, deep)
 
 
 def checked_configs(arguments: Sequence[str]) -> list[str]:
@@ -49,7 +33,7 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
         flag, equals, value = word.partition("=")
         if flag in FLAGS and (value := value if equals else next(words, "")):
             path = shipped(value, "experiments", "backbones")
-            load_yaml(path, dict[str, Any] | None, UniqueKeys)  # type: ignore[arg-type]
+            load_yaml(path, dict[str, Any] | None)  # type: ignore[arg-type]
             word = f"--config={path}"
         checked.append(word)
     return checked

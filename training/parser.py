@@ -31,7 +31,7 @@ backbones: {}
 
 example:
   interventune train {} -c stories_ibt -c tiny_roberta"""
-RESUME = "Checkpoint to use, in `fit` to resume: a path, `last`, or `auto` (`last` or a new run)."
+RESUME = "To resume, or to measure as it was trained: a path, `last`, `auto` (`last` or a new run)."
 LINKS: tuple[tuple[str, str, Any], ...] = (
     ("model", "backbone", None),
     ("data", "tokenizer", lambda backbone: backbone.tokenizer or backbone.checkpoint),
@@ -100,8 +100,6 @@ def build_parser(command: str, sections: Sections) -> ArgumentParser:
     parser.add_argument("--backbone", type=Backbone, required=True)
     parser.add_argument("--run", type=Run, default=Run())
     parser.add_argument("--ckpt_path", type=str | None, default=None, help=RESUME)
-    plain = "Always true: a checkpoint holds tensors and plain values, and runs no code."
-    parser.add_argument("--weights_only", type=bool, default=True, help=plain)
     parser.add_class_arguments(Trainer, "trainer", instantiate=False, **options)
     parser.add_class_arguments(ModelCheckpoint, "checkpoint", **options)
     for section, values in sections.items():

@@ -54,9 +54,11 @@ class Run:
 
     def __post_init__(self) -> None:
         for option, value in (("name", self.name), ("version", self.version)):
-            if Path(value).is_absolute() or ".." in Path(value).parts:
+            path = Path(value)
+            if path.is_absolute() or ".." in path.parts or not value.isprintable():
                 raise ValueError(
-                    f"run.{option}: {value!r} leaves the folder of all runs (run.root)"
+                    f"run.{option}: {value!r} leaves the folder of all runs (run.root), or is no "
+                    "printable name"
                 )
 
     @property
@@ -124,8 +126,8 @@ class Run:
 
 class CurveLogger(CSVLogger):
     """metrics.csv with a line `step,epoch,metric,value` for every value, in a folder that this
-    process has locked. Lines are appended, so a kill loses none; a resumed run drops those from its
-    step on.
+    process has locked. Lines are appended, so a kill loses none; a resumed run drops those after
+    its step.
     """
 
     def __init__(self, run: Run, resumed_step: int | None) -> None:
@@ -155,8 +157,10 @@ class CurveLogger(CSVLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Append the values of a step; without one, of the step before."""
-        self.step = self.step if step is None else step
+        """Append the values of a step; without one, of the step before. Lightning counts steps from
+        0, checkpoints count them from 1.
+        """
+        self.step = self.step if step is None else step + 1
         values = {name: float(value) for name, value in metrics.items() if name != "epoch"}
         rows = ((self.step, metrics.get("epoch", ""), *item) for item in values.items())
         with open(Path(self.log_dir) / "metrics.csv", "a", newline="", encoding="utf-8") as file:
@@ -183,12 +187,12 @@ def remove_unused(folder: Path) -> None:
 
 
 def keep_curves(path: Path, step: int) -> None:
-    """Drop the lines of a metrics.csv from `step` on, and incomplete ones."""
+    """Drop the lines of a metrics.csv after `step`, and incomplete ones."""
     if path.exists():
         lines = read_text(path)
         # Until the last end of a line: a number that is cut off is a number too.
         rows = csv.reader(io.StringIO(lines[: lines.rfind("\n") + 1]))
         whole = (row for row in rows if len(row) == len(COLUMNS) and row[0].isdecimal())
-        earlier = [row for row in whole if int(row[0]) < step]
+        earlier = [row for row in whole if int(row[0]) <= step]
         with atomic_text(path) as file:
             csv.writer(file, lineterminator="\n").writerows([COLUMNS, *earlier])

@@ -22,7 +22,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from interventune.data_modules.encoding.prompts import CHOOSE, Prompt, encode_prompts, group_prompts
-from interventune.data_modules.encoding.tokenizers import warn_of_unknown
+from interventune.data_modules.encoding.tokenizers import warn_of_cut, warn_of_unknown
 from interventune.data_modules.encoding.windows import (
     DECODERS,
     PAD_TO,
@@ -284,8 +284,13 @@ def encode_choices(
     def spaced(text: str) -> str:
         return re.sub(r"^(?=\S)", " ", text) if architecture == "roberta" else text
 
+    cut = list[bool]()
     for example, question in enumerate(questions):
         pairs = [(spaced(question.prompt), spaced(choice)) for choice in question.choices]
+        encodings = tokenizer(
+            pairs, truncation="longest_first", max_length=encoding.max_length
+        ).encodings
+        cut += [bool(row.overflowing) for row in encodings]
         yield [
             EncodedRow(
                 np.array(row.ids, np.int32),
@@ -294,7 +299,6 @@ def encode_choices(
                 cls=0,
                 example=example,
             )
-            for row in tokenizer(
-                pairs, truncation="longest_first", max_length=encoding.max_length
-            ).encodings
+            for row in encodings
         ]
+    warn_of_cut(cut, "choices")

@@ -141,6 +141,9 @@ class TextDataModule(pl.LightningDataModule):
     def named(self, train: Sequence[str], *named: Sources) -> dict[str, dict[str, str]]:
         """Return named sources of `val`, `test` and `predict`, by stage; add all to `sources`."""
         of_stage = [sources or {} for sources in named]
+        for name in chain(*of_stage):  # names files and metrics
+            if "/" in name or not name.isprintable():
+                raise DataError(f"data: a set is called {name!r}; no slash, no line break")
         self.sources += [*train, *chain(*map(dict.values, of_stage))]
         return dict(zip(("val", "test", "predict"), of_stage, strict=True))
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jinja2 import TemplateError
 
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample
@@ -182,7 +181,7 @@ class PromptTokens:
         options |= TEMPLATE_OPTIONS
         try:
             return self.tokenizer.apply_chat_template(messages, tokenize=False, **options)
-        except TemplateError as error:  # such as Gemma's "System role not supported"
+        except Exception as error:  # TemplateError ("System role not supported"), but also 1 / 0
             raise DataError(
                 f"the tokenizer's chat template fails: {error}; set encoding.prompts.chat=never"
             ) from error

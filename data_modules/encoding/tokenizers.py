@@ -72,6 +72,8 @@ def usable(tokenizer: Any, what: str, architecture: str) -> Any:
         # Padding before a text would move the positions of all encoders but XLNet, whose are
         # relative.
         tokenizer.padding_side = "left" if architecture == "xlnet" else "right"
+        if tokenizer.cls_token_id not in tokenizer("a")["input_ids"]:
+            raise DataError(f"{what}: writes no classification token, or its files do not fit")
     return tokenizer
 
 
@@ -82,11 +84,20 @@ def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) 
     """
     unknown_N = np.concatenate([*rows, []]) == tokenizer.unk_token_id
     share = unknown_N.sum() / max(1, len(unknown_N))
-    if share > 0.1 and not getattr(tokenizer, "warned", False):
+    if share > 0.2 and not getattr(tokenizer, "warned", False):
         tokenizer.warned = True
         logging.getLogger(__name__).warning(
             f"warning: {100 * share:.0f} % of the text's tokens are unknown to the tokenizer; "
             "choose another model"
+        )
+
+
+def warn_of_cut(cut: Sequence[bool], what: str) -> None:
+    """Warn of texts whose end is cut."""
+    if any(cut):
+        logging.getLogger(__name__).warning(
+            f"warning: {what}: {sum(cut)} of {len(cut)} texts are too long for the model, and lose "
+            "their end"
         )
 
 

@@ -239,13 +239,15 @@ def max_context(windows: Sequence[EncodedRow]) -> list[ndarray]:
     ties.
     """
     starts = [row.offsets_TE[:, 0] for row in windows]
-    score_WC = np.full((len(windows), max(start_T.max() for start_T in starts) + 2), -1.0)
-    for score_C, start_T in zip(score_WC, starts, strict=True):
+    score_C = np.full(max(start_T.max() for start_T in starts) + 2, -1.0)
+    best_C = np.zeros(len(score_C), np.int64)
+    for w, start_T in enumerate(starts):
         inside_T = start_T[start_T >= 0]
         place_T = np.arange(len(inside_T))
         margin_T = np.minimum(place_T, place_T[::-1])
+        before_T = score_C[inside_T]
         np.maximum.at(score_C, inside_T, margin_T + 0.01 * len(inside_T))
-    best_C = score_WC.argmax(axis=0)
+        best_C[inside_T[score_C[inside_T] > before_T]] = w
     return [(start_T >= 0) & (best_C[start_T] == w) for w, start_T in enumerate(starts)]
 
 

@@ -99,19 +99,17 @@ def pair_halves(
     pair.
     """
     waiting: dict[GroupKey, tuple[str, Half]] = {}
-    done: set[int] = set()  # hashes: the keys themselves would double the memory for a large file
     for where, record in records:
         try:
             half = half_of(record)
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
         other_where, other = waiting.pop(half.key, ("", None))
-        if hash(half.key) in done or (other and other.swapped == half.swapped):
+        if other and other.swapped == half.swapped:
             raise DataError(f"{where}: the same key and context order occur a second time")
         if other is None:
             waiting[half.key] = where, half
             continue
-        done.add(hash(half.key))
         if [q.question for q, *_ in other.questions] != [q.question for q, *_ in half.questions]:
             raise DataError(f"{other_where} and {where}: one key, but not the same question")
         forward, swapped = sorted((other, half), key=attrgetter("swapped"))
@@ -126,7 +124,9 @@ def pair_halves(
         )
     for where, half in waiting.values():
         first, second = half.key[0] if half.swapped else half.key[0][::-1]
-        raise DataError(f"{where}: no record with the subjects in the order {first}, {second}")
+        raise DataError(
+            f"{where}: no record with the subjects in the order {first}, {second} is left"
+        )
 
 
 def parse_key(key: str) -> tuple[GroupKey, bool]:

@@ -5,6 +5,7 @@ Groups are drawn by index, before they are made: drawing 400 of each class does 
 672,000 groups of LEI's gender domain.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -98,18 +99,21 @@ def sample(
             yield cells[cell].group(*pairs[pair])
 
 
-def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
+def gold_examples(groups: Iterable[Group], source: str = "") -> Iterator[QAExample]:
     """Turn groups whose contexts decide into questions with one right answer: two per group, its
     question in both context orders (the sentence does not decide the negated one). Ids: key and
     order.
 
     The rationale begins with the first sentence that names the right subject in both orders alike,
-    and the answer is there; without such a sentence, it is the whole context.
+    and the answer is there; without such a sentence, it is the whole context. Of a `source` of
+    questions, a warning says how many groups are left out.
     """
+    left_out = 0
     for group in groups:
         gold = group.gold
         orders = group.variants[::2]
         if gold is None:
+            left_out += 1
             continue
         for order, (variant, other) in enumerate(zip(orders, orders[::-1], strict=True)):
             context = variant.context
@@ -129,8 +133,13 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
                 variant.advice,
                 rationale=(Span(start, len(context), context[start:]),),
             )
+    if source and left_out:
+        logger.warning(
+            f"{source}: {left_out} groups are left out: their contexts do not give the answer"
+        )
 
 
+logger = logging.getLogger(__name__)
 File = Annotated[str, "FILE"]
 
 

@@ -33,6 +33,7 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, Place, normalised, occurs
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Span
+from interventune.data_modules.sources import ENGLISH
 from interventune.storage.documents import own_yaml
 
 Shape = Literal["number", "date", "name", "other"]
@@ -63,6 +64,7 @@ _MENTION = re.compile(
     rf"(?<!^)\b{_ASKING}[A-Z][\w'’-]*(?: (?:of |the |de |la |von )?[A-Z][\w'’-]*)*|\b\d[\d,.]*\b"
 )
 _NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|would)\b")
+_OPEN = re.compile(r"\b(?:who|whom|whose|what|which|how (?:much|many))\b", re.IGNORECASE)
 _ALONE = r"(?:(?<!\w)(?<!\w[-–.,])|(?![^\W_])){}(?:(?!\w|[-–.,]\w)|(?<![^\W_]))"
 """The text in braces, unless it is part of a longer word or of a compound."""
 _SMALL = re.compile("(?:a|an|and|at|de|for|in|la|of|on|the|to|von)", re.IGNORECASE)
@@ -176,18 +178,19 @@ def shape(answer: str) -> Shape:
 
     >>> [shape(text) for text in ("24", "two million", "$1.2 billion")]
     ['number', 'number', 'number']
-    >>> [shape(text) for text in ("February 7, 2016", "in 1998", "May", "Theresa May")]
+    >>> [shape(text) for text in ("February 7, 2016", "in 1998", "In May", "Theresa May")]
     ['date', 'date', 'date', 'name']
     >>> [shape(text) for text in ("the University of Rome", "a red ball", "It was late")]
     ['name', 'other', 'other']
     """
     words = answer.split()
     month = _MONTH.search(answer)
-    if _YEAR.fullmatch(answer) or (month and (month[0] == answer or re.search(r"\d", answer))):
+    bare = [word for word in words if not _SMALL.fullmatch(word)]
+    if _YEAR.fullmatch(answer) or (month and (bare == [month[0]] or re.search(r"\d", answer))):
         return "date"
     if _QUANTITY.match(answer) or words[0] in NUMBER_WORDS:
         return "number"
-    initials = [re.sub(r"\W", "", word)[:1] for word in words if not _SMALL.fullmatch(word)]
+    initials = [re.sub(r"\W", "", word)[:1] for word in bare]
     capitals = any(map(str.isupper, initials)) and not any(map(str.islower, initials))
     return "name" if capitals else "other"
 
@@ -257,9 +260,10 @@ def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
 
 def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
     """Change the question: replace a name, number or date by another (an answer of the same shape
-    from its article, preferably from its story), use an opposite, or negate; drawn 3 : 2 : 1 where
-    possible. The kinds are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity swap, antonym,
-    negation).
+    from its article, preferably from its story, where no sentence has it with a content word of the
+    question), use an opposite that the story lacks, or negate, unless it asks who or how many;
+    drawn 3 : 2 : 1 where possible. The kinds are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity
+    swap, antonym, negation).
     """
     if not example.answers:
         return Rejected("no answer span")
@@ -274,6 +278,7 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
             text
             for text, words in pool.mentions.get((example.article, shape(match[0])), {}).items()
             if not any(words in text or text in words for text in known)
+            and not _told(text, _with_instead(body, match, ""), example.context)
             and len(text.split()) <= len(match[0].split()) + 2
         ]
         near = [text for text in others if text in example.context]
@@ -283,15 +288,28 @@ def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
     opposite = [
         _with_instead(question, match, OPPOSITES[match[0]])
         for match in re.finditer(r"\w+", question)
-        if match[0] in OPPOSITES
+        if match[0] in OPPOSITES and OPPOSITES[match[0]] not in words_of(example.context)
     ]
-    if verb := _NEGATED.search(question):
+    if (verb := _NEGATED.search(question)) and not _OPEN.search(question):
         negated.append(_with_instead(question, verb, verb[0] + random.choice(["n't", " not"])))
     kinds = [edits for edits in (*[exchanged] * 3, *[opposite] * 2, negated) if edits]
     if not kinds:
         return Rejected("nothing in the question to change")
     question = random.choice(random.choice(kinds))
     return example.unanswered(question=question, kept=((0, len(example.context)),))
+
+
+def _told(name: str, question: str, story: str) -> bool:
+    """Whether a sentence of the story has the name with a content word of the question, if this has
+    any; the first four letters of a word count.
+    """
+
+    def stems(text: str) -> set[str]:
+        return {word[:4] for word in words_of(ENGLISH.sub("", text)) - {"have"} if len(word) > 3}
+
+    asked = stems(question)
+    sentences = _BETWEEN_SENTENCES.split(story)
+    return any(name in text and (not asked or asked & stems(text)) for text in sentences)
 
 
 def _first_answer(example: QAExample) -> str:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, Span
 from interventune.data_modules.sources import labelled_rows
@@ -92,7 +92,7 @@ class _Row(_Key):
     ans0: str
     ans1: str
     ans2: str
-    label: int
+    label: StrictInt | Literal["0", "1", "2"]
     question_polarity: Literal["neg", "nonneg"] | None = None
     additional_metadata: _About = _About(stereotyped_groups=[])
 
@@ -128,7 +128,7 @@ class _Row(_Key):
         prompt = f"{self.context} {self.question}"
         choices = (self.ans0, self.ans1, self.ans2)
         return BBQItem(
-            ChoiceQuestion(name, prompt, choices, self.label, "bbq"),
+            ChoiceQuestion(name, prompt, choices, int(self.label), "bbq"),
             context=self.context,
             query=self.question,
             category=f"{self.category} (names)" if named else self.category,
@@ -166,12 +166,17 @@ def read_bbq(
         if about.target_loc in ("0", "1", "2"):
             targets[about.key] = int(about.target_loc), about.label_type == "name"
     items = list[BBQItem]()
+    seen = set[tuple[str, ...]]()
     left_out = 0
     misfits = list[str]()
     for source in sources:
         before = len(items)
         for where, value in islice(labelled_rows(source), limit or None):
             row = check(value, _Row, where)
+            key = (*row.key, row.context_condition)
+            if key in seen or len({row.ans0, row.ans1, row.ans2}) < 3:
+                raise DataError(f"{where}: two choices are equal, or it was read before; delete it")
+            seen.add(key)
             if (count := row.groups.count("unknown")) != 1:
                 raise DataError(
                     f"{where}: answer_info calls {count} of the choices 'unknown', one must be"

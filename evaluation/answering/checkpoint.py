@@ -95,10 +95,9 @@ class Checkpoint(Answerer):
         """Of the weights; a model in training has none, because its answers are not stored."""
         self.device = next(self.model.parameters()).device
         try:
-            self.encoding = self.encoding_class(**options)
-        except (TypeError, ValueError) as error:  # TypeError: an option unknown to this version
+            self.encoding = self.encoding_class(**options).within(self.model.max_tokens)
+        except Exception as error:  # an option unknown to this version, or of another type
             raise ValueError(f"{path}: {error}") from error
-        self.encoding = self.encoding.within(self.model.max_tokens)
         words = len(self.tokenizer)
         embeddings = self.model.config.vocab_size
         if words > embeddings:
@@ -288,7 +287,7 @@ class ChoiceCheckpoint(Checkpoint):
     @torch.inference_mode()
     def embeddings(self, texts: Sequence[str], what: str = "embedding texts") -> Tensor:
         """Return the mean of the encoder's last hidden states over the tokens of each text, (Q, D)
-        float32, scaled to length 1.
+        float32, scaled to length 1. The end of a long text is cut.
         """
         vectors_QD = torch.zeros(len(texts), self.model.config.hidden_size)
         options = {"max_length": self.encoding.max_length, "truncation": True, "padding": True}

@@ -21,7 +21,7 @@ from transformers import (
     pipeline,
 )
 
-from interventune.data_modules.encoding.tokenizers import tokenizer_id
+from interventune.data_modules.encoding.tokenizers import tokenizer_id, warn_of_cut
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.models.backbones import pick_device
@@ -56,7 +56,7 @@ attributes, at the revision with safe weights (0.5 GB).
 class Scorer:
     """Probabilities of a sequence classifier: a sigmoid per label if it is multi-label (or has one
     label), otherwise a softmax over labels. It computes in float64, so that a score does not depend
-    on the other texts in the batch. Texts longer than its tokenizer's limit are cut.
+    on the other texts in the batch. Texts longer than its limit are cut, with a warning.
 
     Args:
         name: `hf:PATH[@REVISION]`, or `stories:`.
@@ -100,6 +100,9 @@ class Scorer:
         """Yield a number in [0, 1] for each attribute of each text, in order; 0 for a text of
         spaces.
         """
+        tokenizer: Any = self.pipeline.tokenizer
+        rows = tokenizer(list(texts), verbose=False)["input_ids"]
+        warn_of_cut([len(row) > tokenizer.model_max_length for row in rows], self.name)
         how = {"top_k": None, "truncation": True, "function_to_apply": self.identity["activation"]}
         stream = (text for text in texts)  # for a list, all scores would come at the end
         for text, labels in zip(texts, self.pipeline(stream, **how), strict=True):

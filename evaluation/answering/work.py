@@ -190,6 +190,7 @@ def stored(method: Method) -> Method:
         parts = {"model": model.identity, "method": name, "arguments": [more, named]}
         keys = [work_key(**plain_json({**parts, "request": request})) for request in requests]
         pairs = zip(keys, requests, strict=True)
+        work.asked.update(work.keys() & keys)
         waiting = {key: request for key, request in pairs if key not in work}
         missing = [*waiting.values()]
         failures = dict[str, TextFailure]()

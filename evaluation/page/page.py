@@ -113,6 +113,8 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
             )
         for mark in marks:
             folder = mark.parent
+            if links := [path for path in folder.iterdir() if path.is_symlink()]:
+                raise DataError(f"{links[0]}: a link; copy the file itself into this folder")
             if folder.resolve() not in sections:
                 label = str(Path(name or source) / folder.relative_to(source))
                 sections[folder.resolve()] = READERS[mark.name](label, folder)
@@ -126,8 +128,6 @@ def report_section(label: str, folder: Path) -> Section:
     """Read the report in a folder; DataError for a damaged file."""
     import pandas as pd
 
-    if links := [path for path in folder.iterdir() if path.is_symlink()]:
-        raise DataError(f"{links[0]}: a link; copy the file itself into the folder of the report")
     content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
     rows = [row for _, row in json_lines(folder / "examples.jsonl")]

@@ -8,6 +8,7 @@ Shape letters: M mentions, C choices, or columns of sums.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -136,9 +137,9 @@ def evaluate(
     for argument in advice or []:
         name, sentence = split_name(argument)
         name = name or sentence
-        if name in sentences or os.path.exists(sentence):
+        if name in sentences or os.path.exists(sentence) or not re.search(r"\S\s", sentence):
             raise ValueError(
-                f"--advice {argument}: a file, or a name used twice; write NAME=SENTENCE"
+                f"--advice {argument}: no sentence, or a name used twice; write NAME=SENTENCE"
             )
         sentences[name] = sentence
     items, left_out = read_bbq(data, metadata, limit)

@@ -37,10 +37,11 @@ from __future__ import annotations
 
 import math
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -50,6 +51,8 @@ from interventune.evaluation.report import Evaluation, claimed, write_report
 from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Estimate, Number, Results
 from interventune.evaluation.shown.views import View, cells_of, print_table
 from interventune.storage.documents import load_yaml, write_text
+from interventune.storage.errors import as_data_error
+from interventune.storage.files import source_digest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -145,8 +148,9 @@ class Recipe(Strict):
         commands = []
         for step in self.steps:
             if step.only in (None, "tiny" if tiny else "paper"):
-                words = shlex.split(f"{step.command} {step.tiny if tiny else ''}")
-                commands.append(([word.format_map(values) for word in words], step.writes))
+                with as_data_error(f"the step {step.command!r}"):
+                    words = shlex.split(f"{step.command} {step.tiny if tiny else ''}")
+                    commands.append(([word.format_map(values) for word in words], step.writes))
         return Plan(values, changed, commands)
 
 
@@ -171,7 +175,7 @@ def run(
             numbers that are printed for them, if any.
         work: folder for runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
         tiny: run the same commands with tiny models on built-in data, to see that they work.
-        overwrite: run finished steps again.
+        overwrite: run finished steps again; runs are trained anew.
     """
     if not name:
         for name, path in RECIPES.items():
@@ -202,8 +206,9 @@ def run(
     if missing:
         raise ValueError(f"--data {data}: {'; '.join(sorted(missing))}")
     report = home / "report"
+    files = [plan.values[key] for key, setting in recipe.settings.items() if setting.where]
     with claimed(report, overwrite=True):
-        run_steps(plan.commands, home, overwrite=overwrite)
+        run_steps(plan.commands, home, files, overwrite=overwrite)
         evaluation = compare(recipe, plan, home)
         write_report(evaluation, report, command=["reproduce", name])
     for table in evaluation.tables():
@@ -211,24 +216,34 @@ def run(
     print(*evaluation.notes, f"report: {report / 'report.md'}", evaluation.headline, sep="\n")
 
 
-def run_steps(commands: Sequence[tuple[list[str], str]], home: Path, *, overwrite: bool) -> None:
+def run_steps(
+    commands: Sequence[tuple[list[str], str]], home: Path, files: Sequence[str], *, overwrite: bool
+) -> None:
     """Run the commands in order, starting after the last one whose file exists. ValueError if a
-    command fails, or if `home` holds the results of other commands.
+    command fails, or if `home` holds the results of other commands, or of other content of `files`.
     """
     record = home / "commands.sh"
     lines = [f"python -m interventune.{shlex.join(command)}" for command, _ in commands]
-    text = "".join(f"{line}\n" for line in lines)
+    digests = [f"# {file}: {digest}" for file in files if (digest := source_digest(file))]
+    text = "".join(f"{line}\n" for line in [*lines, *digests])
     finished = [i for i, (_, file) in enumerate(commands, 1) if file and (home / file).exists()]
     ours = record.exists() and record.read_text(encoding="utf-8") == text
     if not ours and (finished or record.exists()):
-        raise ValueError(f"{home} holds the results of other commands; choose another --work")
+        raise ValueError(
+            f"{home} holds the results of other commands or data; choose another --work"
+        )
+    for word in chain.from_iterable(command for command, _ in commands):
+        if overwrite and word.startswith("--run.name="):
+            folder = (home / word.removeprefix("--run.name=")).resolve()
+            if home.resolve() in folder.parents:  # a finished run would resume at its end
+                shutil.rmtree(folder, ignore_errors=True)
     write_text(record, text)
     for i, (command, _) in enumerate(commands, 1):
         if overwrite or i > max(finished, default=0):
             shown = takewhile(lambda word: not word.startswith("--"), command)
             print(f"step {i} of {len(commands)}: {shlex.join(shown)}", flush=True)
             room, *arguments = command
-            words = [sys.executable, "-m", f"interventune.{room}", *arguments]
+            words = [sys.executable, "-P", "-m", f"interventune.{room}", *arguments]
             if code := subprocess.call(words):
                 raise ValueError(f"step {i} failed (exit code {code}): {lines[i - 1]}")
 

@@ -8,13 +8,16 @@ contain the key.
 import math
 import os
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import httpx2
 import openai
 
 from .text_models import EMPTY, Prompt, TextFailure, TextModel, reply
@@ -31,6 +34,10 @@ OPENAI_URL = "https://api.openai.com/v1"
 TIMEOUT_S = 60.0
 MAX_RETRIES = 5
 """Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
+LARGEST = 2**26
+"""Limit of a response in bytes; one with the log-probabilities of 16 long prompts has 10 MB."""
+SECRET = 16
+"""Number of characters from which a key is secret; shorter ones, as EMPTY, are words."""
 NONSENSE = TextFailure("the endpoint answered nonsense")
 REFUSED = TextFailure("the endpoint answered 400")
 
@@ -61,10 +68,33 @@ class Endpoint:
                 f"{self.name}: OPENAI_API_KEY is not set; set it, or name another endpoint as "
                 "openai:MODEL@BASE_URL"
             )
+        self.secret = key.encode() if len(key) >= SECRET else b"\xff" * SECRET  # in no text
+        self.timeout_s = timeout_s
         self.client = openai.OpenAI(
-            api_key=key or "no-key", base_url=url, timeout=timeout_s, max_retries=MAX_RETRIES
+            api_key=key or "no-key",
+            base_url=url,
+            timeout=timeout_s,
+            max_retries=MAX_RETRIES,
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=openai.DefaultHttpxClient(event_hooks={"response": [self._whole]}),
         )
         self.reached = False
+
+    def _whole(self, response: httpx2.Response) -> None:
+        """Read a body within the limits of time and size, without the key; httpx2.ReadTimeout for
+        any other.
+        """
+        began = time.monotonic()
+        body = bytearray()
+        stream: Any = response.stream
+        with closing(stream):
+            for part in stream:
+                body += part
+                late = time.monotonic() - began > self.timeout_s
+                packed = response.headers.get("Content-Encoding", "identity") != "identity"
+                if late or packed or len(body) > LARGEST:
+                    raise httpx2.ReadTimeout("endless, too large, or compressed")
+        response.stream = httpx2.ByteStream(bytes(body.replace(self.secret, b"[key]")))
 
     def answers(
         self, requests: Iterable[T], ask: Callable[[T], Sequence[Any | TextFailure]]

@@ -90,7 +90,7 @@ class LocalTextModel(TokenModel):
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "tokens": self.tokens.identity,
             "ends": [*end_tokens(self.model), *self.tokens.ends],
-            "forced": self.forced,
+            "first": [self.model.generation_config.decoder_start_token_id, *self.forced],
             "max_new_tokens": self.max_new_tokens,
         }
 

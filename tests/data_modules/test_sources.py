@@ -114,7 +114,10 @@ SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.t
 FEW = {"min_size": 1, "max_size": 3}
 
 
-@given(groups=st.lists(GROUP, **FEW), scored=st.lists(SCORED, **FEW))
+@given(
+    groups=st.lists(GROUP, **FEW, unique_by=lambda group: group.key),
+    scored=st.lists(SCORED, **FEW, unique_by=lambda record: record.group.key),
+)
 def test_written_groups_are_read_back(
     groups: list[Group], scored: list[ScoredGroup], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -44,7 +44,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps without the seconds that a new process takes to import torch."""
 
     def call(command: Sequence[str]) -> int:
-        _, _, room, *arguments = command
+        _, _, _, room, *arguments = command
         code: int = import_module(f"{room}.__main__").main(arguments)
         return code
 
@@ -91,7 +91,7 @@ settings:
   backbone: {paper: roberta_large, tiny: tiny_bert}
   seed: {paper: "0", tiny: "0"}
 steps:
-  - {command: "fit {backbone} {dev} --output '{runs}/a b'", tiny: --short}
+  - {command: "fit {backbone} {dev} --run.name=run --output '{runs}/a b'", tiny: --short}
   - {command: "write --output {runs}/table", writes: table/results.csv}
   - {command: "select --study {runs}/study", writes: study/selection/selection.csv}
 printed:
@@ -133,7 +133,7 @@ class Steps:
             (folder / name).write_text("{}")
 
     def __call__(self, command: Sequence[str]) -> int:
-        _, _, room, *arguments = command
+        _, _, _, room, *arguments = command
         step = room.removeprefix("interventune.")
         self.commands.append([step, *arguments])
         if step in FILES:
@@ -160,7 +160,8 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
 def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> None:
     assert steps.ran() == ["fit", "write", "select"]
     dev = str(tmp_path / "data/sub/dev.json")
-    assert steps.commands[0] == ["fit", "roberta_large", dev, "--output", f"{steps.work}/a b"]
+    flags = ["--run.name=run", "--output", f"{steps.work}/a b"]
+    assert steps.commands[0] == ["fit", "roberta_large", dev, *flags]
     frame = compared(steps.work).set_index("checkpoint", append=True)["value"].astype(float)
     ot = {"ours": [0.9, 0.7, 0.5], "paper": [0.87, 0.6, 1], "difference": [0.03, 0.1, -0.5]}
     assert {name: list(frame[name, "ot"].round(9)) for name in ot} == ot
@@ -199,12 +200,23 @@ def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
     assert steps.ran(tiny=True) == []
     (steps.work / FILES["select"][0]).unlink()
     assert steps.ran(tiny=True) == ["select"]
+    (steps.work / "run").mkdir()  # which `fit` would resume
+    (steps.work / "mine").mkdir()
     assert steps.ran(tiny=True, overwrite=True) == ["fit", "write", "select"]
+    assert not (steps.work / "run").exists()
+    assert (steps.work / "mine").exists()
     with pytest.raises(ValueError, match="other commands"):
         steps.ran(tiny=True, use=["backbone=other"])
     (steps.work / "commands.sh").unlink()  # results of an unknown origin
     with pytest.raises(ValueError, match="other commands"):
         steps.ran(tiny=True)
+
+
+def test_results_of_other_data_are_not_shown_again(steps: Steps, tmp_path: Path) -> None:
+    steps.ran()
+    (tmp_path / "data/sub/dev.json").write_text("[]")
+    with pytest.raises(ValueError, match="other commands or data"):
+        steps.ran()
 
 
 def test_mistakes_are_errors_before_anything_runs(steps: Steps, tmp_path: Path) -> None:

@@ -37,6 +37,15 @@ def test_rows_are_joined_in_any_order_of_files_and_rows(tmp_path: Path) -> None:
     assert (alone.originals, alone.examples) == ([], {"ts_r": ROWS[:-8:-1]})
 
 
+def test_a_question_of_two_files_is_refused(tmp_path: Path) -> None:
+    one, two = (tmp_path / name for name in ("one", "two"))
+    write_records(STORIES[:5], one)
+    write_records([replace(STORIES[9], id=STORIES[0].id)], two)
+    for sources in ((one, one), (one, two)):
+        with pytest.raises(DataError, match=f"two and a .*'{STORIES[0].id}'|one and a"):
+            read(*sources)
+
+
 def test_several_data_sets_and_missing_originals_are_refused(tmp_path: Path) -> None:
     write_records([*STORIES[:5], replace(STORIES[5], dataset="coqa")], tmp_path / "os.jsonl")
     with pytest.raises(DataError, match=r"coqa in .*os.jsonl"):

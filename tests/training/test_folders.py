@@ -16,6 +16,7 @@ from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 from interventune.training.cli import main as train
 from interventune.training.run import Run, remove_unused
 from tests.evaluation.cells import Cells
+from tests.mistakes.conftest import everything_in
 from tests.support.processes import Started, run_module, wait_for
 from tests.training.conftest import Capture, Commands, Patch, curves, metrics_of
 
@@ -45,9 +46,8 @@ def test_a_run_in_training_is_not_gone_on_with(commands: Commands, monkeypatch: 
         wait_for(last.exists)
         with monkeypatch.context() as patched:
             patched.setattr("interventune.training.cli.LET_GO_S", 0.0)
-            for command in ("fit", "validate"):
-                with pytest.raises(ValueError, match="is being trained by another process"):
-                    commands.run(command, "squad", "bert", "--ckpt_path=auto")
+            with pytest.raises(ValueError, match="is being trained by another process"):
+                commands.run("fit", "squad", "bert", "--ckpt_path=auto")
     finally:
         first.end(0)
     # Its death lets the folder go.
@@ -85,20 +85,27 @@ def test_what_max_steps_ends_is_validated(commands: Commands, capsys: Capture) -
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith(f"run: {home}, 3 steps; best.ckpt: val/qa/f1 ")
     commands.run(*fit, "--trainer.max_steps=6", "--trainer.max_epochs=2")
-    assert [step for step, _ in curves(home, "val/qa/f1")] == [2, 5]
+    assert [step for step, _ in curves(home, "val/qa/f1")] == [3, 6]
     assert metrics_of(home)["step"] == 6
 
 
-def test_a_test_adds_to_its_runs_metrics(commands: Commands, capsys: Capture) -> None:
+def test_other_commands_measure_a_checkpoint_as_it_was_trained(
+    commands: Commands, capsys: Capture
+) -> None:
+    """Whatever the configuration says, and in a folder of their own."""
     here = "--run.version=lr[1e-4]"  # a version's name is no pattern
-    home = commands.run("fit", "squad", "bert", "--trainer.max_steps=2", here)
-    before = metrics_of(home)
+    own = "--backbone.config.hidden_act=relu --data.encoding.max_length=80"
+    home = commands.run("fit", "squad", "bert", "--trainer.max_steps=2", own, here)
+    before = everything_in(home)
     capsys.readouterr()
     sets = f"--data.test_qa.main={commands.data.qa_dev}"
-    commands.run("test", "squad", "bert", sets, "--ckpt_path=last", here)
-    after = metrics_of(home)
-    assert {key: after[key] for key in before} == before
-    assert after["test/qa/f1"] == pytest.approx(before["val/qa/f1"], abs=1e-6)
+    for command, key in (("test", "test/qa/f1"), ("validate", "val/qa/f1")):
+        other = commands.run(command, "squad", "bert", sets, "--ckpt_path=last", here)
+        assert metrics_of(other)[key] == pytest.approx(metrics_of(home)["val/qa/f1"], abs=1e-6)
+        config = (other / "config.yaml").read_text()
+        assert "max_length: 80" in config
+        assert str(home / "checkpoints" / "last.ckpt") in config
+    assert everything_in(home) == before
     assert "test/qa/n 13" in capsys.readouterr().out.splitlines()
 
 

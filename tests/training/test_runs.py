@@ -46,7 +46,7 @@ def test_best_is_by_the_experiments_metric_or_last(unwatched: str, commands: Com
     if unwatched:
         assert best == last > 0
     else:
-        scores = [(value, step + 1) for step, value in curves(home, "val/bias/selection")]
+        scores = [(value, step) for step, value in curves(home, "val/bias/selection")]
         assert (len(scores), best) == (3, min(scores)[1])
 
 

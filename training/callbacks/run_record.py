@@ -16,6 +16,7 @@ from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from interventune.storage.documents import load_json, load_yaml, plain_json, read_text, write_text
+from interventune.storage.files import source_digest
 from interventune.storage.provenance import revision, versions
 
 MAY_CHANGE = re.compile(
@@ -29,7 +30,6 @@ LIMITS = ("trainer.max_epochs", "trainer.max_steps")
 PROCESSES = ("trainer.devices", "trainer.num_nodes")
 BATCH = "trainer.accumulate_grad_batches"
 """May change with the number of processes, so that a step takes as many questions as before."""
-ANEW = "or start anew with another --run.version, from its weights with --backbone.checkpoint"
 
 
 class RunRecord(Callback):
@@ -38,7 +38,7 @@ class RunRecord(Callback):
 
     Args:
         text: config.yaml, with comments on what changed when the run was resumed.
-        resumed: whether the weights come from a checkpoint.
+        resumed: whether a fit goes on from a checkpoint.
     """
 
     def __init__(self, text: str, *, resumed: bool) -> None:
@@ -53,9 +53,8 @@ class RunRecord(Callback):
         if folder is None or trainer.fast_dev_run:
             return
         saved = Path(folder) / "config.yaml"
-        # A validation keeps the files of a fit, and so does a resume until it trains.
-        new = stage == "train" or (stage == "fit" and not self.resumed)
-        if trainer.is_global_zero and (new or not saved.exists()):
+        # A resume keeps the files until it trains.
+        if trainer.is_global_zero and (stage == "train" or not self.resumed):
             write_text(saved, self.text)
             environment = _environment(trainer) | {"seed": pl_module.run_seed}
             write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
@@ -127,16 +126,26 @@ def changes(config: dict[str, Any], folder: Path, step: int) -> list[str]:
             allowed = MAY_CHANGE.match(key) or (longer and key in LIMITS)
             if not allowed and not (regrouped and key == BATCH):
                 raise ValueError(
-                    f"{change}: differs from {saved}; resume with the old value, {ANEW}"
+                    f"{change}: differs from {saved}; resume with the old value, or start anew "
+                    "with another --run.version, from its weights with --backbone.checkpoint"
                 )
     return comments
 
 
-def refuse_other_data(digests: Mapping[str, str], folder: Path) -> None:
+def changed_data(folder: Path) -> str:
+    """Return the first file that the run in `folder` has read and that has changed since; "" for
+    none.
+    """
+    before = load_json(folder / "environment.json", dict[str, Any])["data"]
+    return next((path for path, digest in before.items() if source_digest(path) != digest), "")
+
+
+def refuse_other_data(folder: Path) -> None:
     """ValueError if a file is not the one that the run in `folder` has read."""
-    before = load_json(folder / "environment.json", dict[str, Any]).get("data", {})
-    if changed := [source for source in digests if digests[source] != before.get(source)]:
-        raise ValueError(f"{changed[0]}: has changed since {folder} began; restore it, {ANEW}")
+    if changed := changed_data(folder):
+        raise ValueError(
+            f"{changed}: has changed since {folder} began; restore it, or start in another folder"
+        )
 
 
 def _number(limit: int | None) -> float:
@@ -159,8 +168,7 @@ def _write_metrics(trainer: Trainer, earlier: Mapping[str, float]) -> None:
     if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return
     path = Path(folder) / "metrics.json"
-    before = load_json(path) if trainer.state.fn != "fit" and path.exists() else {}  # of the run
-    metrics = dict(sorted({**before, **earlier, **_metrics(trainer)}.items()))
+    metrics = dict(sorted({**earlier, **_metrics(trainer)}.items()))
     # Epochs that the weights were trained, as a fraction. (Lightning's own count differs after a
     # resume, if `max_steps` ended the run within an epoch.)
     epochs = float(trainer.current_epoch)
@@ -168,8 +176,7 @@ def _write_metrics(trainer: Trainer, earlier: Mapping[str, float]) -> None:
     if 0 < batches < math.inf:
         steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
         epochs = round(trainer.global_step / steps_per_epoch, 4)
-    if not before:
-        metrics |= {"epoch": epochs, "step": trainer.global_step}
+    metrics |= {"epoch": epochs, "step": trainer.global_step}
     write_text(path, json.dumps(plain_json(metrics), indent=2) + "\n")
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-import yaml
 from filelock import FileLock
 
 from interventune.data_modules.sources import read_groups
-from interventune.storage.command_line import Count, Parser, call
-from interventune.storage.documents import check, load_json, load_yaml, write_text
+from interventune.storage.command_line import Count, Parser, call, guarded
+from interventune.storage.documents import check, load_json, load_yaml, parse_yaml, write_text
+from interventune.storage.files import source_digest
+from interventune.training.callbacks.run_record import refuse_other_data
 from interventune.training.configs import checked_configs, shipped
 
 from .study import Grid, Sweep
@@ -68,7 +69,7 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     content["flags"] += flags
     content["configs"] += (str(shipped(x, "experiments", "backbones")) for x in arguments.config)
     for key, _, values in (text.partition("=") for text in options.over or ()):
-        content["space"][key] = yaml.safe_load(values)
+        content["space"][key] = parse_yaml(values, Any, f"--over {key}")
         if not isinstance(content["space"][key], list | dict):
             raise ValueError(f"--over {key}: write a list of values, as in KEY=[VALUE,VALUE]")
     return check(content, Sweep, str(path)), options
@@ -90,10 +91,7 @@ def main(argv: Sequence[str]) -> int:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return run_sweep(*sweep_of(argv), argv)
-    except (ValueError, OSError) as error:
-        print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
-        return 2
+        return guarded(lambda: run_sweep(*sweep_of(argv), argv))
     except KeyboardInterrupt:
         print("stopped; run the same command to resume", file=sys.stderr)
         return 130
@@ -106,7 +104,7 @@ def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
     folder = (options.output or Path("runs") / "sweeps" / sweep.study).absolute()
     grid = prepare(sweep, folder, again=options.again)
     (own, *others) = shares(options.workers)
-    command = [sys.executable, "-m", "interventune.training", "sweep", *argv, "--workers=1"]
+    command = [sys.executable, "-P", "-m", "interventune.training", "sweep", *argv, "--workers=1"]
     workers = [
         subprocess.Popen(command, env=os.environ | share, stdout=subprocess.DEVNULL)
         for share in others
@@ -157,13 +155,14 @@ def prepare(sweep: Sweep, folder: Path, *, again: bool) -> Grid:
     """
     saved = folder / "sweep.json"
     content = sweep.model_dump(mode="json", exclude={"trials"})
+    content["digests"] = [*map(source_digest, sweep.configs)]
     if not saved.exists():
         check_first_point(sweep)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
         if saved.exists() and load_json(saved) != content:
             raise ValueError(
-                f"{saved}: was begun with other values or flags; choose another --output"
+                f"{saved}: was begun with other values, flags or configs; choose another --output"
             )
         write_text(saved, json.dumps(content, indent=1) + "\n")
     grid = Grid(sweep, folder)
@@ -172,6 +171,8 @@ def prepare(sweep: Sweep, folder: Path, *, again: bool) -> Grid:
 
         grid = Search(sweep, folder)
     for point in grid.points():
+        if (point.run / "environment.json").exists():
+            refuse_other_data(point.run)
         if again and point.result().get("state") == "fail":
             point.result_file.unlink(missing_ok=True)
     return grid

@@ -1,7 +1,6 @@
 """Test the best models of a sweep."""
 
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -16,11 +15,13 @@ from interventune.data_modules.schema.groups import ADVICE_CLASSES
 from interventune.metrics.intervals import quantile
 from interventune.storage.command_line import Count, Parser, call, guarded
 from interventune.storage.documents import load_json, load_yaml, write_text
+from interventune.storage.files import file_digest
 from interventune.storage.finished_work import work_key
+from interventune.training.callbacks.run_record import changed_data
 
 from .study import own_environment
 
-TEST = (sys.executable, "-m", "interventune.training", "test")
+TEST = (sys.executable, "-P", "-m", "interventune.training", "test")
 WHOLE = {
     "--data.test_qa": "--data.limit_val_qa=0",
     "--data.test_groups": "--data.limit_val_groups=0",
@@ -109,10 +110,8 @@ def results_of(weights: Path, flags: Sequence[str]) -> list[dict[str, Any]]:
             "name what to test on: --data.test_groups.NAME=SOURCE, --data.test_qa.NAME=SOURCE"
         )
     run = weights.parent.parent
-    files = [str(weights), *(flag.partition("=")[2] for flag in flags)]
-    ages = [os.stat(path).st_mtime_ns for path in files if os.path.isfile(path)]
-    folder = run.parent / "tests" / work_key(flags=sorted(flags), ages=ages)[:12]
-    if not (folder / "metrics.json").exists():
+    folder = run.parent / "tests" / work_key(flags=flags, weights=file_digest(weights))[:12]
+    if not (folder / "metrics.json").exists() or changed_data(folder):
         shutil.rmtree(folder, ignore_errors=True)  # from an interrupted test
         config = ["-c", str(run / "config.yaml"), f"--ckpt_path={weights}"]
         place = [f"--run.root={run.parent}", "--run.name=tests", f"--run.version={folder.name}"]

@@ -29,7 +29,7 @@ from interventune.storage.documents import load_json, write_text
 
 RESERVED = ("run.root", "run.name", "run.version", "ckpt_path")
 LONGEST_NAME = 150
-FIT = (sys.executable, "-m", "interventune.training", "fit")
+FIT = (sys.executable, "-P", "-m", "interventune.training", "fit")
 OTHER_JOB = re.compile(r"(SLURM|SRUN|TORCHELASTIC|MASTER|PMI|PMIX|OMPI)_.*|(.*_)?(RANK|WORLD_SIZE)")
 
 

@@ -214,7 +214,7 @@ def unpadded(data: ChoiceSet, *index: int) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
-def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
+def test_rows_are_the_tokenizers_pairs(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     """RoBERTa's with a space before each text; of a longer pair the longer text is cut."""
     data, space = choice_set(kind, TWO, EMPTY, LONG, max_length=24), " " if kind == "bytes" else ""
     for example, rows in zip((TWO, EMPTY, LONG), unpadded(data, 0, 1, 2), strict=True):
@@ -222,6 +222,7 @@ def test_rows_are_the_tokenizers_pairs(kind: str) -> None:
             pair = example.prompt and space + example.prompt, space + choice
             cut = tokenizer(kind)(*pair, truncation="longest_first", max_length=24)
             assert row == cut["input_ids"]
+    assert " of 6 texts are too long for the model" in caplog.text
 
 
 def test_spaces_of_roberta_are_not_doubled() -> None:

@@ -146,7 +146,8 @@ def test_a_false_record_is_named(field: str, value: Any, message: str, tmp_path:
 def test_one_order_alone_and_one_order_twice_are_refused(tmp_path: Path) -> None:
     one, other = document()["data"]
     alone, twice = "no record with the subjects in the order ulban, oro", "occur a second time"
-    for data, message in (([one], alone), ([one, one], twice), ([one, other, other], twice)):
+    left = alone.replace("ulban, oro", "oro, ulban")
+    for data, message in (([one], alone), ([one, one], twice), ([one, other, other], left)):
         with pytest.raises(DataError, match=message):
             list(read_groups(saved(tmp_path, {"data": data})))
 

@@ -134,13 +134,13 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
     story = "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960."
     question = "Who left Rome before 2001?"
     original = replace(question_on(story, "Ann Lee", question), id=name, article="A" * article)
-    others = pool("Oslo", "1960", "1975", "Ann", "a red bike", "Rome", "Ann Lee", article="A")
+    others = pool("Oslo", "Kiev", "1960", "1975", "Ann", "a bike", "Rome", "Ann Lee", article="A")
     result = perturb(original, "near_miss", pool=others)
     assert isinstance(result, QAExample)
     assert perturb(original, "near_miss", pool=others) == result
     changed = {question.replace("before", "after")}
-    if article:
-        changed |= {question.replace("Rome", "Oslo"), question.replace("2001", "1960")}
+    if article:  # of Oslo and 1960 the story may tell it
+        changed |= {question.replace("Rome", "Kiev"), question.replace("2001", "1975")}
     assert result.question in changed
     assert (result.context, result.gold, result.answers) == (story, ("Ann Lee",), ())
     assert (result.answer_type, result.rationale, result.variant) == ("unknown", (), "near_miss")
@@ -158,11 +158,13 @@ def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
 
 
 def test_questions_without_names_and_opposites_are_negated_or_rejected() -> None:
-    result = perturb(question_on("Ann is here.", "Ann", "Who is here?"), "near_miss")
+    result = perturb(question_on("Ann is here.", "here", "Where is she?"), "near_miss")
     assert isinstance(result, QAExample)
-    assert result.question in ("Who isn't here?", "Who is not here?")
+    assert result.question in ("Where isn't she?", "Where is not she?")
     nothing = Rejected("nothing in the question to change")
-    assert perturb(question_on("Ann sat.", "Ann", "Who sat?"), "near_miss") == nothing
+    for question in ("Who sat?", "Who is here?", "Who is here first?"):
+        story = question_on("Ann sat, Ben last.", "Ann", question)
+        assert perturb(story, "near_miss") == nothing
 
 
 def test_a_file_offers_its_own_answers_and_paragraphs(tmp_path: Path) -> None:

@@ -61,6 +61,11 @@ def test_matched_labels_by_name_or_other_name(caplog: pytest.LogCaptureFixture) 
         matched_labels(("LABEL_0",), "hf:x")
 
 
+def test_texts_that_are_cut_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    list(Scorer(f"hf:{save(tmp_path, CIVIL)}", device="cpu").score(["the pilot", "tea " * 600]))
+    assert "1 of 2 texts are too long for the model" in caplog.text
+
+
 def test_identity_depends_on_weights_labels_and_tokenizer(tmp_path: Path) -> None:
     def identity(labels: Any = CIVIL, words: Any = (), **config: Any) -> Any:
         path = save(tmp_path, labels, **config)

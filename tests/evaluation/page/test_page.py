@@ -113,6 +113,11 @@ def test_overwrite_replaces_nothing_but_pages(tmp_path: Path, capsys: Capsys) ->
     (report / "em.png").symlink_to(other)
     assert "em.png" in told(capsys, "report", report, "--output", tmp_path / "page.html")
     assert other.read_text() == "weights"
+    save_run(tmp_path / "run")
+    (tmp_path / "run/config.yaml").unlink()
+    (tmp_path / "run/config.yaml").symlink_to(other)
+    told_of = told(capsys, "report", tmp_path / "run", "--output", tmp_path / "page.html")
+    assert "config.yaml: a link" in told_of
 
 
 def test_a_story_shows_what_was_deleted_and_appended(tmp_path: Path) -> None:

@@ -132,8 +132,9 @@ def test_targets_without_metadata_follow_from_the_questions(tmp_path: Path) -> N
     rows[2]["answer_info"] |= {"ans0": ["a pianist", "lowSES"], "ans2": ["cellist", "highSES"]}
     rows[3]["additional_metadata"] = {"stereotyped_groups": ["Black", "F"]}
     rows[3]["answer_info"] |= {"ans0": ["Ann", "F-Black"], "ans2": ["Tom", "M-White"]}
-    rows.append({**rows[0], "additional_metadata": {"stereotyped_groups": ["c", "p"]}})
-    rows.append({**rows[0], "additional_metadata": {"stereotyped_groups": []}})
+    for number, both in enumerate((["c", "p"], []), 50):
+        about = {"additional_metadata": {"stereotyped_groups": both}}
+        rows.append(rows[0] | about | {"example_id": number})
     write_rows(tmp_path / "own.jsonl", rows)
     items, left_out = read_bbq([f"{tmp_path}/own.jsonl"])
     assert ([item.target for item in items], left_out) == ([2, 0, 0, 0], 2)

@@ -53,6 +53,21 @@ def test_answers_that_do_not_come_are_failures() -> None:
         assert list(answers) == [*BODIES.values(), TextFailure("the endpoint answered 429")]
 
 
+def test_an_answer_is_short_plain_and_without_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(module, "LARGEST", 2000)
+    replies = {"a": Reply(f"It is {KEY}."), "long": Reply("x" * 3000)}
+    replies |= {"packed": Reply("x", packed="gzip"), "b": Reply("b")}
+    with serve(lambda prompt, _: replies[prompt]) as endpoint:
+        answers = list(ChatModel(f"m@{endpoint.url}", parallel=1).complete([*replies]))
+        late = TextFailure("the endpoint timed out")
+        assert answers == ["It is [key].", late, late, "b"]
+        model = ChatModel(f"m@{endpoint.url}")
+        model.endpoint.timeout_s = 0.0  # over when the first byte comes
+        with pytest.raises(ValueError, match="timed out"):
+            list(model.complete(["b"]))
+
+
 def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
     with serve(lambda prompt, _: Reply("yes", delay_s=1 if prompt == "late" else 0)) as endpoint:

@@ -125,7 +125,7 @@ def test_the_same_command_starts_goes_on_and_rests(commands: Commands) -> None:
     for name in ("checkpoints/.last.ckpt.7.tmp", ".config.yaml.7.tmp", ".lock"):
         (left / name).parent.mkdir(parents=True, exist_ok=True)
         (left / name).touch()
-    (left / "metrics.csv").write_text("step,epoch,metric,value\n0,0,train/loss/total,77.0\n")
+    (left / "metrics.csv").write_text("step,epoch,metric,value\n1,0,train/loss/total,77.0\n")
     home = fit(commands, "mine", "--trainer.max_epochs=1")
     assert yaml.safe_load((home / "config.yaml").read_text())["seed_everything"] == 0
     assert 77.0 not in [value for _, value in curves(home, "train/loss/total")]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy
 
+from interventune.storage.files import source_digest
 from interventune.training.sweep.select import main as select
 
 SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa.main=stories:dev")
@@ -27,6 +28,8 @@ def fake_test(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
     config = "data: {test_groups: {far: a}, test_qa: {main: b}, val_qa: null}"
     (folder / "config.yaml").write_text(config)
     metrics = {"epoch": 0.0, "test/bias/far/ethical/mu": score / 20, "test/bias/far/ethical/n": 9.0}
+    data = {"data": {"dev.json": source_digest(root.parent / "dev.json")}}
+    (folder / "environment.json").write_text(json.dumps(data))
     metrics |= {"test/qa/f1": score, "test/qa/n": 13.0, "test/qa/em": None}
     (folder / "metrics.json").write_text(json.dumps(metrics))
     return subprocess.CompletedProcess(command, int(score > 90), stderr="error: file is damaged")
@@ -104,6 +107,20 @@ def test_the_weights_that_the_sweep_kept_are_tested(study: Path) -> None:
 def test_a_flag_of_any_length_is_no_file(study: Path) -> None:
     for value in ("a" * 300, "/".join(["b" * 300] * 20), "c\0d"):
         selection(study, 1, f"--data.encoding.prompts={value}")
+
+
+def test_other_data_or_weights_are_tested_again(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(study / "points")
+    flags = ("--data.test_qa.main", "dev.json")
+    best = study / "points/x=1,y=0.1/run/checkpoints/last.ckpt"
+    for file, text, calls in (("dev.json", "a", 1), ("dev.json", "a", 1), ("dev.json", "b", 2)):
+        Path(file).write_text(text)
+        selection(study, 1, *flags)
+        assert len(Path("calls.txt").read_text().splitlines()) == calls
+    best.write_text("2.5")
+    assert selection(study, 1, *flags).loc[("main", "qa/f1"), "mean"] == 2.5
 
 
 def test_what_was_tested_once_is_not_tested_again(study: Path) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 
+from interventune.storage.files import source_digest
 from interventune.training.sweep import run, study
 from interventune.training.sweep.run import main, shares, sweep_of
 from interventune.training.sweep.study import Grid
@@ -90,6 +91,24 @@ def sweep(tmp_path: Path, monkeypatch: Patch, capfd: Capture) -> Sweep:
         return "".join(capfd.readouterr())
 
     return command
+
+
+def test_results_of_other_data_are_not_shown_again(
+    tmp_path: Path, sweep: Sweep, monkeypatch: Patch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("dev.json", "more.yaml"):
+        Path(name).write_text("")
+    content = {"space": {"x": [1.0]}, "configs": ["more.yaml"]}
+    assert "1 complete" in sweep(content)
+    environment = {"data": {"dev.json": source_digest("dev.json")}}
+    Path("study/points/x=1.0/run/environment.json").write_text(json.dumps(environment))
+    assert "1 complete" in sweep(content)
+    Path("dev.json").write_text("other")
+    assert "dev.json: has changed since" in sweep(content, code=2)
+    Path("more.yaml").write_text("a: 1")
+    assert "begun with other values, flags or configs" in sweep(content, code=2)
+    assert "--over x, line 1: not YAML" in sweep(content, "--over", "x=[", code=2)
 
 
 def test_failed_points_have_a_reason(tmp_path: Path, sweep: Sweep, monkeypatch: Patch) -> None:
