@@ -197,18 +197,17 @@ def run(
         work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
     ).absolute()
     plan = recipe.plan(data.absolute(), chosen, home, tiny=tiny)
-    files = [(plan.values[key], one.where) for key, one in recipe.settings.items() if one.where]
-    missing = {
+    files = {plan.values[key]: one.where for key, one in recipe.settings.items() if one.where}
+    missing = [
         f"{file} does not exist; get it from {where}"
-        for file, where in files
+        for file, where in files.items()
         if not tiny and ":" not in file and not Path(file).exists()
-    }
+    ]
     if missing:
         raise ValueError(f"--data {data}: {'; '.join(sorted(missing))}")
     report = home / "report"
-    files = [plan.values[key] for key, setting in recipe.settings.items() if setting.where]
     with claimed(report, overwrite=True):
-        run_steps(plan.commands, home, files, overwrite=overwrite)
+        run_steps(plan.commands, home, [*files], overwrite=overwrite)
         evaluation = compare(recipe, plan, home)
         write_report(evaluation, report, command=["reproduce", name])
     for table in evaluation.tables():
