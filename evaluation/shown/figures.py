@@ -1,4 +1,4 @@
-"""Declared figures of reports: cells of the long table with their intervals, as bars or lines.
+"""Declared figures of reports: cells of the long table with their intervals, as points or lines.
 
 Bars("variant", {"em": "EM", "unknown": "says unknown"}, label="share of questions")
 Lines("layer", {"cosine": "cosine"}, panels="variant")
@@ -27,13 +27,13 @@ MARKERS = "osD^vPX"
 
 @dataclass(frozen=True)
 class Bars:
-    """A picture of cells, with a panel for each measure and value of `panels`: bars with their
-    intervals, a group for each value of `x`, a bar for each value of `hue`.
+    """A picture of cells, with a panel for each measure and value of `panels`: points with their
+    intervals, a group for each value of `x`, a point for each value of `hue`.
 
     Args:
         x: the dimension of the horizontal axis.
         measures: measure to title of its panels.
-        hue: the dimension in which bars of a group differ.
+        hue: the dimension in which points of a group differ.
         panels: another dimension with its own panels.
         where: dimension to the displayed value or values; the default is that of a `View`.
         percent: show percent; a protocol sets this if all measures are shares.
@@ -128,28 +128,21 @@ class Bars:
         self, axes: Any, cells: DataFrame, colour_of: Mapping[Any, str], frame: DataFrame
     ) -> None:
         """Draw the cells of one panel; `frame` is the long table."""
-        import numpy as np
-
-        names = cells[self.x].unique()
-        value, low, high = (
-            cells.pivot(index=self.x, columns=self.hue, values=end).reindex(
-                index=names, columns=[*colour_of]
+        names = [*cells[self.x].unique()]
+        step = 0.6 / len(colour_of)
+        for h, ((hue, colour), marker) in enumerate(
+            zip(colour_of.items(), cycle(MARKERS), strict=False)
+        ):
+            own = cells[cells[self.hue] == hue]
+            at = [names.index(name) + step * (h - (len(colour_of) - 1) / 2) for name in own[self.x]]
+            ends = [(own["value"] - own["low"]).clip(0), (own["high"] - own["value"]).clip(0)]
+            axes.errorbar(
+                at, own["value"], yerr=ends, fmt=marker, color=colour, label=hue, capsize=3
             )
-            for end in ("value", "low", "high")
-        )
-        lengths = np.stack([(value - low).T, (high - value).T], axis=1).clip(0)
         longest = max(map(len, map(str, names)))
         upright = longest * len(names) > 11 * self.width(cells, len(colour_of))
-        value.plot.bar(
-            ax=axes,
-            yerr=lengths,
-            width=0.8,
-            color=[*colour_of.values()],
-            legend=False,
-            capsize=2,
-            error_kw={"elinewidth": 0.8},
-            rot=90 if upright else 0,
-        )
+        axes.set_xticks(range(len(names)), names, rotation=90 if upright else 0)
+        axes.set_xlim(-0.5, len(names) - 0.5)
         if self.chance is not None:
             axes.axhline(self.chance * self.scale, color="black", linestyle="--", linewidth=1)
 
