@@ -57,6 +57,9 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     parser.add_argument("file", nargs="?", help=FILE)
     parser.add_argument("-c", "--config", action="append", default=[], metavar="FILE", help=MORE)
     arguments, flags = parser.parse_known_args(argv)
+    if (arguments.file or "").startswith("-"):  # a flag with spaces in its value, for argparse
+        flags.insert(0, arguments.file)
+        arguments.file = None
     options: Options = call(Options, vars(arguments))
     if arguments.file:
         path = shipped(arguments.file, "sweeps")
