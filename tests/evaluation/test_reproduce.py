@@ -14,7 +14,7 @@ from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIED = (
-    *("confusion_probes", "confusion_unifiedqa", "consistency_methods", "demo_lei"),
+    *("confusion_unifiedqa", "consistency_methods", "demo_lei"),
     *("feature_bias_interventions", "lei_sizes", "sf_coqa", "sf_negation", "sf_statistics"),
 )
 """Recipes that are run."""

@@ -45,9 +45,7 @@ def test_a_watcher_says_what_a_probe_says_and_logs_it(commands: Commands, tmp_pa
 def test_seeds_of_an_experiment_along_training(tmp_path: Path, monkeypatch: Patch) -> None:
     """The page's commands, on a tiny model: a sweep, an evaluation, a watcher."""
     monkeypatch.chdir(tmp_path)
-    over = (
-        f"sweep -c stories_ibt -c tiny_roberta --over seed_everything=[0] --output {tmp_path}/s"
-    )
+    over = f"sweep -c stories_ibt -c tiny_roberta --over seed_everything=[0] --output {tmp_path}/s"
     sizes = "--data.limit_train_qa=8 --data.limit_val_qa=2 --trainer.max_steps=2"
     flags = f"{over} {sizes} --run.keep_every_n_steps=1 --data.encoding.max_length=96"
     launch([*flags.split(), small_config("roberta")])
