@@ -102,7 +102,7 @@ def test_two_watchers_evaluate_each_checkpoint_once(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-m", "interventune", *command], stdout=subprocess.PIPE)
         for _ in range(2)
     ]
-    assert [watcher.wait(120) for watcher in watchers] == [0, 0]
+    assert [watcher.wait(600) for watcher in watchers] == [0, 0]
     assert [*frame_of(tmp_path / "w")["step"].unique()] == [0, 1, 2, 3]
     rows = [path for path in (tmp_path / "w.rows").rglob("*.json") if path.name != "models.json"]
     assert len(rows) == 4

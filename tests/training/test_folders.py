@@ -12,6 +12,7 @@ import torch
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_questions
 from interventune.evaluation.__main__ import main as evaluate
+from interventune.evaluation.results import NUMBERS
 from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 from interventune.training.cli import main as train
 from interventune.training.run import Run, remove_unused
@@ -139,7 +140,7 @@ def test_predictions_have_the_same_bias(
         assert evaluate(["bias", *what, "--output", str(tmp_path / name)]) == 0
         frame = Cells(tmp_path / name).frame.query("`class` != 'none' and against == ''")
         frame = frame[~frame["measure"].isin(["carry", "kept"])]  # as predicted
-        numbers = ("checkpoint", "data", "value", "low", "high", "n")
+        numbers = ("checkpoint", "data", *NUMBERS)
         place = [column for column in frame.columns if column not in numbers]
         tables.append(frame.set_index(place)["value"].to_dict())
     assert tables[0] == pytest.approx(tables[1], abs=1e-5)

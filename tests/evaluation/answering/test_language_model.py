@@ -137,7 +137,7 @@ def test_letter_logits_are_those_of_the_letters() -> None:
     first = ChoiceQuestion("0", "What?", ("right", "wrong", "bad"), 0)
     questions = [first, ChoiceQuestion("1", "Which?", ("wrong", "right"), 1)]
     with serve(letters) as endpoint:
-        how = Choosing(choice_prompt="letters", batch_size=1)
+        how = Choosing(choice_prompt="letters", parallel=1)
         model = open_answerer(f"openai:m@{endpoint.url}", how, need="choices")
         logits = model.choice_logits(questions)
         assert endpoint.prompts[0] == "What?\nA. right\nB. wrong\nC. bad\nAnswer:"
