@@ -14,45 +14,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from interventune.storage.command_line import Parser, call, guarded
+from interventune.storage.command_line import call, guarded
 
 from .answering.work import current, launched, process_group
-from .commands import COMMANDS, PROTOCOLS, evaluated
+from .commands import COMMANDS, build_parser, evaluated
 from .report import claimed, write_report
 from .shown.views import print_table
-
-ABOUT = (
-    "Measure a model or its answers: `interventune evaluate PROTOCOL --help` describes a protocol."
-)
-EXAMPLE = (
-    "example:\n  interventune evaluate shift --checkpoint best.ckpt --data dev.json --output report"
-)
-
-
-def build_parser(argv: Sequence[str]) -> Parser:
-    """Build the parser; only the protocol or command named in `argv` is imported and declares its
-    flags.
-    """
-    parser = Parser(prog="interventune evaluate", description=ABOUT, epilog=EXAMPLE)
-    commands = parser.add_subparsers(
-        title="protocols", dest="protocol", metavar="PROTOCOL", required=True
-    )
-    for name, row in (PROTOCOLS | COMMANDS).items():
-        function = row.function if name in argv[:1] else None
-        prog = None if name in PROTOCOLS else f"interventune {name}"
-        command = commands.add_parser(name, help=row.summary, function=function, prog=prog)
-        if name in PROTOCOLS:
-            command.add_argument(
-                "--output",
-                type=Path,
-                required=row.writes_report,
-                metavar="DIR",
-                help="write the report to this folder",
-            )
-            command.add_argument(
-                "--overwrite", action="store_true", help="replace the report in DIR"
-            )
-    return parser
 
 
 def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:

@@ -5,13 +5,13 @@ docstring the help (storage/command_line.py). Its module imports neither torch n
 its top level, so that `--help` is fast.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from interventune.storage.command_line import Input, NamedInput, call, flags, value_of
+from interventune.storage.command_line import Input, NamedInput, Parser, call, flags, value_of
 from interventune.storage.documents import load_yaml, plain_json
 
 from .answering.interface import named_sources
@@ -42,6 +42,40 @@ class Command:
 TABLES = load_yaml(Path(__file__).with_name("commands.yaml"), dict[str, dict[str, Command]])
 PROTOCOLS = TABLES["protocols"]
 COMMANDS = TABLES["commands"]
+
+
+ABOUT = (
+    "Measure a model or its answers: `interventune evaluate PROTOCOL --help` describes a protocol."
+)
+EXAMPLE = (
+    "example:\n  interventune evaluate shift --checkpoint best.ckpt --data dev.json --output report"
+)
+
+
+def build_parser(argv: Sequence[str]) -> Parser:
+    """Build the parser; only the protocol or command named in `argv` is imported and declares its
+    flags.
+    """
+    parser = Parser(prog="interventune evaluate", description=ABOUT, epilog=EXAMPLE)
+    commands = parser.add_subparsers(
+        title="protocols", dest="protocol", metavar="PROTOCOL", required=True
+    )
+    for name, row in (PROTOCOLS | COMMANDS).items():
+        function = row.function if name in argv[:1] else None
+        prog = None if name in PROTOCOLS else f"interventune {name}"
+        command = commands.add_parser(name, help=row.summary, function=function, prog=prog)
+        if name in PROTOCOLS:
+            command.add_argument(
+                "--output",
+                type=Path,
+                required=row.writes_report,
+                metavar="DIR",
+                help="write the report to this folder",
+            )
+            command.add_argument(
+                "--overwrite", action="store_true", help="replace the report in DIR"
+            )
+    return parser
 
 
 def evaluated(protocol: str, values: Mapping[str, Any], **here: Any) -> Evaluation:

@@ -21,10 +21,9 @@ from interventune.storage.command_line import Count, Parser, call
 from interventune.storage.documents import load_json, write_text
 from interventune.storage.finished_work import work_key
 
-from .__main__ import build_parser
 from .answering.sources import Model, checkpoints_of, named_models, run_of
 from .answering.work import process_group, rows_file
-from .commands import evaluated, recorded
+from .commands import build_parser, evaluated, recorded
 from .report import Evaluation, claimed, write_report
 
 

@@ -2,7 +2,7 @@
 
 from benchmarks.__main__ import compare
 from interventune.data_modules.__main__ import build_parser as data_parser
-from interventune.evaluation.__main__ import build_parser
+from interventune.evaluation.commands import build_parser
 from interventune.evaluation.watch import parsed as watched
 from interventune.models.__main__ import export
 from interventune.storage.command_line import Parser
