@@ -170,24 +170,22 @@ def log(evaluation: Evaluation, model: Model, kind: str) -> None:
     for row in cells[cells["step"] == model.step].to_dict("records"):
         place = (str(row[name]) for name in evaluation.results.by[3:] if row[name] != "")
         values["/".join([evaluation.about["protocol"], row["of"], *place])] = row["value"]
-    logger = logger_of(run_of(model.path), kind)
-    logger.log_metrics(values, model.step)
-    logger.finalize("success")
-    if kind == "wandb":
-        logger.experiment.finish()
-
-
-def logger_of(run: str, kind: str) -> Any:
-    """Open the logger of a run again. ValueError: it has none."""
-    from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
-
+    run = run_of(model.path)
     if kind == "tensorboard":
-        return TensorBoardLogger(run, name="", version="watch")
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ValueError("--log tensorboard: run pip install tensorboard") from None
+        with SummaryWriter(run) as writer:
+            for name, value in values.items():
+                writer.add_scalar(name, value, model.step)
+        return
+    import wandb
+
     folders = sorted(Path(run).glob("wandb/*run-*"))
     if not folders:
         raise ValueError(f"--log wandb: {run} has no wandb run; train it with --run.wandb")
-    mode, _, name = folders[-1].name.rpartition("-")
-    offline = mode.startswith("offline")
-    return WandbLogger(
-        save_dir=run, project="interventune", id=name, resume="allow", offline=offline
-    )
+    kept, _, name = folders[-1].name.rpartition("-")
+    mode: Any = "offline" if kept.startswith("offline") else "online"
+    with wandb.init(project="interventune", id=name, resume="allow", dir=run, mode=mode) as logger:
+        logger.log({**values, "trainer/global_step": model.step})

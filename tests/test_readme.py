@@ -20,7 +20,7 @@ from interventune.data_modules.sources import read_choices, read_groups, read_qu
 from interventune.data_modules.tasks.features import Recipe, Wordings
 from interventune.data_modules.tasks.toxicity_prompts import read_prompts
 from interventune.data_modules.tasks.yes_no import read_pairs
-from interventune.evaluation import __main__ as evaluation
+from interventune.evaluation import commands as evaluation
 from interventune.evaluation.commands import COMMANDS as EVALUATION
 from interventune.evaluation.commands import PROTOCOLS
 from interventune.evaluation.protocols.consistency.specifications import Method, parts_of
