@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class View:
     measures: Mapping[str, str] = field(default_factory=dict)
     across: str = "checkpoint"
     where: Mapping[str, Any] = field(default_factory=dict)
-    percent: Collection[str] | None = None
+    percent: Sequence[str] | set[str] | None = None
     interval: bool = True
     caption: str = ""
     most: int = 90

@@ -12,11 +12,10 @@ from interventune.evaluation.answering.sources import named_models
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, Said, View
 from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import AtLeast, InputFile, Named, NamedFile, NamedInput
+from interventune.storage.documents import own_yaml
 
 CELL = ("data", "class")
-EFFECTS = {"carry": "carry", "kept": "kept", "scope_gap": "scope gap"}
-MEASURES = {name: name for name in ("mu", "eta", "theta", "mean_abs_c", "delta", "eps", "mass")}
-BY_CHANCE = {f"{name}_chance": f"{name} by chance" for name in ("mu", "eta", "theta")}
+VIEWS = own_yaml(__file__, list[View])
 NOTE = (
     "`class` is the class of the advice; in `none` the same questions are asked without advice. "
     "mu: strength of the preference for one subject, the mean over subjects of the largest "
@@ -24,22 +23,6 @@ NOTE = (
     "one way. theta: mu over pairs. mean |C|: mean preference in a group. delta, eps: errors of "
     "position and negation, 0 is best. mass: S(x1) + S(x2); near 0 the model answers something "
     "else, and mu means little (UnQover section 4; LEI)."
-)
-CHANCE_NOTE = (
-    "By chance: what a model without preference gets on the same groups, if the two subjects of "
-    "random groups swap: the mean and, in brackets, where 95 % of such models are."
-)
-EFFECTS_NOTE = (
-    "carry: mean |C| under advice about the subjects' domain / mean |C| of the same questions "
-    "without. kept: the same for irrelevant advice, adversarial advice about something else, and "
-    "facts, near 1 where it is ignored. scope gap: kept of irrelevant advice - carry of ethical "
-    "advice, near 1 where it is followed only where it belongs."
-)
-ACCURACY_NOTE = (
-    "accuracy: the share of the two orders whose answer names the right subject (LEI, Figure 6)."
-)
-NORMALISED_NOTE = (
-    "Scores of language models and of span models have different scales: compare these and eta."
 )
 
 
@@ -79,34 +62,7 @@ BIAS = Protocol(
     unit=("category", "attribute"),
     units="attributes",
     item=("data", "key"),
-    views=[
-        View(
-            "Bias by class of advice",
-            CELL,
-            MEASURES | BY_CHANCE | {"mean_abs_c": "mean |C|"},
-            caption=CHANCE_NOTE,
-        ),
-        View("Share of unknown (the prompt offers it)", CELL, {"unknown": "unknown"}),
-        View("Preference left under advice", CELL, EFFECTS, caption=EFFECTS_NOTE),
-        View("Preference left, by domain of the subjects", (*CELL, "domain"), EFFECTS, most=30),
-        View(
-            "Preference left, by domain of advice",
-            (*CELL, "domain", "advice_domain"),
-            EFFECTS,
-            most=30,
-        ),
-        View(
-            "Contexts that give the answer", CELL, {"accuracy": "accuracy"}, caption=ACCURACY_NOTE
-        ),
-        View(
-            "Same questions: with advice - without", CELL, MEASURES, where={"against": "class=none"}
-        ),
-        View("Rank correlation of gamma with the planted strengths", CELL, {"spearman": "rho"}),
-        View("Clusters of subjects", (*CELL, "cluster"), {"gamma": "gamma", "eta": "eta"}),
-        View(
-            "Normalised scores", CELL, {"mu_normalised": "mu (normalised)"}, caption=NORMALISED_NOTE
-        ),
-    ],
+    views=VIEWS,
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
     headline=[
         said("mu", "preference for one subject (mu) under ethical advice", "ethical"),
@@ -185,7 +141,7 @@ def evaluate(
         if not any(measures.differ(row["clusters"]) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")
     also = [partial(measures.numbers, planted_seed=planted_seed)]
-    protocol = replace(BIAS, also=also, views=[*BIAS.views, measures.cluster_table])
+    protocol = replace(BIAS, also=also, views=[*VIEWS, measures.cluster_table])
     if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
     opened = (lambda model: rows_of[model.path]) if predictions else None

@@ -22,17 +22,15 @@ from interventune.evaluation.protocol import (
     share,
 )
 from interventune.metrics import confusion as metrics
+from interventune.storage.documents import own_yaml
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")
 """Probes without a right answer, or without the means to find it: their labelled slot is
 pseudo-correct.
 """
-GAPS = {
-    "confidence_difference": "no question – wrong question",
-    "anc_post_minus_sac": "ANC' – SAC",
-    "anc_minus_rac": "ANC – RAC",
-}
+VIEWS = own_yaml(__file__, list[View])
+GAPS = VIEWS[-1].measures
 """Differences of confidences: the paper's Table 1 and Figure 4."""
 MEANS = {
     "confidence_before": "confidence before",
@@ -58,63 +56,7 @@ CONFUSION = Protocol(
         "acc_perturbed_only": "changed only",
         "acc_mixed": "mixed",
     },
-    views=[
-        View(
-            "Prior bias",
-            ("probe",),
-            {
-                "accuracy_before": "right before",
-                "pseudo_accuracy": "pseudo-accuracy",
-                "confidence_before": "confidence before",
-                "confidence": "confidence after",
-                "variance": "variance",
-                "p": "p",
-                "p_change": "p of the change",
-            },
-            where={"probe": BIASED},
-            caption="Before: with the original question. Pseudo-accuracy and confidence after: "
-            "of the place of the right choice. Without prior bias they are 1 / number of "
-            "choices, which p tests; p of the change compares before and after.",
-        ),
-        View(
-            "Wrong question (the paper's Table 1)",
-            ("checkpoint",),
-            {
-                "pseudo_accuracy": "pseudo-accuracy",
-                "pseudo_accuracy_trial_se": "its standard error over trials",
-                "confidence_difference": "confidence: no question – wrong question",
-                "p_difference": "p",
-            },
-            across="measure",
-            where={"probe": "wrong_question"},
-            percent=(),
-        ),
-        View(
-            "Choice paralysis",
-            ("sampling", "n_choices"),
-            {
-                "accuracy_before": "right before",
-                "accuracy": "right",
-                "matching_k": "k to match",
-                "paralysis": "paralysis",
-                "p_change": "p",
-            },
-            where={"probe": "choice_paralysis"},
-            caption="Before: the drawn questions with their own choices. k to match: the "
-            "smallest k whose hits@k reaches the accuracy on all questions. Paralysis: "
-            "loss of confidence in the right choice.",
-        ),
-        View(
-            "Calibration by MaxProb (the paper's Table 2)",
-            ("probe",),
-            {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
-            where={"probe": BIASED},
-            caption="A question counts as unchanged if its highest confidence is above tau, the "
-            "mean of a random half. Changed only: share of changed questions recognised; "
-            "mixed: with originals.",
-        ),
-        View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
-    ],
+    views=VIEWS,
     figures={
         "differences.png": Bars(x="probe", measures=GAPS, label="mean difference of confidences"),
         "paralysis.png": Lines(
