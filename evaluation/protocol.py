@@ -134,7 +134,7 @@ class Protocol:
                 return getattr(answerer, "identity", None), [*rows(answerer)]
 
             identity, own = once(model.path, made)
-            place: dict[str, Any] = {"checkpoint": model.name}
+            place: Row = {"checkpoint": model.name}
             place |= {"run": model.seed} if model.seed else {}
             place |= {"step": model.step} if model.step is not None else {}
             every += ({**place, **row} for row in own)
@@ -308,7 +308,7 @@ class Protocol:
         sentences += [remark(results, names) for remark in self.remarks]
         return " ".join(filter(None, sentences))
 
-    def place(self, *shown: str) -> dict[str, Any]:
+    def place(self, *shown: str) -> Row:
         """Return the place of the cells that have the dimensions `shown`, without others beyond the
         first entry's.
         """
@@ -319,7 +319,7 @@ class Protocol:
 
 def compared(
     rows: DataFrame, along: str, start: str, by: Sequence[str]
-) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
+) -> Iterator[tuple[Row, DataFrame, DataFrame]]:
     """Pair the rows with the value `start` of a dimension with those of each other value, by the
     other dimensions of a cell, and yield them with the place of their change.
     """

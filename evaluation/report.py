@@ -62,7 +62,7 @@ class Evaluation:
     headline: str = ""
     notes: Sequence[str] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    examples: Iterable[Mapping[str, Any]] = ()
+    examples: Iterable[Row] = ()
     console: int = 1
     shown: Results | None = None
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -38,7 +38,14 @@ from interventune.evaluation.protocol import (
 )
 from interventune.evaluation.shown.views import cells_of
 from interventune.metrics.bbq import bias, scaled_bias
-from interventune.storage.command_line import AtLeast, Input, Named, NamedFile, Source, split_name
+from interventune.storage.command_line import (
+    CountOrZero,
+    Input,
+    Named,
+    NamedFile,
+    Source,
+    split_name,
+)
 
 NOTE = (
     "In ambiguous contexts (ambig) the text does not give the answer and unknown is right; in "
@@ -109,7 +116,7 @@ def evaluate(
     data: list[Source],
     metadata: Annotated[Path, Input("CSV")] | None = None,
     advice: list[Annotated[str, "[NAME=]SENTENCE"]] | None = None,
-    limit: Annotated[int, AtLeast(0)] = 0,
+    limit: CountOrZero = 0,
     asking: Choosing,
 ) -> Evaluation:
     """Measure accuracy and bias in questions about two people whose text gives the answer, or does
@@ -171,7 +178,7 @@ def evaluate(
     )
 
 
-def scores(item: BBQItem, pick: int | str) -> dict[str, Any]:
+def scores(item: BBQItem, pick: int | str) -> Row:
     """Return the scores of a choice, or the reason for a `failure`."""
     if isinstance(pick, str):
         return {"failure": pick}

@@ -6,7 +6,6 @@ Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/yes_
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any
 
 from interventune.data_modules.schema.questions import Answer
 from interventune.data_modules.tasks.yes_no import NEGATED, predicate_argument_questions, read_pairs
@@ -174,7 +173,7 @@ def predicate_argument(
     )
 
 
-def scores(answer: Answer, right: str) -> dict[str, Any]:
+def scores(answer: Answer, right: str) -> Row:
     """Return whether an answer is right, and which it is, or its `failure`; anything but yes and no
     is wrong.
     """

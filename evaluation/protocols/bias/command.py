@@ -11,7 +11,7 @@ from interventune.evaluation.answering.interface import Asking, named_sources
 from interventune.evaluation.answering.sources import named_models
 from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, Said, View
 from interventune.evaluation.shown.views import cells_of, short
-from interventune.storage.command_line import AtLeast, InputFile, Named, NamedFile, NamedInput
+from interventune.storage.command_line import CountOrZero, InputFile, Named, NamedFile, NamedInput
 from interventune.storage.documents import own_yaml
 
 CELL = ("data", "class")
@@ -88,7 +88,7 @@ def evaluate(
     checkpoint: list[Named] | None = None,
     predictions: list[NamedFile] | None = None,
     data: list[Annotated[str, NamedInput("[NAME=]SOURCE")]] | None = None,
-    limit: Annotated[int, AtLeast(0)] = 0,
+    limit: CountOrZero = 0,
     clusters: list[InputFile] | None = None,
     planted_seed: int | None = None,
     asking: Asking,

@@ -3,7 +3,6 @@ of rows.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -101,9 +100,9 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
     accuracy = np.nan
     by = ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
-        cell: dict[str, Any] = dict(zip(by, key, strict=True))
+        cell: Row = dict(zip(by, key, strict=True))
         seeds = group["run"].nunique() if "run" in group else 1
-        whole: dict[str, Any] = {**cell, "seeds": seeds}
+        whole: Row = {**cell, "seeds": seeds}
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
             continue
@@ -123,9 +122,7 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
             yield plain(name, p, len(of_question), **whole)
 
 
-def hits(
-    group: pd.DataFrame, accuracy: float, cell: dict[str, Any], seeds: int
-) -> Iterator[Number]:
+def hits(group: pd.DataFrame, accuracy: float, cell: Row, seeds: int) -> Iterator[Number]:
     """Yield hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all
     questions with their own choices (the paper's Figure 6).
     """

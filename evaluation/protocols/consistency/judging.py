@@ -157,7 +157,7 @@ def verdicts(
 
 
 def of_domain(
-    rows: pd.DataFrame, attributes: list[str], margin: float, place: dict[str, Any]
+    rows: pd.DataFrame, attributes: list[str], margin: float, place: Row
 ) -> Generator[Number, None, DomainRates]:
     """Yield comparisons and verdicts of one domain of a system; return the input of the paper's
     readings.
@@ -191,7 +191,7 @@ def of_domain(
     return DomainRates(rate.to_dict(), starred)
 
 
-def of_tests(tests: Verdict | Evidence, n: int, place: Mapping[str, Any]) -> Iterator[Number]:
+def of_tests(tests: Verdict | Evidence, n: int, place: Row) -> Iterator[Number]:
     """Yield 1 for a passed test, 0 for a failed one, NaN for one without a result."""
     for test, passed in tests._asdict().items():
         yield plain(test, math.nan if passed is None else float(passed), n, **place)

@@ -7,7 +7,6 @@ Shape letters: R sets of rows, C columns of sums.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
-from typing import Any
 
 from interventune.data_modules.schema.questions import DELETED
 from interventune.evaluation.protocol import (
@@ -119,7 +118,7 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
             key = row["checkpoint"], row.get("run", ""), row["variant"]
             parts.setdefault(key, []).append(row)
     for (checkpoint, run, variant), part in parts.items():
-        place: dict[str, Any] = {"checkpoint": checkpoint, "variant": "os"}
+        place: Row = {"checkpoint": checkpoint, "variant": "os"}
         place |= {"run": run} if run else {}
         if variant in DELETED:
             originals = {row["id"]: row for row in parts.get((checkpoint, run, "os"), ())}
@@ -141,7 +140,7 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
                     yield decided(row, abstained, row["guess_f1"]) | at
 
 
-def decided(row: Row, abstained: bool, f1: float) -> dict[str, Any]:
+def decided(row: Row, abstained: bool, f1: float) -> Row:
     """Return what the decision about a question counts for; `f1` is that of the alternative to
     unknown.
     """
@@ -158,7 +157,7 @@ def decided(row: Row, abstained: bool, f1: float) -> dict[str, Any]:
     }
 
 
-def of_exact_match(row: Row, *, official: bool) -> dict[str, Any]:
+def of_exact_match(row: Row, *, official: bool) -> Row:
     """Return what the model's own answer counts for; it alone is known to be an exact match or
     not.
     """

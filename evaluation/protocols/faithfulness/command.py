@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 from math import isnan
-from typing import Any
 
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
@@ -155,7 +154,7 @@ def about(variants: Iterable[str]) -> str:
     )
 
 
-def described(example: QAExample, original: QAExample) -> dict[str, Any]:
+def described(example: QAExample, original: QAExample) -> Row:
     """Return the question, and its original story with the character offsets of what the variant
     left out and the text that it appends; if the original is unknown or edited all over, the
     variant's own story.
@@ -185,7 +184,7 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
     }
 
 
-def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> dict[str, Any]:
+def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> Row:
     """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the
     original; for texts that contradict what a model may remember, whether it is that.
     """
@@ -194,7 +193,7 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     from interventune.metrics.unknown import unknown_form
 
     gold = example.gold
-    more = dict[str, Any]()
+    more = Row()
     if example.variant in REFORMATTED:
         prediction = straight_quotes(prediction)
         gold = tuple(map(straight_quotes, gold))
