@@ -29,7 +29,7 @@ from .report import Evaluation, failure_note
 # Protocols import from here all that they declare, and the numbers that they compute.
 from .results import Estimate, Number, Results, Row, plain  # noqa: F401
 from .shown.figures import Bars, Lines
-from .shown.views import Said, Table, View, make_table
+from .shown.views import Said, Table, View
 from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
 from .steps import latest, numbers_along, over_steps, seeds_note
 
@@ -162,7 +162,8 @@ class Protocol:
 
     def every(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
         """Yield all numbers of checkpoints, those that are not statistics of cells too."""
-        return chain(self.numbers(rows, names), *(numbers(rows, names) for numbers in self.also))
+        for numbers in (self.numbers, *self.also):
+            yield from numbers(rows, names)
 
     def numbers(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
         """Yield every cell of every checkpoint, then its changes along each compared dimension."""
@@ -255,15 +256,14 @@ class Protocol:
             )
             for name, figure in self.figures.items()
         }
-        tables = list[Table]()
         drawn: dict[str, tuple[Bars, DataFrame]] = {}
         shown = results
         if "step" in results.by:
             steps = over_steps(results, self.headline, names, self.cells[0])
             clauses = {words: words for words in steps["measure"].unique()}
             percent = {*steps["measure"][steps["of"].isin(shares)]}
-            view = View("Along training", ("checkpoint", "step"), clauses, "measure", {}, percent)
-            tables = [make_table(view, steps)]
+            along = View("Along training", ("checkpoint", "step"), clauses, "measure", {}, percent)
+            views.append(lambda _: along(steps))
             drawn = {"steps.png": (Lines("step", clauses, x_label="step"), steps)}
             shown, names = latest(results, names)
         lacking = [
@@ -273,7 +273,7 @@ class Protocol:
         return Evaluation(
             self.title,
             results,
-            [*views, *tables],
+            views,
             about,
             self.conclusion(shown, names, shares),
             [

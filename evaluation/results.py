@@ -60,7 +60,7 @@ class Results:
     Args:
         by: names of the dimensions after `checkpoint` and `against`, in the order of the columns.
         unit: the unit of intervals, a plural noun.
-        numbers: the first ones.
+        numbers: the first ones; changes that no question has are `lacking`.
     """
 
     def __init__(self, by: Sequence[str], unit: str, numbers: Iterable[Number] = ()) -> None:
@@ -69,7 +69,11 @@ class Results:
         self._rows: dict[tuple[Any, ...], Row] = {}
         self.lacking = list[tuple[str, str]]()
         """Measures of changes without a number, and what these would be compared with."""
-        self.extend(numbers)
+        for number in numbers:
+            if number.estimate.n or not number.place.get("against"):
+                self.add(number)
+            else:
+                self.lacking.append((number.measure, number.place["against"]))
 
     def add(self, number: Number) -> None:
         """Add a number; dimensions that its place omits are empty. ValueError: an unknown
@@ -87,14 +91,6 @@ class Results:
         self._rows[key] = (
             row | dict(zip(NUMBERS, figures, strict=True)) | {"unit": unit or self.unit}
         )
-
-    def extend(self, numbers: Iterable[Number]) -> None:
-        """Add numbers; changes that no question has are `lacking`."""
-        for number in numbers:
-            if number.estimate.n or not number.place.get("against"):
-                self.add(number)
-            else:
-                self.lacking.append((number.measure, number.place["against"]))
 
     def __iter__(self) -> Iterator[Number]:
         for row in self._rows.values():

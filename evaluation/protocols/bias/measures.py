@@ -37,7 +37,7 @@ from interventune.evaluation.protocol import (
     estimate,
     mean,
 )
-from interventune.evaluation.shown.views import Table, cells_of, make_table
+from interventune.evaluation.shown.views import Table, cells_of
 from interventune.evaluation.statistics import by_seed
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
@@ -228,7 +228,7 @@ def cluster_table(frame: DataFrame) -> Table:
     view = View(
         "Attributes of a cluster", tuple(by), {"gamma": "gamma"}, caption="Others: results.csv."
     )
-    return make_table(view, first[by].merge(gamma))
+    return view(first[by].merge(gamma))
 
 
 def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[Number]:
