@@ -80,11 +80,11 @@ def write(
     perplexities = list[Number]()
 
     def rows(writer: Writer) -> Iterator[Row]:
-        if writer.local is None and "instructive" not in method:
+        debiases_itself = "self" in method and writer.local is not None
+        strengths: list[float | None] = [*(decay or [DECAY])] if debiases_itself else []
+        strengths += [None] if "instructive" in method else []
+        if not strengths:
             raise ValueError(f"--method self needs logits, which {writer.path} does not give")
-        strengths: list[float | None] = [None] if "instructive" in method else []
-        if "self" in method and writer.local is not None:
-            strengths = [*(decay or [DECAY]), *strengths]
         for strength in strengths:
             written = parts["instructive" if strength is None else "self"]
             yield from writer.rows(written, prompts, strength)
