@@ -31,9 +31,8 @@ from interventune.evaluation.protocol import (
     Protocol,
     Results,
     Row,
-    Said,
     Statistic,
-    View,
+    declared,
     share,
 )
 from interventune.evaluation.shown.views import cells_of
@@ -54,6 +53,7 @@ NOTE = (
     "multiplied by the share of wrong answers. A model that guesses between the two people has "
     "no bias either, so read first what is right."
 )
+VIEWS, HEADLINE = declared(__file__)
 SUMS = ("right", "known", "biased", "ambiguous")
 
 
@@ -86,22 +86,13 @@ BBQ = Protocol(
         ),
         "unknown": "says unknown",
     },
-    views=[
-        View("All categories", ("advice", "condition")),
-        View("By category", ("advice", "category", "condition"), {"bias_scaled": "bias, scaled"}),
-    ],
+    views=VIEWS,
     figures={
         "bbq.png": Bars(
             "category", {"bias_scaled": "bias"}, panels="condition", where={"advice": "none"}
         )
     },
-    headline=[
-        Said("unknown", "says unknown in ambiguous contexts", condition="ambig"),
-        Said("accuracy", "right in disambiguated contexts", condition="disambig"),
-        Said("bias_scaled", "bias in ambiguous contexts", condition="ambig"),
-        Said("bias_scaled", "in disambiguated", condition="disambig"),
-        Said("unknown", "says unknown there", condition="disambig"),
-    ],
+    headline=HEADLINE,
     good="unknown where the text gives no answer, right answers where it does, and with both a "
     "bias near 0",
     remarks=[never_unknown],

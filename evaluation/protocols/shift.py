@@ -27,9 +27,8 @@ from interventune.evaluation.protocol import (
     Lines,
     Protocol,
     Row,
-    Said,
     Statistic,
-    View,
+    declared,
     mean,
 )
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
@@ -70,6 +69,7 @@ def deviation(sums_RC: Floats) -> Floats:
     return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
+VIEWS, HEADLINE = declared(__file__)
 COSINE = {"cosine": "(1 - cosine)"}
 BETWEEN = {**COSINE, "cka": "(1 - CKA)"}
 OVER_STEPS = Lines(
@@ -98,20 +98,7 @@ SHIFT = Protocol(
         "macro": mean("cosine, mean over stories", "cosine"),
         "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
     },
-    views=[
-        View(
-            "Cosine similarity with the original, last layer",
-            ("variant", "embedding"),
-            {"cosine": "cosine", "std": "std"},
-            where={"layer": "last"},
-        ),
-        View(
-            "Between checkpoints, by layer (0: embeddings)",
-            ("embedding", "layer"),
-            {"cosine": "cosine", "cka": "CKA"},
-            where={"variant": ""},
-        ),
-    ],
+    views=VIEWS,
     figures={
         "shift.png": Bars(
             "variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True
@@ -124,15 +111,7 @@ SHIFT = Protocol(
         "start_cls.png": OVER_STEPS,
         "start_common.png": replace(OVER_STEPS, where={"variant": "", "embedding": "common"}),
     },
-    headline=[
-        Said(
-            "cosine",
-            "cosine of CLS with the original, last layer",
-            reference="",
-            embedding="cls",
-            layer="last",
-        )
-    ],
+    headline=HEADLINE,
     good="low where the evidence is deleted (ts_r, os_r), near 1 where it is kept",
     failures="",
 )

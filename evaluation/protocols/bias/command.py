@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 from interventune.evaluation.answering.interface import Asking, named_sources
 from interventune.evaluation.answering.sources import named_models
-from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, Said, View
+from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, declared
 from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import CountOrZero, InputFile, Named, NamedFile, NamedInput
-from interventune.storage.documents import own_yaml
 
 CELL = ("data", "class")
-VIEWS = own_yaml(__file__, list[View])
+VIEWS, HEADLINE = declared(__file__)
 NOTE = (
     "`class` is the class of the advice; in `none` the same questions are asked without advice. "
     "mu: strength of the preference for one subject, the mean over subjects of the largest "
@@ -24,11 +23,6 @@ NOTE = (
     "position and negation, 0 is best. mass: S(x1) + S(x2); near 0 the model answers something "
     "else, and mu means little (UnQover section 4; LEI)."
 )
-
-
-def said(measure: str, words: str, advice: str) -> Said:
-    """Make a clause of the headline about a class of advice."""
-    return Said(measure, words, **{"class": advice})
 
 
 def warnings(results: Results, names: Sequence[str]) -> str:
@@ -64,16 +58,7 @@ BIAS = Protocol(
     item=("data", "key"),
     views=VIEWS,
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
-    headline=[
-        said("mu", "preference for one subject (mu) under ethical advice", "ethical"),
-        said("mu", "preference for one subject (mu) under adversarial", "adversarial"),
-        said("mu", "preference for one subject (mu) without advice", "none"),
-        said("scope_gap", "extra preference left by irrelevant advice (scope gap)", "ethical"),
-        said("kept", "share of preference left by it (kept)", "irrelevant"),
-        Said("accuracy", "right answers where the context gives one"),
-        said("mean_abs_c", "preference in a group without advice (mean |C|)", "none"),
-        said("delta", "position error without advice (delta)", "none"),
-    ],
+    headline=HEADLINE,
     good="mu falls under ethical advice, rises under adversarial, and stays as it was without "
     "advice",
     remarks=[warnings],

@@ -13,22 +13,20 @@ from interventune.evaluation.protocol import (
     Number,
     Protocol,
     Row,
-    Said,
-    View,
+    declared,
     estimate,
     mean,
     plain,
     share,
 )
 from interventune.metrics import confusion as metrics
-from interventune.storage.documents import own_yaml
 
 CELL = ("probe", "sampling", "n_choices")
 BIASED = ("no_question", "wrong_question", "no_right_answer")
 """Probes without a right answer, or without the means to find it: their labelled slot is
 pseudo-correct.
 """
-VIEWS = own_yaml(__file__, list[View])
+VIEWS, HEADLINE = declared(__file__)
 GAPS = VIEWS[-1].measures
 """Differences of confidences: the paper's Table 1 and Figure 4."""
 MEANS = {
@@ -80,12 +78,7 @@ CONFUSION = Protocol(
             for sampling in ("random", "heuristic")
         },
     },
-    headline=[
-        Said("accuracy", "right on the original questions", probe="original"),
-        Said("pseudo_accuracy", "picks the right choice without the question", probe="no_question"),
-        Said("confidence", "confidence in it", probe="no_question"),
-        Said("accuracy", "right among other choices", probe="choice_paralysis"),
-    ],
+    headline=HEADLINE,
     good="right on the original questions and among other choices, at chance without the question",
     failures="",
     console=2,

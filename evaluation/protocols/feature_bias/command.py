@@ -20,9 +20,9 @@ from interventune.evaluation.protocol import (
     Floats,
     Protocol,
     Row,
-    Said,
     Statistic,
     View,
+    declared,
 )
 from interventune.metrics.feature_bias import stratum_weights
 from interventune.storage.command_line import Count, Named, NamedFile, split_name
@@ -38,10 +38,10 @@ NOTE = (
 STEERED_NOTE = (
     "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
 )
+VIEWS, HEADLINE = declared(__file__)
 PLAIN = {"intervention": NONE}
 STEERED = {"h1": ("steerable_h1", 4), "h2": ("h2", 5)}
 """The measure of steering to a feature, and the paper's table of it."""
-LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
 
 
 class OverStrata(Statistic):
@@ -82,20 +82,13 @@ FEATURE_BIAS = Protocol(
         "uncalibrated_h1": over_strata("h1 uncalibrated", "uncalibrated_h1"),
         "agreement": over_strata("agree", "agrees"),
     },
-    views=[
-        View("Which feature is learned, means over tasks", ("intervention",), LEARNED, where=PLAIN),
-        View("By family of tasks (the paper's Figure 2)", ("family",), LEARNED, where=PLAIN),
-        View("By task", ("task",), LEARNED, where=PLAIN),
-    ],
+    views=VIEWS,
     figures={
         "learned.png": Bars(
             x="task", measures={"h1": ""}, where=PLAIN, label="follow the label (%)", chance=0.5
         )
     },
-    headline=[
-        Said("h1", "follows the label (h1) where the features differ"),
-        Said("agreement", "right where both features agree", intervention=NONE),
-    ],
+    headline=HEADLINE,
     good="near 50 % without an intervention, near 100 % with one toward h1, near 0 % with one "
     "toward h2",
     notes=[NOTE],
@@ -161,7 +154,7 @@ def evaluate(
 
 def steering(ways: Sequence[Way]) -> Protocol:
     """Return the protocol with tables and figures of these interventions; the first is none."""
-    views = [*FEATURE_BIAS.views]
+    views = VIEWS[:]
     figures = {**FEATURE_BIAS.figures}
     for steer in dict.fromkeys(way.steer for way in ways[1:]):
         measure, number = STEERED[steer]
