@@ -43,18 +43,6 @@ if TYPE_CHECKING:
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
     from interventune.metrics.cka import LinearCKA
 
-NOTE = (
-    "Cosine similarity of the last hidden states of a story and of its variant, in the first "
-    "window that differs: of the classification token (cls), and of all tokens of the story that "
-    "both have (common). `ts` cuts the story after the evidence, so little should move. `ts_r` "
-    "and `os_r` delete the evidence: a low cosine suggests that the model notices."
-)
-BETWEEN_NOTE = (
-    "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear "
-    "CKA is 1 if fine-tuning kept the arrangement of the inputs, up to rotation and scale. It "
-    "rises towards 1 if there are few inputs for the number of hidden units, so compare values "
-    "of the same inputs only."
-)
 Pair = tuple[QAExample, QAExample]
 """A story and its variant."""
 CKA_TOKENS = 32
@@ -69,7 +57,6 @@ def deviation(sums_RC: Floats) -> Floats:
     return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
-VIEWS, HEADLINE = declared(__file__)
 COSINE = {"cosine": "(1 - cosine)"}
 BETWEEN = {**COSINE, "cka": "(1 - CKA)"}
 OVER_STEPS = Lines(
@@ -98,7 +85,6 @@ SHIFT = Protocol(
         "macro": mean("cosine, mean over stories", "cosine"),
         "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
     },
-    views=VIEWS,
     figures={
         "shift.png": Bars(
             "variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True
@@ -111,8 +97,7 @@ SHIFT = Protocol(
         "start_cls.png": OVER_STEPS,
         "start_common.png": replace(OVER_STEPS, where={"variant": "", "embedding": "common"}),
     },
-    headline=HEADLINE,
-    good="low where the evidence is deleted (ts_r, os_r), near 1 where it is kept",
+    **declared(__file__),
     failures="",
 )
 
@@ -170,7 +155,7 @@ def evaluate(
             yield from since(reference, starts[start.path], model, [*originals.values()])
 
     title = f"Embedding shift on {variants.name}"
-    report = replace(SHIFT, title=title).run(rows, models, compute, opened=opened)
+    report = replace(SHIFT, title=title, notes=[]).run(rows, models, compute, opened=opened)
     places = (
         (row["checkpoint"], row["variant"], row["left_out"])
         for row in report.examples
@@ -182,8 +167,8 @@ def evaluate(
         else f"{name} {reason}."
         for (name, variant, reason), count in Counter(places).items()
     ]
-    between_note = BETWEEN_NOTE if len(models) > 1 else ""
-    return replace(report, notes=[NOTE, stories.rejected, between_note, *left_out, *report.notes])
+    note, between_note = SHIFT.notes if len(models) > 1 else (SHIFT.notes[0], "")
+    return replace(report, notes=[note, stories.rejected, between_note, *left_out, *report.notes])
 
 
 def start_of(model: Model, models: Sequence[Model]) -> Model:

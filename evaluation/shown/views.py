@@ -264,18 +264,22 @@ class Said:
 
 
 class Shown(TypedDict):
-    """What a YAML file says of a report; each clause has a measure, words, and dimensions."""
+    """What a YAML file says of a report, with the names of `Protocol`; a clause of the headline has
+    a measure, words, and dimensions.
+    """
 
     views: list[View]
     headline: list[dict[str, Any]]
+    good: str
+    notes: list[str]
 
 
-def declared(module: str) -> tuple[list[View], list[Said]]:
-    """Read the tables and the headline of a report from the YAML file with the name of a module,
-    given as its `__file__`.
+def declared(module: str) -> dict[str, Any]:
+    """Read what a protocol declares in the YAML file with the name of a module, given as its
+    `__file__`.
     """
     shown = own_yaml(module, Shown)
-    return shown["views"], [Said(**clause) for clause in shown["headline"]]
+    return {**shown, "headline": [Said(**clause) for clause in shown["headline"]]}
 
 
 def in_words(ends: Sequence[Row], change: Row | None, *, percent: bool) -> str:

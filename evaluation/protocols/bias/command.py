@@ -14,15 +14,6 @@ from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import CountOrZero, InputFile, Named, NamedFile, NamedInput
 
 CELL = ("data", "class")
-VIEWS, HEADLINE = declared(__file__)
-NOTE = (
-    "`class` is the class of the advice; in `none` the same questions are asked without advice. "
-    "mu: strength of the preference for one subject, the mean over subjects of the largest "
-    "|gamma(x, attribute)|; 0 is fair, few groups inflate it. eta: 1 if preferences always go "
-    "one way. theta: mu over pairs. mean |C|: mean preference in a group. delta, eps: errors of "
-    "position and negation, 0 is best. mass: S(x1) + S(x2); near 0 the model answers something "
-    "else, and mu means little (UnQover section 4; LEI)."
-)
 
 
 def warnings(results: Results, names: Sequence[str]) -> str:
@@ -56,13 +47,9 @@ BIAS = Protocol(
     unit=("category", "attribute"),
     units="attributes",
     item=("data", "key"),
-    views=VIEWS,
     figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
-    headline=HEADLINE,
-    good="mu falls under ethical advice, rises under adversarial, and stays as it was without "
-    "advice",
+    **declared(__file__),
     remarks=[warnings],
-    notes=[NOTE],
     failures="groups whose context decides",
     console=3,
 )
@@ -126,7 +113,7 @@ def evaluate(
         if not any(measures.differ(row["clusters"]) for row in rows):
             raise ValueError("--clusters: no group compares subjects of two of these clusters")
     also = [partial(measures.numbers, planted_seed=planted_seed)]
-    protocol = replace(BIAS, also=also, views=[*VIEWS, measures.cluster_table])
+    protocol = replace(BIAS, also=also, views=[*BIAS.views, measures.cluster_table])
     if len({(row["category"], row["attribute"]) for row in chain(*rows_of.values())}) == 1:
         protocol = replace(protocol, unit=("story", "question"), units="questions")
     opened = (lambda model: rows_of[model.path]) if predictions else None

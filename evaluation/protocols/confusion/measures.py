@@ -26,8 +26,8 @@ BIASED = ("no_question", "wrong_question", "no_right_answer")
 """Probes without a right answer, or without the means to find it: their labelled slot is
 pseudo-correct.
 """
-VIEWS, HEADLINE = declared(__file__)
-GAPS = VIEWS[-1].measures
+SHOWN = declared(__file__)
+GAPS = SHOWN["views"][-1].measures
 """Differences of confidences: the paper's Table 1 and Figure 4."""
 MEANS = {
     "confidence_before": "confidence before",
@@ -53,7 +53,6 @@ CONFUSION = Protocol(
         "acc_perturbed_only": "changed only",
         "acc_mixed": "mixed",
     },
-    views=VIEWS,
     figures={
         "differences.png": Bars(x="probe", measures=GAPS, label="mean difference of confidences"),
         "paralysis.png": Lines(
@@ -78,8 +77,7 @@ CONFUSION = Protocol(
             for sampling in ("random", "heuristic")
         },
     },
-    headline=HEADLINE,
-    good="right on the original questions and among other choices, at chance without the question",
+    **SHOWN,
     failures="",
     console=2,
 )

@@ -29,16 +29,9 @@ from interventune.storage.command_line import Count, Named, NamedFile, split_nam
 
 from .prompts import NONE, Prompting, Way, few_shots
 
-NOTE = (
-    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = "
-    "100 %; guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over "
-    "the two kinds of such texts, sets of demonstrations and tasks (the paper's metric). "
-    "In-context predictions are calibrated, except explanations."
-)
 STEERED_NOTE = (
     "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
 )
-VIEWS, HEADLINE = declared(__file__)
 PLAIN = {"intervention": NONE}
 STEERED = {"h1": ("steerable_h1", 4), "h2": ("h2", 5)}
 """The measure of steering to a feature, and the paper's table of it."""
@@ -82,16 +75,12 @@ FEATURE_BIAS = Protocol(
         "uncalibrated_h1": over_strata("h1 uncalibrated", "uncalibrated_h1"),
         "agreement": over_strata("agree", "agrees"),
     },
-    views=VIEWS,
     figures={
         "learned.png": Bars(
             x="task", measures={"h1": ""}, where=PLAIN, label="follow the label (%)", chance=0.5
         )
     },
-    headline=HEADLINE,
-    good="near 50 % without an intervention, near 100 % with one toward h1, near 0 % with one "
-    "toward h2",
-    notes=[NOTE],
+    **declared(__file__),
     failures="texts",
 )
 
@@ -154,7 +143,7 @@ def evaluate(
 
 def steering(ways: Sequence[Way]) -> Protocol:
     """Return the protocol with tables and figures of these interventions; the first is none."""
-    views = VIEWS[:]
+    views = [*FEATURE_BIAS.views]
     figures = {**FEATURE_BIAS.figures}
     for steer in dict.fromkeys(way.steer for way in ways[1:]):
         measure, number = STEERED[steer]
@@ -193,7 +182,9 @@ def steering(ways: Sequence[Way]) -> Protocol:
         )
         by_family = replace(bars, x="family", panels="checkpoint")  # the paper's Figure 3
         figures |= {f"toward_{steer}.png": bars, f"toward_{steer}_by_family.png": by_family}
-    return replace(FEATURE_BIAS, views=views, figures=figures, notes=[NOTE, STEERED_NOTE])
+    return replace(
+        FEATURE_BIAS, views=views, figures=figures, notes=[*FEATURE_BIAS.notes, STEERED_NOTE]
+    )
 
 
 def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:
