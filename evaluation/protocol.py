@@ -31,7 +31,7 @@ from .results import Estimate, Number, Results, Row, plain  # noqa: F401
 from .shown.figures import Bars, Lines
 from .shown.views import Said, Table, View, declared  # noqa: F401
 from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
-from .steps import latest, numbers_along, over_steps, seeds_note
+from .steps import Numbers, latest, numbers_along, over_steps, seeds_note
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,7 +75,7 @@ class Protocol:
     title: str
     _: KW_ONLY
     measures: Mapping[str, str | Statistic]
-    also: Sequence[Callable[[Sequence[Row], Sequence[str]], Iterable[Number]]] = ()
+    also: Sequence[Numbers] = ()
     unit: str | tuple[str, ...]
     by: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ((),)
@@ -248,24 +248,24 @@ class Protocol:
             else view
             for view in self.views or [View(self.title, self.cells[0])]
         ]
-        figures = {
-            name: replace(
-                figure,
-                where={**self.place(figure.x, figure.hue, figure.panels), **figure.where},
-                percent=shares.issuperset(figure.measures),
-            )
-            for name, figure in self.figures.items()
-        }
         drawn: dict[str, tuple[Bars, DataFrame]] = {}
         shown = results
         if "step" in results.by:
             steps = over_steps(results, self.headline, names, self.cells[0])
             clauses = {words: words for words in steps["measure"].unique()}
-            percent = {*steps["measure"][steps["of"].isin(shares)]}
-            along = View("Along training", ("checkpoint", "step"), clauses, "measure", {}, percent)
+            in_percent = {*steps["measure"][steps["of"].isin(shares)]}
+            by = ("checkpoint", "step")
+            along = View("Along training", by, clauses, "measure", {}, in_percent)
             views.append(lambda _: along(steps))
             drawn = {"steps.png": (Lines("step", clauses, x_label="step"), steps)}
             shown, names = latest(results, names)
+        for name, figure in self.figures.items():
+            cells = (results if figure.x == "step" else shown).frame
+            where = {**self.place(figure.x, figure.hue, figure.panels), **figure.where}
+            percent = shares.issuperset(figure.measures)
+            figure = replace(figure, where=where, percent=percent)
+            if figure.x in cells and figure.parts(cells):
+                drawn[name] = figure, cells
         lacking = [
             f"{headings[name]} since {start}" for name, start in results.lacking if name in headings
         ]
@@ -282,13 +282,7 @@ class Protocol:
                 changes.format(", ".join(lacking)) if lacking else "",
                 failure_note(rows, self.failures),
             ],
-            drawn
-            | {
-                name: (figure, cells)
-                for name, figure in figures.items()
-                for cells in [results.frame if figure.x == "step" else shown.frame]
-                if figure.x in cells and figure.parts(cells)
-            },
+            drawn,
             rows,
             self.console,
             shown,

@@ -304,7 +304,7 @@ def measured(
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
                     row = {"embedding": embedding, "layer": labels, "tokens": len(u_NL)}
-                    row["cosine"] = (1 - u_NL.sum(0) / len(u_NL)).tolist()
+                    row["cosine"] = (1 - u_NL.mean(0)).tolist()
                     row["distance"] = u_NL.sum(0).tolist()
                     row["square"] = (u_NL**2).sum(0).tolist()
                     rows[readable[at]].append(place | row)
