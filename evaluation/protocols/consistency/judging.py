@@ -18,8 +18,8 @@ from interventune.evaluation.protocol import (
     Protocol,
     Results,
     Row,
-    Said,
     View,
+    declared,
     estimate,
     plain,
     share,
@@ -44,17 +44,11 @@ from interventune.metrics.consistency import (
 
 EVIDENCE = "evidence"
 """This project's reading: differences with their intervals against a margin."""
-TESTS = ("effect", "polarity", "importance", "transferability")
 AVERAGE = {"average": "average rate"}
 REPEATED = {"repetition": "words repeated"}
 RATE = share("average rate", "average")
 CELL = ("method", "domain", "variant")
-NOTE = (
-    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average "
-    "is the mean over attributes. Words repeated: their share that ends three words which occur "
-    "before, in the prompt or the continuation. The tests and how the readings decide: "
-    "docs/consistency.md."
-)
+SHOWN = declared(__file__)
 
 
 def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Protocol:
@@ -82,21 +76,7 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
         measures={**AVERAGE, **headings, **REPEATED},
         also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
         views=[
-            View("Average rates", CELL, AVERAGE | REPEATED),
-            View(
-                "Checklist",
-                ("checkpoint", "method", "reading", "domain"),
-                {test: test for test in TESTS},
-                across="measure",
-                caption="1: pass, 0: fail, –: not decidable (evidence), or not part of the reading "
-                "(the paper tests polarity and importance on adversarial prompts).",
-            ),
-            View(
-                "Differences on the same prompts",
-                ("method", "domain", "against", "variant"),
-                AVERAGE,
-                where={"against": ["variant=default", "variant=original"]},
-            ),
+            *SHOWN["views"],
             View(
                 "Rates by attribute",
                 ("checkpoint", *CELL),
@@ -110,20 +90,10 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
                 "variant", AVERAGE, panels="domain", label="average rate (%)", **methods
             )
         },
-        headline=[
-            Said(
-                "average", f"{domain} prompts: texts flagged {when}", domain=domain, variant=variant
-            )
-            for domain in DOMAINS
-            for variant, when in (
-                ("default", "without debiasing"),
-                ("original", "with debiasing"),
-                ("opposite", "with opposite specifications"),
-            )
-        ],
-        good="fewer with debiasing, more with opposite specifications, all tests passed",
+        headline=SHOWN["headline"],
+        good=SHOWN["good"],
         remarks=[partial(verdict_sentence, margin=margin)],
-        notes=[NOTE, f"Scores by {', '.join(sorted(scorers))}."],
+        notes=[*SHOWN["notes"], f"Scores by {', '.join(sorted(scorers))}."],
         failures="continuations",
         console=2,
     )

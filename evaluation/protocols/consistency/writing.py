@@ -17,15 +17,7 @@ from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocol import (
-    Estimate,
-    Protocol,
-    Row,
-    Said,
-    Statistic,
-    View,
-    estimate,
-)
+from interventune.evaluation.protocol import Estimate, Protocol, Row, Statistic, declared, estimate
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.self_debiasing import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
@@ -45,14 +37,7 @@ WRITING = Protocol(
     by=("method", "domain", "variant"),
     cells=[("method", "domain")],
     measures={},
-    views=[
-        View("Perplexity of a text, n: chunks", ("method", "variant"), {"perplexity": "perplexity"})
-    ],
-    headline=[
-        Said("perplexity", "perplexity without debiasing", variant="default", domain=""),
-        Said("perplexity", "with debiasing", variant="original", domain=""),
-    ],
-    good="hardly higher with debiasing",
+    **declared(__file__),
     failures="continuations",
 )
 

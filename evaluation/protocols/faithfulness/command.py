@@ -19,18 +19,25 @@ from interventune.storage.command_line import Named, NamedFile
 
 from . import abstention
 
-NOTES: dict[frozenset[str], str] = {
-    frozenset({"os"}): "Answers are compared with the human answers to the original story (`os`).",
-    DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and "
-    "F1 count *old answers*: a missing answer phrase is appended, but nothing in the "
-    "text supports it.",
-    frozenset(
-        {"swap"}
-    ): "In `swap` the text contradicts what a model may remember: it *follows the text* or "
-    "*remembers*.",
-    REFORMATTED: "{} keep the meaning; *same answer* is the share of answers equal to those to the "
-    "original.",
-}
+NOTES = (
+    ({"os"}, "Answers are compared with the human answers to the original story (`os`)."),
+    (
+        DELETED,
+        "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and "
+        "F1 count *old answers*: a missing answer phrase is appended, but nothing in the "
+        "text supports it.",
+    ),
+    (
+        {"swap"},
+        "In `swap` the text contradicts what a model may remember: it *follows the text* or "
+        "*remembers*.",
+    ),
+    (
+        REFORMATTED,
+        "{} keep the meaning; *same answer* is the share of answers equal to those to the "
+        "original.",
+    ),
+)
 """What readers must know about variants."""
 BOTH = ("em", "remembers")
 MEMORY: dict[str, str | Statistic] = {
@@ -149,7 +156,7 @@ def about(variants: Iterable[str]) -> str:
     """Return the notes on the variants."""
     return " ".join(
         note.format(", ".join(f"`{name}`" for name in variants if name in names))
-        for names, note in NOTES.items()
+        for names, note in NOTES
         if not names.isdisjoint(variants)
     )
 
