@@ -193,12 +193,13 @@ def run(
         work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
     ).absolute()
     plan = recipe.plan(data.absolute(), chosen, home, tiny=tiny)
+    files = [(plan.values[key], one.where) for key, one in recipe.settings.items() if one.where]
     missing = {
-        f"{file} does not exist; get it from {setting.where}"
-        for key, setting in recipe.settings.items()
-        if setting.where and ":" not in (file := plan.values[key]) and not Path(file).exists()
+        f"{file} does not exist; get it from {where}"
+        for file, where in files
+        if not tiny and ":" not in file and not Path(file).exists()
     }
-    if missing and not tiny:
+    if missing:
         raise ValueError(f"--data {data}: {'; '.join(sorted(missing))}")
     report = home / "report"
     with claimed(report, overwrite=True):
