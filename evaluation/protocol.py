@@ -28,8 +28,9 @@ from .report import Evaluation, failure_note
 
 # Protocols import from here all that they declare, and the numbers that they compute.
 from .results import Estimate, Number, Results, Row, plain  # noqa: F401
+from .shown.declared import declared  # noqa: F401
 from .shown.figures import Bars, Lines
-from .shown.views import Said, Table, View, declared  # noqa: F401
+from .shown.views import Said, Table, View
 from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
 from .steps import Numbers, latest, numbers_along, over_steps, seeds_note
 

@@ -26,7 +26,6 @@ from interventune.evaluation.answering.interface import (
 )
 from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import (
-    Bars,
     Evaluation,
     Protocol,
     Results,
@@ -77,11 +76,6 @@ BBQ = Protocol(
             limits=(-1, 1),
         ),
         "unknown": "says unknown",
-    },
-    figures={
-        "bbq.png": Bars(
-            "category", {"bias_scaled": "bias"}, panels="condition", where={"advice": "none"}
-        )
     },
     **declared(__file__),
     remarks=[never_unknown],

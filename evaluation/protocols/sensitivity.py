@@ -18,15 +18,7 @@ from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import (
-    Evaluation,
-    Floats,
-    Lines,
-    Protocol,
-    Row,
-    declared,
-    mean,
-)
+from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, declared, mean
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 
@@ -49,7 +41,6 @@ SENSITIVITY = Protocol(
     cells=[("layer",)],
     item=("sentence", "noun"),
     measures={name: mean(heading, name) for name, heading in MEASURES.items()},
-    figures={"layers.png": Lines("layer", MEASURES, label="1 - cosine of a noun")},
     **declared(__file__),
     failures="",
 )

@@ -21,10 +21,8 @@ from interventune.evaluation.answering.interface import Compute, open_answerer
 from interventune.evaluation.answering.sources import Model, named_models
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import (
-    Bars,
     Evaluation,
     Floats,
-    Lines,
     Protocol,
     Row,
     Statistic,
@@ -57,18 +55,6 @@ def deviation(sums_RC: Floats) -> Floats:
     return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
-COSINE = {"cosine": "(1 - cosine)"}
-BETWEEN = {**COSINE, "cka": "(1 - CKA)"}
-OVER_STEPS = Lines(
-    "step",
-    BETWEEN,
-    hue="layer",
-    panels="checkpoint",
-    where={"variant": "", "embedding": "cls"},
-    distance=True,
-    x_label="step",
-)
-BY_LAYER = Lines("layer", COSINE, panels="variant", distance=True)
 PLACE = ("reference", "variant", "embedding", "layer")
 SHIFT = Protocol(
     title="Embedding shift",
@@ -84,18 +70,6 @@ SHIFT = Protocol(
         "std": Statistic("std", ("tokens", "distance", "square"), deviation),
         "macro": mean("cosine, mean over stories", "cosine"),
         "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
-    },
-    figures={
-        "shift.png": Bars(
-            "variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True
-        ),
-        "layers_cls.png": replace(BY_LAYER, where={"reference": "", "embedding": "cls"}),
-        "layers_common.png": replace(BY_LAYER, where={"reference": "", "embedding": "common"}),
-        "between.png": replace(
-            BY_LAYER, measures=BETWEEN, panels="embedding", where={"variant": ""}
-        ),
-        "start_cls.png": OVER_STEPS,
-        "start_common.png": replace(OVER_STEPS, where={"variant": "", "embedding": "common"}),
     },
     **declared(__file__),
     failures="",

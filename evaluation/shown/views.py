@@ -19,10 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import TypedDict
-
 from interventune.evaluation.results import ALWAYS, Results, Row
-from interventune.storage.documents import own_yaml
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -261,25 +258,6 @@ class Said:
             place = {name: row[name] for name in dimensions}
             named = ", ".join(str(place[name]) for name in several if place[name] != "")
             yield (f"{self.words} ({named})" if named else self.words), place
-
-
-class Shown(TypedDict):
-    """What a YAML file says of a report, with the names of `Protocol`; a clause of the headline has
-    a measure, words, and dimensions.
-    """
-
-    views: list[View]
-    headline: list[dict[str, Any]]
-    good: str
-    notes: list[str]
-
-
-def declared(module: str) -> dict[str, Any]:
-    """Read what a protocol declares in the YAML file with the name of a module, given as its
-    `__file__`.
-    """
-    shown = own_yaml(module, Shown)
-    return {**shown, "headline": [Said(**clause) for clause in shown["headline"]]}
 
 
 def in_words(ends: Sequence[Row], change: Row | None, *, percent: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from interventune.evaluation.answering.interface import Asking, named_sources
 from interventune.evaluation.answering.sources import named_models
-from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Results, declared
+from interventune.evaluation.protocol import Evaluation, Protocol, Results, declared
 from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import CountOrZero, InputFile, Named, NamedFile, NamedInput
 
@@ -47,7 +47,6 @@ BIAS = Protocol(
     unit=("category", "attribute"),
     units="attributes",
     item=("data", "key"),
-    figures={"mu.png": Bars("class", {"mu": "mu"}, panels="data", label="mu")},
     **declared(__file__),
     remarks=[warnings],
     failures="groups whose context decides",

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 
 from interventune.evaluation.protocol import (
-    Bars,
-    Lines,
     Number,
     Protocol,
     Row,
@@ -37,7 +35,7 @@ MEANS = {
     **GAPS,
     "tau": "tau",
 }
-ORIGINAL = {"probe": "original", "against": "", "k": ""}
+
 
 CONFUSION = Protocol(
     title="Confusion probes",
@@ -52,30 +50,6 @@ CONFUSION = Protocol(
         **{name: mean(heading, name) for name, heading in MEANS.items()},
         "acc_perturbed_only": "changed only",
         "acc_mixed": "mixed",
-    },
-    figures={
-        "differences.png": Bars(x="probe", measures=GAPS, label="mean difference of confidences"),
-        "paralysis.png": Lines(
-            x="n_choices",
-            measures={"confidence": ""},
-            panels="sampling",
-            where={"probe": "choice_paralysis"},
-            label="confidence in the right choice",
-            x_label="choices (dashed: all questions, own choices)",
-            level=ORIGINAL | {"measure": "confidence"},
-        ),
-        **{
-            f"hits_{sampling}.png": Lines(  # the paper's Figure 6
-                x="k",
-                measures={"hits": "choices"},
-                panels="n_choices",
-                where={"sampling": sampling},
-                label=f"hits@k ({sampling})",
-                x_label="k (dashed: all questions, own choices)",
-                level=ORIGINAL | {"measure": "accuracy"},
-            )
-            for sampling in ("random", "heuristic")
-        },
     },
     **SHOWN,
     failures="",

@@ -32,7 +32,6 @@ from .prompts import NONE, Prompting, Way, few_shots
 STEERED_NOTE = (
     "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
 )
-PLAIN = {"intervention": NONE}
 STEERED = {"h1": ("steerable_h1", 4), "h2": ("h2", 5)}
 """The measure of steering to a feature, and the paper's table of it."""
 
@@ -74,11 +73,6 @@ FEATURE_BIAS = Protocol(
         "steerable_h1": over_strata("h1", "steerable_h1"),
         "uncalibrated_h1": over_strata("h1 uncalibrated", "uncalibrated_h1"),
         "agreement": over_strata("agree", "agrees"),
-    },
-    figures={
-        "learned.png": Bars(
-            x="task", measures={"h1": ""}, where=PLAIN, label="follow the label (%)", chance=0.5
-        )
     },
     **declared(__file__),
     failures="texts",
