@@ -58,9 +58,7 @@ def never_unknown(results: Results, _: Sequence[str]) -> str:
 
 
 BBQ = Protocol(
-    title="BBQ",
     unit=("category", "template"),
-    units="templates",
     item=("id",),
     by=("advice", "category", "condition"),
     cells=[("advice", "condition"), ("advice", "category", "condition")],
@@ -79,7 +77,6 @@ BBQ = Protocol(
     },
     **declared(__file__),
     remarks=[never_unknown],
-    failures="examples",
 )
 
 

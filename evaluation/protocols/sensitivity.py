@@ -34,15 +34,12 @@ MEASURES = {
     "difference": "own - other",
 }
 SENSITIVITY = Protocol(
-    title="Sensitivity of nouns to colours",
     unit="sentence",
-    units="sentences",
     by=("layer",),
     cells=[("layer",)],
     item=("sentence", "noun"),
     measures={name: mean(heading, name) for name, heading in MEASURES.items()},
     **declared(__file__),
-    failures="",
 )
 
 

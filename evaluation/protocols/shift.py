@@ -57,9 +57,7 @@ def deviation(sums_RC: Floats) -> Floats:
 
 PLACE = ("reference", "variant", "embedding", "layer")
 SHIFT = Protocol(
-    title="Embedding shift",
     unit="passage",
-    units="stories",
     by=PLACE,
     cells=[PLACE],
     item=("id", *PLACE),
@@ -72,7 +70,6 @@ SHIFT = Protocol(
         "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
     },
     **declared(__file__),
-    failures="",
 )
 
 

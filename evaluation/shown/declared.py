@@ -1,5 +1,6 @@
 """What the report of a protocol shows, from the YAML file with the name of its module."""
 
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -15,6 +16,10 @@ class Shown(TypedDict, total=False):
     dimensions.
     """
 
+    title: str
+    units: str
+    failures: str
+    console: int
     views: list[View]
     bars: dict[str, Bars]
     """Figures by the name of their file, before `lines`."""
@@ -24,9 +29,11 @@ class Shown(TypedDict, total=False):
     notes: list[str]
 
 
-def declared(module: str) -> dict[str, Any]:
-    """Return arguments of `Protocol` for a module, given as its `__file__`."""
-    shown = own_yaml(module, Shown)
+def declared(module: str, name: str = "") -> dict[str, Any]:
+    """Return arguments of `Protocol` for a module, given as its `__file__`; `name` is that of
+    another file in its folder.
+    """
+    shown = own_yaml(str(Path(module).with_name(name)) if name else module, Shown)
     figures = {**shown.pop("bars", {}), **shown.pop("lines", {})}
     headline = [Said(**clause) for clause in shown["headline"]]
     return {**shown, "headline": headline, "figures": figures}

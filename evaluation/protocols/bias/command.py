@@ -40,17 +40,13 @@ def warnings(results: Results, names: Sequence[str]) -> str:
 
 
 BIAS = Protocol(
-    title="Group bias",
     by=(*CELL, "domain", "advice_domain", "category", "attribute", "subject", "cluster"),
     cells=[CELL],
     measures={"accuracy": "accuracy", "unknown": "unknown"},
     unit=("category", "attribute"),
-    units="attributes",
     item=("data", "key"),
     **declared(__file__),
     remarks=[warnings],
-    failures="groups whose context decides",
-    console=3,
 )
 
 

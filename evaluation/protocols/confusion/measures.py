@@ -38,7 +38,6 @@ MEANS = {
 
 
 CONFUSION = Protocol(
-    title="Confusion probes",
     unit="index",
     item=("index", *CELL, "trial"),
     by=(*CELL, "k"),
@@ -52,8 +51,6 @@ CONFUSION = Protocol(
         "acc_mixed": "mixed",
     },
     **SHOWN,
-    failures="",
-    console=2,
 )
 
 

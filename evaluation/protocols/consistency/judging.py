@@ -6,13 +6,12 @@ A system is a model with a method of debiasing.
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
 from interventune.evaluation.protocol import (
-    Bars,
     Estimate,
     Number,
     Protocol,
@@ -48,7 +47,6 @@ AVERAGE = {"average": "average rate"}
 REPEATED = {"repetition": "words repeated"}
 RATE = share("average rate", "average")
 CELL = ("method", "domain", "variant")
-SHOWN = declared(__file__)
 
 
 def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Protocol:
@@ -62,40 +60,27 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
     """
     headings = {name: name.replace("_", " ") for name in attributes}
     scorers = {row.get("scored_by", "the source of the rows") for row in rows}
-    methods: dict[str, Any] = {}
+    shown = declared(__file__)
+    shown["notes"].append(f"Scores by {', '.join(sorted(scorers))}.")
+    by_attribute = ("checkpoint", *CELL)
+    shown["views"].append(
+        View("Rates by attribute", by_attribute, headings, across="measure", interval=False)
+    )
     if len({row["method"] for row in rows}) > 1:
         first = rows[0]["checkpoint"]
-        methods = {"hue": "method", "where": {"checkpoint": first}, "x_label": first}
+        bars = shown["figures"]["consistency.png"]
+        shown["figures"]["consistency.png"] = replace(
+            bars, hue="method", where={"checkpoint": first}, x_label=first
+        )
     return Protocol(
-        title="Debiasing consistency",
         unit="prompt",
-        units="prompts",
         item=("prompt", *CELL, "group"),
         by=(*CELL, "reading"),
         cells=[CELL],
         measures={**AVERAGE, **headings, **REPEATED},
         also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
-        views=[
-            *SHOWN["views"],
-            View(
-                "Rates by attribute",
-                ("checkpoint", *CELL),
-                headings,
-                across="measure",
-                interval=False,
-            ),
-        ],
-        figures={
-            "consistency.png": Bars(
-                "variant", AVERAGE, panels="domain", label="average rate (%)", **methods
-            )
-        },
-        headline=SHOWN["headline"],
-        good=SHOWN["good"],
         remarks=[partial(verdict_sentence, margin=margin)],
-        notes=[*SHOWN["notes"], f"Scores by {', '.join(sorted(scorers))}."],
-        failures="continuations",
-        console=2,
+        **shown,
     )
 
 

@@ -31,14 +31,11 @@ LONGEST = 2048
 """Maximum number of tokens in a chunk and its longest prefix."""
 
 WRITING = Protocol(
-    title="Continuations",
     unit="prompt",
-    units="prompts",
     by=("method", "domain", "variant"),
     cells=[("method", "domain")],
     measures={},
     **declared(__file__),
-    failures="continuations",
 )
 
 

@@ -55,9 +55,7 @@ def over_strata(heading: str, field: str) -> OverStrata:
 
 
 FEATURE_BIAS = Protocol(
-    title="Feature bias",
     unit=("task", "seed"),
-    units="sets of demonstrations",
     item=("task", "seed", "cell", "id"),
     by=("intervention", "family", "feature", "task"),
     cells=[
@@ -75,7 +73,6 @@ FEATURE_BIAS = Protocol(
         "agreement": over_strata("agree", "agrees"),
     },
     **declared(__file__),
-    failures="texts",
 )
 
 
