@@ -58,11 +58,6 @@ def never_unknown(results: Results, _: Sequence[str]) -> str:
 
 
 BBQ = Protocol(
-    unit=("category", "template"),
-    item=("id",),
-    by=("advice", "category", "condition"),
-    cells=[("advice", "condition"), ("advice", "category", "condition")],
-    compared=("advice",),
     measures={
         "accuracy": share("right", "right"),
         "bias": Statistic("bias", SUMS, bias, n=lambda sum_C: sum_C[2], limits=(-1, 1)),

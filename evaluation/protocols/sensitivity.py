@@ -34,12 +34,7 @@ MEASURES = {
     "difference": "own - other",
 }
 SENSITIVITY = Protocol(
-    unit="sentence",
-    by=("layer",),
-    cells=[("layer",)],
-    item=("sentence", "noun"),
-    measures={name: mean(heading, name) for name, heading in MEASURES.items()},
-    **declared(__file__),
+    measures={name: mean(heading, name) for name, heading in MEASURES.items()}, **declared(__file__)
 )
 
 

@@ -55,12 +55,7 @@ def deviation(sums_RC: Floats) -> Floats:
     return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
-PLACE = ("reference", "variant", "embedding", "layer")
 SHIFT = Protocol(
-    unit="passage",
-    by=PLACE,
-    cells=[PLACE],
-    item=("id", *PLACE),
     measures={
         "cosine": Statistic(  # the mean over all tokens
             "cosine", ("tokens", "distance"), lambda sums_RC: 1 - sums_RC[:, 2] / sums_RC[:, 1]

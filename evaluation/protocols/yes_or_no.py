@@ -14,29 +14,10 @@ from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Evaluation, Protocol, Row, declared
 from interventune.storage.command_line import Named, NamedFile, Source
 
-ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
-"""Measures of the model's answers, right or wrong."""
-NEGATION = Protocol(
-    unit="story_org",
-    item=("data", "id", "turn_id", "edit"),
-    by=("data", "edit"),
-    cells=[(), ("edit",), ("data",)],
-    measures={
-        "comb": "both stories right",
-        "org": "original right (org)",
-        "mod": "negation right (mod)",
-        **ANSWER_SHARES,
-    },
-    **declared(__file__, "negation"),
-)
-PREDICATE_ARGUMENT = Protocol(
-    unit="story",
-    item=("id",),
-    by=("schema", "wording"),
-    cells=[("wording",), ("schema", "wording")],
-    measures={"accuracy": "right", **ANSWER_SHARES, "agreement": "answers as org"},
-    **declared(__file__, "predicate_argument"),
-)
+SAID = ("yes", "no", "other")
+"""Fields of the model's answers, right or wrong."""
+NEGATION = Protocol(**declared(__file__, "negation"))
+PREDICATE_ARGUMENT = Protocol(**declared(__file__, "predicate_argument"))
 
 
 def negation(
@@ -80,7 +61,7 @@ def negation(
             original = scores(org, pair.answer_org)
             negated = scores(mod, pair.answer_mod)
             right = {"org": original["accuracy"], "mod": negated["accuracy"]}
-            shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
+            shares = {name: (original[name] + negated[name]) / 2 for name in SAID}
             yield {**row, "comb": all(right.values()), **right, **shares}
 
     left_out = (

@@ -1,4 +1,4 @@
-"""What the report of a protocol shows, from the YAML file with the name of its module."""
+"""What is data in the declaration of a protocol, from a YAML file next to its module."""
 
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,19 @@ from .figures import Bars, Lines
 from .views import Said, View
 
 
-class Shown(TypedDict, total=False):
+class Declaration(TypedDict, total=False):
     """The file: arguments of `Protocol`. A clause of the headline has a measure, words, and
     dimensions.
     """
 
     title: str
+    unit: str | tuple[str, ...]
     units: str
+    item: tuple[str, ...]
+    by: tuple[str, ...]
+    cells: list[tuple[str, ...]]
+    compared: tuple[str, ...]
+    measures: dict[str, str]
     failures: str
     console: int
     views: list[View]
@@ -30,10 +36,10 @@ class Shown(TypedDict, total=False):
 
 
 def declared(module: str, name: str = "") -> dict[str, Any]:
-    """Return arguments of `Protocol` for a module, given as its `__file__`; `name` is that of
-    another file in its folder.
+    """Return arguments of `Protocol` from the YAML file with the name of a module, given as its
+    `__file__`; or with another `name` in its folder.
     """
-    shown = own_yaml(str(Path(module).with_name(name)) if name else module, Shown)
-    figures = {**shown.pop("bars", {}), **shown.pop("lines", {})}
-    headline = [Said(**clause) for clause in shown["headline"]]
-    return {**shown, "headline": headline, "figures": figures}
+    fields = own_yaml(str(Path(module).with_name(name)) if name else module, Declaration)
+    figures = {**fields.pop("bars", {}), **fields.pop("lines", {})}
+    headline = [Said(**clause) for clause in fields["headline"]]
+    return {**fields, "headline": headline, "figures": figures}

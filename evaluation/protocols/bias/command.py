@@ -13,8 +13,6 @@ from interventune.evaluation.protocol import Evaluation, Protocol, Results, decl
 from interventune.evaluation.shown.views import cells_of, short
 from interventune.storage.command_line import CountOrZero, InputFile, Named, NamedFile, NamedInput
 
-CELL = ("data", "class")
-
 
 def warnings(results: Results, names: Sequence[str]) -> str:
     """Return sentences on where mu is not above chance, and where the two subjects' S(x1) + S(x2)
@@ -39,15 +37,7 @@ def warnings(results: Results, names: Sequence[str]) -> str:
     return " ".join(f"{text}: {'; '.join(places)}." for text, places in problems.items() if places)
 
 
-BIAS = Protocol(
-    by=(*CELL, "domain", "advice_domain", "category", "attribute", "subject", "cluster"),
-    cells=[CELL],
-    measures={"accuracy": "accuracy", "unknown": "unknown"},
-    unit=("category", "attribute"),
-    item=("data", "key"),
-    **declared(__file__),
-    remarks=[warnings],
-)
+BIAS = Protocol(**declared(__file__), remarks=[warnings])
 
 
 def evaluate(

@@ -24,34 +24,14 @@ BIASED = ("no_question", "wrong_question", "no_right_answer")
 """Probes without a right answer, or without the means to find it: their labelled slot is
 pseudo-correct.
 """
-SHOWN = declared(__file__)
-GAPS = SHOWN["views"][-1].measures
-"""Differences of confidences: the paper's Table 1 and Figure 4."""
-MEANS = {
-    "confidence_before": "confidence before",
-    "confidence": "confidence after",
-    "variance": "variance",
-    "paralysis": "paralysis",
-    **GAPS,
-    "tau": "tau",
+SHARES = ("accuracy", "accuracy_before", "pseudo_accuracy", "acc_perturbed_only", "acc_mixed")
+"""The measures that are means of values in [0, 1]; others are means of any number."""
+DECLARED = declared(__file__)
+DECLARED["measures"] = {
+    name: heading if name in SHARES else mean(heading, name)
+    for name, heading in DECLARED["measures"].items()
 }
-
-
-CONFUSION = Protocol(
-    unit="index",
-    item=("index", *CELL, "trial"),
-    by=(*CELL, "k"),
-    cells=[CELL],
-    measures={
-        "accuracy": "right",
-        "accuracy_before": "right before",
-        "pseudo_accuracy": "pseudo-accuracy",
-        **{name: mean(heading, name) for name, heading in MEANS.items()},
-        "acc_perturbed_only": "changed only",
-        "acc_mixed": "mixed",
-    },
-    **SHOWN,
-)
+CONFUSION = Protocol(**DECLARED)
 
 
 def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:

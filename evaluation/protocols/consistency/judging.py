@@ -73,10 +73,6 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
             bars, hue="method", where={"checkpoint": first}, x_label=first
         )
     return Protocol(
-        unit="prompt",
-        item=("prompt", *CELL, "group"),
-        by=(*CELL, "reading"),
-        cells=[CELL],
         measures={**AVERAGE, **headings, **REPEATED},
         also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
         remarks=[partial(verdict_sentence, margin=margin)],

@@ -30,13 +30,7 @@ from .specifications import Part
 LONGEST = 2048
 """Maximum number of tokens in a chunk and its longest prefix."""
 
-WRITING = Protocol(
-    unit="prompt",
-    by=("method", "domain", "variant"),
-    cells=[("method", "domain")],
-    measures={},
-    **declared(__file__),
-)
+WRITING = Protocol(**declared(__file__))
 
 
 class Writer:

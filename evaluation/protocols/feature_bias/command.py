@@ -55,16 +55,6 @@ def over_strata(heading: str, field: str) -> OverStrata:
 
 
 FEATURE_BIAS = Protocol(
-    unit=("task", "seed"),
-    item=("task", "seed", "cell", "id"),
-    by=("intervention", "family", "feature", "task"),
-    cells=[
-        ("intervention",),
-        ("intervention", "family"),
-        ("intervention", "family", "feature"),
-        ("intervention", "task"),
-    ],
-    compared=("intervention",),
     measures={
         "h1": over_strata("h1", "follows_h1"),
         "h2": over_strata("h2", "follows_h2"),
