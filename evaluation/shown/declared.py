@@ -41,5 +41,5 @@ def declared(module: str, name: str = "") -> dict[str, Any]:
     """
     fields = own_yaml(str(Path(module).with_name(name)) if name else module, Declaration)
     figures = {**fields.pop("bars", {}), **fields.pop("lines", {})}
-    headline = [Said(**clause) for clause in fields["headline"]]
+    headline = [Said(**clause) for clause in fields.get("headline", ())]
     return {**fields, "headline": headline, "figures": figures}

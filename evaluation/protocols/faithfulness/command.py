@@ -12,7 +12,7 @@ from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
-from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Row, Said, Statistic, View
+from interventune.evaluation.protocol import Evaluation, Protocol, Row, Said, Statistic, declared
 from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named, NamedFile
@@ -53,39 +53,22 @@ MEMORY: dict[str, str | Statistic] = {
 }
 """Measures for texts that contradict what a model may remember."""
 
+DECLARED = declared(__file__)
+DECLARED["views"].insert(1, abstention.VIEW)
+DECLARED["figures"]["coverage.png"] = abstention.FIGURE
+DECLARED["headline"] = [
+    Said("unknown", "says unknown where the evidence is missing", variant=DELETED),
+    Said("em", "gives the old answer there", variant=DELETED),
+    Said("em", "exact match on the original stories", variant="os"),
+    abstention.SAID,
+    Said("consistency", "same answer where the meaning is kept", variant=REFORMATTED),
+    Said("follows", "follows the changed text", variant="swap"),
+    Said("follows", "follows the text against its memory", variant="os"),
+]
 FAITHFULNESS = Protocol(
-    title="Semantic faithfulness",
-    unit="passage",
-    units="texts",
-    item=("id", "variant"),
-    by=abstention.ABSTENTION.by,
-    cells=[("variant",), ("variant", "answer_type"), ("variant", "domain")],
     measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
     also=[abstention.numbers],
-    views=[
-        View("By variant", ("variant",)),
-        abstention.VIEW,
-        View("By type of the original answer", ("variant", "answer_type")),
-        View("By domain", ("variant", "domain")),
-    ],
-    figures={
-        "faithfulness.png": Bars(
-            "variant",
-            {"em": "EM (old answers where the evidence is missing)", "unknown": "says unknown"},
-        ),
-        "coverage.png": abstention.FIGURE,
-    },
-    headline=[
-        Said("unknown", "says unknown where the evidence is missing", variant=DELETED),
-        Said("em", "gives the old answer there", variant=DELETED),
-        Said("em", "exact match on the original stories", variant="os"),
-        abstention.SAID,
-        Said("consistency", "same answer where the meaning is kept", variant=REFORMATTED),
-        Said("follows", "follows the changed text", variant="swap"),
-        Said("follows", "follows the text against its memory", variant="os"),
-    ],
-    good="unknown instead of old answers where the evidence is missing, and as many right answers "
-    "elsewhere",
+    **DECLARED,
 )
 
 
