@@ -6,6 +6,8 @@
         def rows(answerer): ...      # a dict for each question: id, variant, long; or failure
         return LENGTH.run(rows, checkpoint, asking)
 
+What is data in a long declaration is in a YAML file next to it: `Protocol(**declared(__file__))`.
+
 A row is written to examples.jsonl: the dimensions of its cell, its unit, its fields, or `failure`,
 the reason why there is no answer, and any other information for readers. A row with a list for a
 dimension, such as layers, represents one row per element: its fields are lists too, or equal for
