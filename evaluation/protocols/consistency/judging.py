@@ -43,8 +43,6 @@ from interventune.metrics.consistency import (
 
 EVIDENCE = "evidence"
 """This project's reading: differences with their intervals against a margin."""
-AVERAGE = {"average": "average rate"}
-REPEATED = {"repetition": "words repeated"}
 RATE = share("average rate", "average")
 CELL = ("method", "domain", "variant")
 
@@ -73,7 +71,7 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
             bars, hue="method", where={"checkpoint": first}, x_label=first
         )
     return Protocol(
-        measures={**AVERAGE, **headings, **REPEATED},
+        measures={"average": "average rate", **headings, "repetition": "words repeated"},
         also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
         remarks=[partial(verdict_sentence, margin=margin)],
         **shown,
