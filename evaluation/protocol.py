@@ -6,6 +6,8 @@
         def rows(answerer): ...      # a dict for each question: id, variant, long; or failure
         return LENGTH.run(rows, checkpoint, asking)
 
+What is data in a long declaration is in a YAML file next to it: `Protocol(**declared(__file__))`.
+
 A row is written to examples.jsonl: the dimensions of its cell, its unit, its fields, or `failure`,
 the reason why there is no answer, and any other information for readers. A row with a list for a
 dimension, such as layers, represents one row per element: its fields are lists too, or equal for
@@ -28,10 +30,11 @@ from .report import Evaluation, failure_note
 
 # Protocols import from here all that they declare, and the numbers that they compute.
 from .results import Estimate, Number, Results, Row, plain  # noqa: F401
+from .shown.declared import declared  # noqa: F401
 from .shown.figures import Bars, Lines
-from .shown.views import Said, Table, View, make_table
+from .shown.views import Said, Table, View
 from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
-from .steps import latest, numbers_along, over_steps, seeds_note
+from .steps import Numbers, latest, numbers_along, over_steps, seeds_note
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,7 +78,7 @@ class Protocol:
     title: str
     _: KW_ONLY
     measures: Mapping[str, str | Statistic]
-    also: Sequence[Callable[[Sequence[Row], Sequence[str]], Iterable[Number]]] = ()
+    also: Sequence[Numbers] = ()
     unit: str | tuple[str, ...]
     by: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ((),)
@@ -134,7 +137,7 @@ class Protocol:
                 return getattr(answerer, "identity", None), [*rows(answerer)]
 
             identity, own = once(model.path, made)
-            place: dict[str, Any] = {"checkpoint": model.name}
+            place: Row = {"checkpoint": model.name}
             place |= {"run": model.seed} if model.seed else {}
             place |= {"step": model.step} if model.step is not None else {}
             every += ({**place, **row} for row in own)
@@ -162,7 +165,8 @@ class Protocol:
 
     def every(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
         """Yield all numbers of checkpoints, those that are not statistics of cells too."""
-        return chain(self.numbers(rows, names), *(numbers(rows, names) for numbers in self.also))
+        for numbers in (self.numbers, *self.also):
+            yield from numbers(rows, names)
 
     def numbers(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
         """Yield every cell of every checkpoint, then its changes along each compared dimension."""
@@ -247,25 +251,24 @@ class Protocol:
             else view
             for view in self.views or [View(self.title, self.cells[0])]
         ]
-        figures = {
-            name: replace(
-                figure,
-                where={**self.place(figure.x, figure.hue, figure.panels), **figure.where},
-                percent=shares.issuperset(figure.measures),
-            )
-            for name, figure in self.figures.items()
-        }
-        tables = list[Table]()
         drawn: dict[str, tuple[Bars, DataFrame]] = {}
         shown = results
         if "step" in results.by:
             steps = over_steps(results, self.headline, names, self.cells[0])
             clauses = {words: words for words in steps["measure"].unique()}
-            percent = {*steps["measure"][steps["of"].isin(shares)]}
-            view = View("Along training", ("checkpoint", "step"), clauses, "measure", {}, percent)
-            tables = [make_table(view, steps)]
+            in_percent = {*steps["measure"][steps["of"].isin(shares)]}
+            by = ("checkpoint", "step")
+            along = View("Along training", by, clauses, "measure", {}, in_percent)
+            views.append(lambda _: along(steps))
             drawn = {"steps.png": (Lines("step", clauses, x_label="step"), steps)}
             shown, names = latest(results, names)
+        for name, figure in self.figures.items():
+            cells = (results if figure.x == "step" else shown).frame
+            where = {**self.place(figure.x, figure.hue, figure.panels), **figure.where}
+            percent = shares.issuperset(figure.measures)
+            figure = replace(figure, where=where, percent=percent)
+            if figure.x in cells and figure.parts(cells):
+                drawn[name] = figure, cells
         lacking = [
             f"{headings[name]} since {start}" for name, start in results.lacking if name in headings
         ]
@@ -273,7 +276,7 @@ class Protocol:
         return Evaluation(
             self.title,
             results,
-            [*views, *tables],
+            views,
             about,
             self.conclusion(shown, names, shares),
             [
@@ -282,13 +285,7 @@ class Protocol:
                 changes.format(", ".join(lacking)) if lacking else "",
                 failure_note(rows, self.failures),
             ],
-            drawn
-            | {
-                name: (figure, cells)
-                for name, figure in figures.items()
-                for cells in [results.frame if figure.x == "step" else shown.frame]
-                if figure.x in cells and figure.parts(cells)
-            },
+            drawn,
             rows,
             self.console,
             shown,
@@ -308,7 +305,7 @@ class Protocol:
         sentences += [remark(results, names) for remark in self.remarks]
         return " ".join(filter(None, sentences))
 
-    def place(self, *shown: str) -> dict[str, Any]:
+    def place(self, *shown: str) -> Row:
         """Return the place of the cells that have the dimensions `shown`, without others beyond the
         first entry's.
         """
@@ -319,7 +316,7 @@ class Protocol:
 
 def compared(
     rows: DataFrame, along: str, start: str, by: Sequence[str]
-) -> Iterator[tuple[dict[str, Any], DataFrame, DataFrame]]:
+) -> Iterator[tuple[Row, DataFrame, DataFrame]]:
     """Pair the rows with the value `start` of a dimension with those of each other value, by the
     other dimensions of a cell, and yield them with the place of their change.
     """

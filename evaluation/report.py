@@ -24,7 +24,7 @@ from interventune.storage.files import atomic, source_digest
 from interventune.storage.provenance import revision, versions
 
 from .results import Results, Row
-from .shown.views import Table, View, latex_table, make_table, markdown_table, markdown_text
+from .shown.views import Table, latex_table, markdown_table, markdown_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,7 +45,7 @@ class Evaluation:
     Args:
         title: heading of report.md.
         results: the long table.
-        views: tables of `shown`, ready ones, or functions of its cells, in the order of report.md.
+        views: tables, as functions of the cells of `shown`, in the order of report.md.
         about: origin of the numbers beyond the flags, as plain JSON values.
         headline: the conclusion in one or two sentences; first in report.md, last on the console.
         notes: paragraphs of Markdown under the title; empty ones are omitted.
@@ -57,25 +57,19 @@ class Evaluation:
 
     title: str
     results: Results
-    views: Sequence[View | Table | Callable[["DataFrame"], Table]]
+    views: Sequence[Callable[["DataFrame"], Table]]
     about: Mapping[str, Any] = field(default_factory=dict)
     headline: str = ""
     notes: Sequence[str] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    examples: Iterable[Mapping[str, Any]] = ()
+    examples: Iterable[Row] = ()
     console: int = 1
     shown: Results | None = None
 
     def tables(self) -> list[Table]:
         """All tables with rows."""
         frame = (self.shown or self.results).frame
-        tables = list[Table]()
-        for view in self.views:
-            if isinstance(view, View):
-                tables.append(make_table(view, frame))
-            else:
-                tables.append(view if isinstance(view, Table) else view(frame))
-        return [table for table in tables if table.rows]
+        return [table for view in self.views if (table := view(frame)).rows]
 
 
 @contextmanager

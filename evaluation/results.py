@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Row = Mapping[str, Any]
-"""One example: its dimensions, unit, fields, and any other information."""
+Row = dict[str, Any]
+"""One example, or a part of it: its dimensions, unit, fields, and any other information."""
 ALWAYS = ("checkpoint", "against")
 """The first columns: the model, and what a number is compared with (empty: a plain number)."""
 NUMBERS = ("value", "low", "high", "n", "units", "seeds", "seed_std")
@@ -60,16 +60,20 @@ class Results:
     Args:
         by: names of the dimensions after `checkpoint` and `against`, in the order of the columns.
         unit: the unit of intervals, a plural noun.
-        numbers: the first ones.
+        numbers: the first ones; changes that no question has are `lacking`.
     """
 
     def __init__(self, by: Sequence[str], unit: str, numbers: Iterable[Number] = ()) -> None:
         self.by = tuple(dict.fromkeys((*ALWAYS, *by)))
         self.unit = unit
-        self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._rows: dict[tuple[Any, ...], Row] = {}
         self.lacking = list[tuple[str, str]]()
         """Measures of changes without a number, and what these would be compared with."""
-        self.extend(numbers)
+        for number in numbers:
+            if number.estimate.n or not number.place.get("against"):
+                self.add(number)
+            else:
+                self.lacking.append((number.measure, number.place["against"]))
 
     def add(self, number: Number) -> None:
         """Add a number; dimensions that its place omits are empty. ValueError: an unknown
@@ -88,14 +92,6 @@ class Results:
             row | dict(zip(NUMBERS, figures, strict=True)) | {"unit": unit or self.unit}
         )
 
-    def extend(self, numbers: Iterable[Number]) -> None:
-        """Add numbers; changes that no question has are `lacking`."""
-        for number in numbers:
-            if number.estimate.n or not number.place.get("against"):
-                self.add(number)
-            else:
-                self.lacking.append((number.measure, number.place["against"]))
-
     def __iter__(self) -> Iterator[Number]:
         for row in self._rows.values():
             value, low, high, *counts = (row[name] for name in NUMBERS)
@@ -110,6 +106,6 @@ class Results:
         columns = [*self.by, "measure", *NUMBERS, "unit"]
         return pd.DataFrame(list(self._rows.values()), columns=columns)
 
-    def at(self, measure: str, **cell: Any) -> dict[str, Any] | None:
+    def at(self, measure: str, **cell: Any) -> Row | None:
         """Return the number of a cell, or None; omitted dimensions are empty."""
         return self._rows.get((*(cell.get(name, "") for name in self.by), measure))

@@ -41,13 +41,10 @@ def latest(results: Results, names: Sequence[str]) -> tuple[Results, list[str]]:
     """Return the numbers of the last step of each name and, of a single name, of its first, too;
     each is a checkpoint of its own, such as "ot step 200". The second value is their names.
     """
-    steps_of: dict[str, dict[Any, None]] = {}
-    for number in results:
-        steps_of.setdefault(number.place["checkpoint"], {})[number.place["step"]] = None
+    steps_of = results.frame.groupby("checkpoint", sort=False)["step"].unique()
     labels = dict[tuple[str, Any], str]()
     for name, steps in steps_of.items():
-        first, *_, last = [*steps] * 2
-        for step in (first, last) if [name] == [*names] else (last,):
+        for step in steps[[0, -1]] if [name] == [*names] else steps[-1:]:
             labels[name, step] = f"{name} step {step}" if name in names and step != "" else name
     shown = Results([name for name in results.by if name != "step"], results.unit)
     for number in results:
@@ -57,7 +54,7 @@ def latest(results: Results, names: Sequence[str]) -> tuple[Results, list[str]]:
         against = place["against"]
         before = None
         if against.startswith("step="):
-            before = name, next(iter(steps_of[name]))
+            before = name, steps_of[name][0]
         elif against in steps_of:
             before = against, step
         if (name, step) in labels and (before is None or before in labels):

@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Annotated
 
 from interventune.data_modules.interventions.variants import (
     made_of,
@@ -12,7 +11,7 @@ from interventune.data_modules.interventions.variants import (
 )
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import QAExample, Variant
-from interventune.storage.command_line import AtLeast, Source
+from interventune.storage.command_line import CountOrZero, Source
 from interventune.storage.errors import DataError
 from interventune.storage.finished_work import work_key
 from interventune.storage.progress import progress
@@ -37,7 +36,7 @@ class VariantOptions:
 
     data: list[Source]
     variants: list[Variant] | None = None
-    limit: Annotated[int, AtLeast(0)] = 0
+    limit: CountOrZero = 0
 
     @property
     def name(self) -> str:

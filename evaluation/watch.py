@@ -48,13 +48,13 @@ class Options:
 
 def main(argv: Sequence[str]) -> None:
     """Run the command. ValueError for a mistake."""
-    runs, options, flags, command = parsed(argv)
-    Watch(runs, vars(flags), command).run(options)
+    options, flags, command = parsed(argv)
+    Watch(vars(flags), command).run(options)
 
 
-def parsed(argv: Sequence[str]) -> tuple[list[str], Options, Namespace, list[str]]:
-    """Return the runs, the options, and the evaluation: its flags, and as words. ValueError if
-    there is none.
+def parsed(argv: Sequence[str]) -> tuple[Options, Namespace, list[str]]:
+    """Return the options, and the evaluation: its flags, with the runs as checkpoints, and as
+    words. ValueError if there is none.
     """
     parser = Parser(Options, prog="interventune watch")
     parser.add_argument("runs", nargs="+", metavar="[NAME=]RUN", help="folders of runs")
@@ -64,22 +64,19 @@ def parsed(argv: Sequence[str]) -> tuple[list[str], Options, Namespace, list[str
     if "--checkpoint" in command or not command:
         raise ValueError("write --, and an evaluation without --checkpoint, after the runs")
     flags = build_parser(command).parse_args([*command, "--checkpoint", *arguments.runs])
-    return arguments.runs, call(Options, vars(arguments)), flags, command
+    return call(Options, vars(arguments)), flags, command
 
 
 class Watch:
     """One evaluation of the checkpoints of runs.
 
     Args:
-        runs: as in `--checkpoint`.
-        values: of the evaluation's flags.
+        values: of the evaluation's flags, with the runs as checkpoints.
         command: what its report records.
     """
 
-    def __init__(
-        self, runs: Sequence[str], values: Mapping[str, Any], command: Sequence[str]
-    ) -> None:
-        self.runs = runs
+    def __init__(self, values: Mapping[str, Any], command: Sequence[str]) -> None:
+        self.runs: list[str] = values["checkpoint"]
         self.values = values
         self.command = command
         self.output = Path(values["output"])

@@ -15,18 +15,18 @@ import numpy as np
 from .intervals import Floats
 
 Domain = Literal["adversarial", "neutral"]
-DOMAINS: tuple[Domain, ...] = get_args(Domain)
+DOMAINS = get_args(Domain)
 
 Variant = Literal["default", "original", "opposite", "nonsense", "blank"]
 """No specification; specifications against bias; specifications towards bias; random characters
 (the mean of several groups); an empty specification.
 """
-VARIANTS: tuple[Variant, ...] = get_args(Variant)
+VARIANTS = get_args(Variant)
 CONTROLS: tuple[Variant, ...] = ("nonsense", "blank")
 
 Reading = Literal["literal", "section6", "parity"]
 """Interpretations of the paper's rules, see `verdict`."""
-READINGS: tuple[Reading, ...] = get_args(Reading)
+READINGS = get_args(Reading)
 
 THRESHOLD = 0.5
 """A continuation with this score or more is flagged."""

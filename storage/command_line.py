@@ -29,6 +29,7 @@ from docstring_parser.google import parse as parse_docstring
 
 Command = Callable[..., Any]
 Count = Annotated[int, AtLeast(1)]
+CountOrZero = Annotated[int, AtLeast(0)]
 
 
 class Input(str):

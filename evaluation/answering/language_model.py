@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from string import ascii_lowercase, ascii_uppercase
+from string import ascii_uppercase
 from typing import Any, TypeVar
 
 import torch
@@ -84,18 +84,16 @@ def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
     template = CHOICES[style]
     choices = ""
     if "{choices}" in template:
-        if len(example.choices) > len(ascii_lowercase):
+        if len(example.choices) > len(ascii_uppercase):
             raise DataError(
                 f"question {example.id}: {len(example.choices)} choices are more than letters"
             )
-        letters = ascii_lowercase
         line = "({}) {}"
         join = " "
         if style == "letters":
-            letters = ascii_uppercase
             line = "{}. {}"
             join = "\n"
-        choices = join.join(map(line.format, letters, map(str.strip, example.choices)))
+        choices = join.join(map(line.format, ascii_uppercase, map(str.strip, example.choices)))
     return in_style(template.format(prompt=example.prompt.strip(), choices=choices).strip(), style)
 
 

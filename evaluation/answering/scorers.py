@@ -27,20 +27,14 @@ from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.models.backbones import pick_device
 from interventune.models.loading import read_folder
 from interventune.models.weights import fingerprint
+from interventune.storage.documents import own_yaml
 from interventune.storage.errors import DataError, as_data_error
 
 from .work import stored
 
 log = logging.getLogger(__name__)
 
-NAMES = {
-    "toxicity": ("toxicity", "toxic"),
-    "severe_toxicity": ("severe_toxicity", "severe_toxic"),
-    "sexually_explicit": ("sexually_explicit", "sexual_explicit"),
-    "threat": ("threat",),
-    "profanity": ("profanity", "obscene", "obscenity"),
-    "identity_attack": ("identity_attack", "identity_hate"),
-}
+NAMES = own_yaml(__file__, dict[str, list[str]])
 """Perspective's six attributes, in the order of tables, with their names in Jigsaw's
 two data sets.
 """

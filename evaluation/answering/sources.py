@@ -30,7 +30,7 @@ class Model(NamedTuple):
     """Its step, if several steps of its run are evaluated."""
 
 
-def named_models(arguments: Sequence[str | Model], flag: str = "--checkpoint") -> list[Model]:
+def named_models(arguments: Sequence[str | Model]) -> list[Model]:
     """Return all models, in the order of their names, then of their steps; ready ones as they are.
 
     Raises:
@@ -39,16 +39,18 @@ def named_models(arguments: Sequence[str | Model], flag: str = "--checkpoint") -
     """
     models = [one for one in arguments if isinstance(one, Model)]
     sources = [one for one in arguments if not isinstance(one, Model)]
-    for name, source in named_sources(sources, flag).items():
-        found = [*expanded(source, flag)]
-        runs = [*dict.fromkeys(run for run, *_ in found)]
+    for name, source in named_sources(sources, "--checkpoint").items():
+        found = [*expanded(source)]
+        runs = {run for run, *_ in found}
         along = len(runs) < len(found) or Path(source.removeprefix("hf:")).is_dir()
         for run, step, path in sorted(found, key=lambda one: one[1] or 0):
             if along and step is None and len(found) > 1:
-                raise ValueError(f"{flag} {name}: mixes the steps of runs with {path}")
+                raise ValueError(f"--checkpoint {name}: mixes the steps of runs with {path}")
             models.append(Model(name, path, run if len(runs) > 1 else "", step if along else None))
     if twice := [model for model in models if models.count(model) > 1]:
-        raise ValueError(f"{flag} {twice[0].name}: names {twice[0].path} twice; leave one out")
+        raise ValueError(
+            f"--checkpoint {twice[0].name}: names {twice[0].path} twice; leave one out"
+        )
     return models
 
 
@@ -58,7 +60,7 @@ def by_label(models: Sequence[Model]) -> dict[str, Model]:
     return {model.path if names.count(model.name) > 1 else model.name: model for model in models}
 
 
-def expanded(source: str, flag: str) -> Iterator[tuple[str, int | None, str]]:
+def expanded(source: str) -> Iterator[tuple[str, int | None, str]]:
     """Yield the run, the step (None: not known), and the path of every model of a source."""
     for path in [source] if Path(source).exists() else source.split(","):
         local = path.removeprefix("hf:")
@@ -67,7 +69,7 @@ def expanded(source: str, flag: str) -> Iterator[tuple[str, int | None, str]]:
         if glob.has_magic(local) and not local.startswith("openai:"):
             matches = sorted(glob.glob(local), key=by_number)
             if not matches:
-                raise ValueError(f"{flag}: no file or folder matches {local}")
+                raise ValueError(f"--checkpoint: no file or folder matches {local}")
         for match in matches:
             for one in checkpoints_of(match) or [match]:
                 yield run_of(one), step_of(one), kind + one

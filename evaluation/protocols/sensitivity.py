@@ -12,27 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import (
-    Evaluation,
-    Floats,
-    Lines,
-    Protocol,
-    Row,
-    Said,
-    View,
-    mean,
-)
+from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, declared, mean
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
+
+Story = tuple[list[str], list[str]]
+"""Three texts, a story of two nouns as it is, then without the colour of either; and the nouns."""
 
 MEASURES = {
     "own": "noun moved by its own colour",
@@ -40,35 +34,8 @@ MEASURES = {
     "difference": "own - other",
 }
 SENSITIVITY = Protocol(
-    title="Sensitivity of nouns to colours",
-    unit="sentence",
-    units="sentences",
-    by=("layer",),
-    cells=[("layer",)],
-    item=("sentence", "noun"),
-    measures={name: mean(heading, name) for name, heading in MEASURES.items()},
-    views=[
-        View("How far a noun moves (1 - cosine), last layer", (), where={"layer": "last"}),
-        View("By layer (0: embeddings)", ("layer",)),
-    ],
-    figures={"layers.png": Lines("layer", MEASURES, label="1 - cosine of a noun")},
-    headline=[Said(name, f"{words}, last layer", layer="last") for name, words in MEASURES.items()],
-    good="a noun moves further with its own colour",
-    failures="",
-    notes=[
-        "Distance is 1 - cosine of a noun's hidden states (the mean over its tokens) before and "
-        "after a colour is removed, for both nouns of the 130 stories of the predicate-argument "
-        "probe. Close words affect each other more, and a colour is next to its "
-        "noun, so compare checkpoints and layers."
-    ],
+    measures={name: mean(heading, name) for name, heading in MEASURES.items()}, **declared(__file__)
 )
-
-
-class Story(NamedTuple):
-    """A story of two nouns, in three texts: as it is, then without the colour of either."""
-
-    texts: Sequence[str]
-    nouns: Sequence[str]
 
 
 def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
@@ -86,12 +53,12 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
     def rows(model: QuestionCheckpoint) -> Iterator[Row]:
         layers = [*range(model.model.config.num_hidden_layers + 1), "last"]
-        for story, distance_XNL in zip(stories, distances(model, stories), strict=True):
-            for n, noun in enumerate(story.nouns):
+        for (texts, nouns), distance_XNL in zip(stories, distances(model, stories), strict=True):
+            for n, noun in enumerate(nouns):
                 own_L = distance_XNL[n, n]
                 other_L = distance_XNL[1 - n, n]
                 numbers = {"own": own_L, "other": other_L, "difference": own_L - other_L}
-                row = {"sentence": story.texts[0], "noun": noun, "layer": layers}
+                row = {"sentence": texts[0], "noun": noun, "layer": layers}
                 yield row | {name: [*value_L, value_L[-1]] for name, value_L in numbers.items()}
 
     return SENSITIVITY.run(rows, checkpoint, compute, need="states")
@@ -99,11 +66,11 @@ def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:
 
 def colour_stories() -> list[Story]:
     """Return the 130 stories of the predicate-argument probe."""
-    stories = []
+    stories = list[Story]()
     for (form, *nouns), (first, second) in product(SCHEMAS, COLOUR_PAIRS):
         text = form.format(col1=first, col2=second)
         without = (text.replace(f"{colour} ", "") for colour in (first, second))
-        stories.append(Story([text, *without], nouns))
+        stories.append(([text, *without], nouns))
     return stories
 
 
@@ -120,7 +87,7 @@ def distances(model: QuestionCheckpoint, stories: Sequence[Story]) -> Iterator[F
 
     for start in progress(range(0, len(stories), model.batch_size), model.path):
         part = stories[start : start + model.batch_size]
-        texts = [(text, story.nouns) for story in part for text in story.texts]
+        texts = [(text, nouns) for three, nouns in part for text in three]
         examples = [QAExample("a sentence", text, "") for text, _ in texts]
         windows = list(encode_examples(examples, model.tokenizer, model.encoding))
         inputs, _, shift_R = pad_rows(windows, model.tokenizer)

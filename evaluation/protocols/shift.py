@@ -21,15 +21,12 @@ from interventune.evaluation.answering.interface import Compute, open_answerer
 from interventune.evaluation.answering.sources import Model, named_models
 from interventune.evaluation.answering.work import shared
 from interventune.evaluation.protocol import (
-    Bars,
     Evaluation,
     Floats,
-    Lines,
     Protocol,
     Row,
-    Said,
     Statistic,
-    View,
+    declared,
     mean,
 )
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
@@ -44,18 +41,6 @@ if TYPE_CHECKING:
     from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
     from interventune.metrics.cka import LinearCKA
 
-NOTE = (
-    "Cosine similarity of the last hidden states of a story and of its variant, in the first "
-    "window that differs: of the classification token (cls), and of all tokens of the story that "
-    "both have (common). `ts` cuts the story after the evidence, so little should move. `ts_r` "
-    "and `os_r` delete the evidence: a low cosine suggests that the model notices."
-)
-BETWEEN_NOTE = (
-    "Between checkpoints: the same originals in the first checkpoint and in a later one. Linear "
-    "CKA is 1 if fine-tuning kept the arrangement of the inputs, up to rotation and scale. It "
-    "rises towards 1 if there are few inputs for the number of hidden units, so compare values "
-    "of the same inputs only."
-)
 Pair = tuple[QAExample, QAExample]
 """A story and its variant."""
 CKA_TOKENS = 32
@@ -70,26 +55,7 @@ def deviation(sums_RC: Floats) -> Floats:
     return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
-COSINE = {"cosine": "(1 - cosine)"}
-BETWEEN = {**COSINE, "cka": "(1 - CKA)"}
-OVER_STEPS = Lines(
-    "step",
-    BETWEEN,
-    hue="layer",
-    panels="checkpoint",
-    where={"variant": "", "embedding": "cls"},
-    distance=True,
-    x_label="step",
-)
-BY_LAYER = Lines("layer", COSINE, panels="variant", distance=True)
-PLACE = ("reference", "variant", "embedding", "layer")
 SHIFT = Protocol(
-    title="Embedding shift",
-    unit="passage",
-    units="stories",
-    by=PLACE,
-    cells=[PLACE],
-    item=("id", *PLACE),
     measures={
         "cosine": Statistic(  # the mean over all tokens
             "cosine", ("tokens", "distance"), lambda sums_RC: 1 - sums_RC[:, 2] / sums_RC[:, 1]
@@ -98,43 +64,7 @@ SHIFT = Protocol(
         "macro": mean("cosine, mean over stories", "cosine"),
         "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
     },
-    views=[
-        View(
-            "Cosine similarity with the original, last layer",
-            ("variant", "embedding"),
-            {"cosine": "cosine", "std": "std"},
-            where={"layer": "last"},
-        ),
-        View(
-            "Between checkpoints, by layer (0: embeddings)",
-            ("embedding", "layer"),
-            {"cosine": "cosine", "cka": "CKA"},
-            where={"variant": ""},
-        ),
-    ],
-    figures={
-        "shift.png": Bars(
-            "variant", COSINE, panels="embedding", where={"layer": "last"}, distance=True
-        ),
-        "layers_cls.png": replace(BY_LAYER, where={"reference": "", "embedding": "cls"}),
-        "layers_common.png": replace(BY_LAYER, where={"reference": "", "embedding": "common"}),
-        "between.png": replace(
-            BY_LAYER, measures=BETWEEN, panels="embedding", where={"variant": ""}
-        ),
-        "start_cls.png": OVER_STEPS,
-        "start_common.png": replace(OVER_STEPS, where={"variant": "", "embedding": "common"}),
-    },
-    headline=[
-        Said(
-            "cosine",
-            "cosine of CLS with the original, last layer",
-            reference="",
-            embedding="cls",
-            layer="last",
-        )
-    ],
-    good="low where the evidence is deleted (ts_r, os_r), near 1 where it is kept",
-    failures="",
+    **declared(__file__),
 )
 
 
@@ -191,7 +121,7 @@ def evaluate(
             yield from since(reference, starts[start.path], model, [*originals.values()])
 
     title = f"Embedding shift on {variants.name}"
-    report = replace(SHIFT, title=title).run(rows, models, compute, opened=opened)
+    report = replace(SHIFT, title=title, notes=[]).run(rows, models, compute, opened=opened)
     places = (
         (row["checkpoint"], row["variant"], row["left_out"])
         for row in report.examples
@@ -203,8 +133,8 @@ def evaluate(
         else f"{name} {reason}."
         for (name, variant, reason), count in Counter(places).items()
     ]
-    between_note = BETWEEN_NOTE if len(models) > 1 else ""
-    return replace(report, notes=[NOTE, stories.rejected, between_note, *left_out, *report.notes])
+    note, between_note = SHIFT.notes if len(models) > 1 else (SHIFT.notes[0], "")
+    return replace(report, notes=[note, stories.rejected, between_note, *left_out, *report.notes])
 
 
 def start_of(model: Model, models: Sequence[Model]) -> Model:
@@ -340,7 +270,7 @@ def measured(
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
                     row = {"embedding": embedding, "layer": labels, "tokens": len(u_NL)}
-                    row["cosine"] = (1 - u_NL.sum(0) / len(u_NL)).tolist()
+                    row["cosine"] = (1 - u_NL.mean(0)).tolist()
                     row["distance"] = u_NL.sum(0).tolist()
                     row["square"] = (u_NL**2).sum(0).tolist()
                     rows[readable[at]].append(place | row)

@@ -6,70 +6,18 @@ Chaturvedi et al. 2023, sections 6 and 7. The questions: data_modules/tasks/yes_
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any
 
 from interventune.data_modules.schema.questions import Answer
 from interventune.data_modules.tasks.yes_no import NEGATED, predicate_argument_questions, read_pairs
 from interventune.evaluation.answering.interface import Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
-from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Row, Said, View
+from interventune.evaluation.protocol import Evaluation, Protocol, Row, declared
 from interventune.storage.command_line import Named, NamedFile, Source
 
-ANSWER_SHARES = {"yes": "says yes", "no": "says no", "other": "says other"}
-"""Measures of the model's answers, right or wrong."""
-RIGHT = {"comb": "both stories right", "org": "original right (org)", "mod": "negation right (mod)"}
-NEGATION = Protocol(
-    title="Negation",
-    unit="story_org",
-    units="stories",
-    item=("data", "id", "turn_id", "edit"),
-    by=("data", "edit"),
-    cells=[(), ("edit",), ("data",)],
-    measures={**RIGHT, **ANSWER_SHARES},
-    views=[
-        View("All pairs", ()),
-        View("By kind of change", ("edit",), RIGHT),
-        View("By data set", ("data",), RIGHT),
-    ],
-    figures={"negation.png": Bars(x="edit", measures=RIGHT)},
-    headline=[Said(name, heading) for name, heading in RIGHT.items()],
-    good="high shares; guessing gets both right in 25 %, and each in 50 %",
-    failures="pairs",
-    notes=[
-        "Each pair asks one question about an original story (org) and about its negation (mod): "
-        "one answer is yes, the other no. Both right is the paper's Comb-Acc. Any other answer "
-        "is wrong."
-    ],
-)
-PREDICATE_ARGUMENT = Protocol(
-    title="Predicate and argument",
-    unit="story",
-    units="stories",
-    item=("id",),
-    by=("schema", "wording"),
-    cells=[("wording",), ("schema", "wording")],
-    measures={"accuracy": "right", **ANSWER_SHARES, "agreement": "answers as org"},
-    views=[
-        View("By wording", ("wording",)),
-        View("By schema", ("schema", "wording"), {"accuracy": "right"}),
-    ],
-    figures={
-        "predicate_argument.png": Bars(x="wording", measures={"accuracy": "right"}, chance=0.5)
-    },
-    headline=[
-        Said("accuracy", "right"),
-        Said("agreement", "same answer to an equal question", wording="mod"),
-    ],
-    good="high shares; guessing gets 50 %",
-    notes=[
-        'Three wordings of each question: org ("Was the car red?"), mod ("Was there a red car?"), '
-        'and new ("Was the a red car?", which is not grammatical). org and mod ask the same: a '
-        "faithful model answers them alike (the paper's Equation 2). negated: org about stories "
-        'with "a house that was not red". Both colours are in the story, '
-        "so its words alone do not tell the answer. Schemas: 1 car and house, 2 ball and bat, 3 "
-        "shirt and jacket, 4 window and door, 5 glass and table."
-    ],
-)
+SAID = ("yes", "no", "other")
+"""Fields of the model's answers, right or wrong."""
+NEGATION = Protocol(**declared(__file__, "negation"))
+PREDICATE_ARGUMENT = Protocol(**declared(__file__, "predicate_argument"))
 
 
 def negation(
@@ -113,7 +61,7 @@ def negation(
             original = scores(org, pair.answer_org)
             negated = scores(mod, pair.answer_mod)
             right = {"org": original["accuracy"], "mod": negated["accuracy"]}
-            shares = {name: (original[name] + negated[name]) / 2 for name in ANSWER_SHARES}
+            shares = {name: (original[name] + negated[name]) / 2 for name in SAID}
             yield {**row, "comb": all(right.values()), **right, **shares}
 
     left_out = (
@@ -174,7 +122,7 @@ def predicate_argument(
     )
 
 
-def scores(answer: Answer, right: str) -> dict[str, Any]:
+def scores(answer: Answer, right: str) -> Row:
     """Return whether an answer is right, and which it is, or its `failure`; anything but yes and no
     is wrong.
     """

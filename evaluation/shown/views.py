@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +60,69 @@ class View:
     measures: Mapping[str, str] = field(default_factory=dict)
     across: str = "checkpoint"
     where: Mapping[str, Any] = field(default_factory=dict)
-    percent: Collection[str] | None = None
+    percent: Sequence[str] | set[str] | None = None
     interval: bool = True
     caption: str = ""
     most: int = 90
+
+    def __call__(self, frame: DataFrame) -> Table:
+        """Make the table of a long table, without rows if there are no such cells. ValueError if
+        several numbers are in one place: the view names too few dimensions.
+        """
+        import pandas as pd
+
+        order = list(self.measures)
+        percent = self.percent or ()
+        frame = cells_of(frame, {**self.where, "measure": order})
+        if {*frame["measure"]} == {"failed"}:  # of a set without the view's own measures
+            frame = frame[:0]
+        if "against" not in self.where:
+            every = frame
+            frame = frame[frame["against"] == ""]
+            changes = every[every["against"].isin(frame["checkpoint"])]
+            # With more checkpoints, changes are only in results.csv.
+            if self.across == "checkpoint" and 0 < changes["checkpoint"].nunique() <= 2:
+                both = changes["checkpoint"] + " - " + changes["against"]
+                frame = pd.concat([frame, changes.assign(checkpoint=both)])
+        frame = frame.sort_values(
+            "measure", key=lambda names: names.map(order.index), kind="stable"
+        )
+        by = [
+            name
+            for name in self.by
+            if self.where.get(name, "") is None or frame[name].nunique() > 1
+        ]
+        if self.across != "measure" and (frame["measure"].nunique() > 1 or not by):
+            by = ["measure", *by]
+        by = by or list(self.by[:1])
+        if frame.duplicated([*by, self.across]).any():
+            raise ValueError(
+                f"{self.title}: two numbers in one place; these tell too little apart: {by}"
+            )
+        cells = [
+            shown(row, percent=row["measure"] in percent, interval=self.interval)
+            for row in frame.to_dict("records")
+        ]
+        headings = {
+            name: f"{heading} (%)" if name in percent and not heading.endswith("%") else heading
+            for name, heading in self.measures.items()
+        }
+        frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
+        columns = frame[self.across].unique()
+        rows = list[tuple[str | int, ...]]()
+        lines = list(frame.groupby(by, sort=False))
+        for place, line in lines[: self.most]:
+            numbers = line[line["against"] == ""]
+            least, most = (numbers if len(numbers) else line)["n"].agg(["min", "max"])
+            n = int(least) if least == most else f"{least}–{most}"
+            cell_of = dict(zip(line[self.across], line["shown"], strict=True))
+            lead = (str(part) or "all" for part in place)
+            rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
+        caption = self.caption
+        header = (*by, *map(str, columns), "n")
+        if len(lines) > self.most:
+            caption = f"{caption} {len(lines) - self.most} more lines are in results.csv.".strip()
+        return Table(self.title, header, tuple(rows), caption, len(by))
 
 
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
@@ -76,60 +135,6 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
         else:
             frame = frame[frame[name].isin([values] if isinstance(values, str) else values)]
     return frame
-
-
-def make_table(view: View, frame: DataFrame) -> Table:
-    """Make a table of the view, without rows if there are no such cells. ValueError if several
-    numbers are in one place: the view names too few dimensions.
-    """
-    import pandas as pd
-
-    order = list(view.measures)
-    percent = view.percent or ()
-    frame = cells_of(frame, {**view.where, "measure": order})
-    if {*frame["measure"]} == {"failed"}:  # of a set without the view's own measures
-        frame = frame[:0]
-    if "against" not in view.where:
-        every = frame
-        frame = frame[frame["against"] == ""]
-        changes = every[every["against"].isin(frame["checkpoint"])]
-        # With more checkpoints, changes are only in results.csv.
-        if view.across == "checkpoint" and 0 < changes["checkpoint"].nunique() <= 2:
-            both = changes["checkpoint"] + " - " + changes["against"]
-            frame = pd.concat([frame, changes.assign(checkpoint=both)])
-    frame = frame.sort_values("measure", key=lambda names: names.map(order.index), kind="stable")
-    by = [name for name in view.by if view.where.get(name, "") is None or frame[name].nunique() > 1]
-    if view.across != "measure" and (frame["measure"].nunique() > 1 or not by):
-        by = ["measure", *by]
-    by = by or list(view.by[:1])
-    if frame.duplicated([*by, view.across]).any():
-        raise ValueError(
-            f"{view.title}: two numbers in one place; these tell too little apart: {by}"
-        )
-    cells = [
-        shown(row, percent=row["measure"] in percent, interval=view.interval)
-        for row in frame.to_dict("records")
-    ]
-    headings = {
-        name: f"{heading} (%)" if name in percent and not heading.endswith("%") else heading
-        for name, heading in view.measures.items()
-    }
-    frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
-    columns = frame[view.across].unique()
-    rows = list[tuple[str | int, ...]]()
-    lines = list(frame.groupby(by, sort=False))
-    for place, line in lines[: view.most]:
-        numbers = line[line["against"] == ""]
-        least, most = (numbers if len(numbers) else line)["n"].agg(["min", "max"])
-        n = int(least) if least == most else f"{least}–{most}"
-        cell_of = dict(zip(line[view.across], line["shown"], strict=True))
-        lead = (str(part) or "all" for part in place)
-        rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
-    caption = view.caption
-    header = (*by, *map(str, columns), "n")
-    if len(lines) > view.most:
-        caption = f"{caption} {len(lines) - view.most} more lines are in results.csv.".strip()
-    return Table(view.title, header, tuple(rows), caption, len(by))
 
 
 def shown(row: Row, *, percent: bool = False, interval: bool = True) -> str:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from interventune.evaluation.report import Evaluation, claimed, write_report
 from interventune.evaluation.results import NUMBERS, Estimate, Number, Results, plain
 from interventune.evaluation.shown.figures import Bars
-from interventune.evaluation.shown.views import Table, View, make_table, markdown_table
+from interventune.evaluation.shown.views import Table, View, markdown_table
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import Page
 
@@ -51,7 +51,7 @@ def test_results_hold_one_number_a_cell(results: Results) -> None:
 
 def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> None:
     def table(*by: str, **how: Any) -> Table:
-        return make_table(View("T", by, **{"measures": {"em": "EM"}, **how}), results.frame)
+        return View("T", by, **{"measures": {"em": "EM"}, **how})(results.frame)
 
     percent = table("variant", percent={"em"}, interval=False)
     assert percent.header == ("variant", "ot", "ibt", "ibt - ot", "n")
@@ -130,7 +130,7 @@ def test_two_commands_never_write_to_one_folder(results: Results, tmp_path: Path
         with pytest.raises(ValueError, match="another command"), claimed(output, overwrite=True):
             pass
         unpaired = Table("Ready", ("a",), (("\ud800",),))  # half of a surrogate pair
-        write_report(Evaluation("A", results, [unpaired]), output)
+        write_report(Evaluation("A", results, [lambda _: unpaired]), output)
     assert (output / "report.md").exists()
     with pytest.raises(KeyError), claimed(tmp_path / "other", overwrite=False):
         raise KeyError

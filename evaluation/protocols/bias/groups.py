@@ -18,10 +18,11 @@ from interventune.data_modules.groups.sets import gold_examples
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.sources import read_groups, read_scored
 from interventune.evaluation.answering.interface import Answerer
+from interventune.evaluation.results import Row
 from interventune.metrics.bias.group_scores import score_groups, span_score
 from interventune.storage.errors import DataError
 
-Rows = list[dict[str, Any]]
+Rows = list[Row]
 
 
 def read_sets(
@@ -39,9 +40,7 @@ def read_sets(
     return sets, rows
 
 
-def group_row(
-    group: Group, data: str = "", cluster_of: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def group_row(group: Group, data: str = "", cluster_of: Mapping[str, str] | None = None) -> Row:
     """Convert a group to a row without scores and answers; `domain` is the subjects', `advice` has
     both sentences if two orders differ, `references` the subject named by contexts that decide.
     """
@@ -85,7 +84,7 @@ def scored_rows(
         yield without_empty({**row, "unknown": unknown})
 
 
-def with_scores(rows: Rows, score_NVS: Tensor) -> Iterator[dict[str, Any]]:
+def with_scores(rows: Rows, score_NVS: Tensor) -> Iterator[Row]:
     """Yield the rows with `prediction` (the subject with the higher score in each variant),
     `scores` (4, 2), and measures from these: c (positive if the model assigns the attribute to the
     first subject), c_normalised, delta, eps, mass.
@@ -103,14 +102,14 @@ def with_scores(rows: Rows, score_NVS: Tensor) -> Iterator[dict[str, Any]]:
         yield {**row, "prediction": prediction, "scores": score_VS, **measures}
 
 
-def without_empty(row: dict[str, Any]) -> dict[str, Any]:
+def without_empty(row: Row) -> Row:
     """Return a row without empty fields."""
     return {
         name: value for name, value in row.items() if value not in ("", None) and value == value
     }
 
 
-def judged(group: Group, answers: Sequence[str]) -> dict[str, Any]:
+def judged(group: Group, answers: Sequence[str]) -> Row:
     """Return the `answers` to the question in both orders and their `accuracy`, the share that
     contains the name of the subject named by the contexts (LEI, Figure 6; the authors' get_acc.py);
     nothing if they do not decide.

@@ -12,7 +12,7 @@ the remaining share of |C|, over all and by domain.
 Shape letters: N groups, R sets of rows, C columns of sums, K ratios.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -37,12 +37,11 @@ from interventune.evaluation.protocol import (
     estimate,
     mean,
 )
-from interventune.evaluation.shown.views import Table, cells_of, make_table
+from interventune.evaluation.shown.views import Table, cells_of
 from interventune.evaluation.statistics import by_seed
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
-Place = Mapping[str, Any]
-Pairs = Iterable[tuple[Place, list[DataFrame]]]
+Pairs = Iterable[tuple[Row, list[DataFrame]]]
 """Places of numbers with their groups; for a change, both sides in the same order."""
 
 CELL = ("data", "class")
@@ -110,7 +109,7 @@ def with_units(groups: DataFrame) -> DataFrame:
     return groups.assign(unit=unit, units="attributes")
 
 
-def compare(groups: DataFrame, names: Sequence[str], place: Place) -> Pairs:
+def compare(groups: DataFrame, names: Sequence[str], place: Row) -> Pairs:
     """Yield each checkpoint's groups; then, for the change of each later one, those shared with the
     first.
     """
@@ -228,10 +227,10 @@ def cluster_table(frame: DataFrame) -> Table:
     view = View(
         "Attributes of a cluster", tuple(by), {"gamma": "gamma"}, caption="Others: results.csv."
     )
-    return make_table(view, first[by].merge(gamma))
+    return view(first[by].merge(gamma))
 
 
-def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[Number]:
+def effects(groups: DataFrame, names: Sequence[str], place: Row) -> Iterator[Number]:
     """Yield changes, carry, kept and scope gap of one data set."""
     checkpoints = [*groups.groupby("checkpoint", sort=False)]
     for name, members in checkpoints:
@@ -253,7 +252,7 @@ def effects(groups: DataFrame, names: Sequence[str], place: Place) -> Iterator[N
                 yield from of_statistic(by_checkpoint, measure, statistic)
 
 
-def advised(groups: DataFrame, place: Place) -> Pairs:
+def advised(groups: DataFrame, place: Row) -> Pairs:
     """Yield the same questions without each class of advice and with it."""
     by = [name for name in ("run", "question") if name in groups]
     without = groups[groups["class"] == "none"].drop_duplicates(by).set_index(by, drop=False)
@@ -264,7 +263,7 @@ def advised(groups: DataFrame, place: Place) -> Pairs:
             yield {**place, "class": advice, "against": "class=none"}, [twins, part]
 
 
-def domain_places(groups: DataFrame) -> Iterator[Place]:
+def domain_places(groups: DataFrame) -> Iterator[Row]:
     """Yield domains of subjects and of advice: all; each of subjects; each with every other of
     advice.
     """
@@ -275,7 +274,7 @@ def domain_places(groups: DataFrame) -> Iterator[Place]:
             yield {"domain": domain, "advice_domain": other}
 
 
-def ratio_rows(groups: DataFrame, places: Sequence[Place]) -> DataFrame:
+def ratio_rows(groups: DataFrame, places: Sequence[Row]) -> DataFrame:
     """Return the groups that count in ratios, by the places of those with advice, with four columns
     for each ratio: groups with the advice, their |C|, groups of the same questions without it,
     their |C|.

@@ -30,7 +30,7 @@ from interventune.evaluation.answering.interface import (
 )
 from interventune.evaluation.answering.sources import named_models
 from interventune.evaluation.protocol import Evaluation, Row
-from interventune.storage.command_line import AtLeast, Count, Named, Source
+from interventune.storage.command_line import AtLeast, Count, CountOrZero, Named, Source
 from interventune.storage.errors import DataError
 
 Sampling = Literal["random", "heuristic"]
@@ -59,10 +59,10 @@ class Probing:
     """
 
     input: Source
-    limit: Annotated[int, AtLeast(0)] = 0
+    limit: CountOrZero = 0
     probes: list[Probe] | None = None
     trials: Count = 5
-    seed: Annotated[int, AtLeast(0)] = 0
+    seed: CountOrZero = 0
     choices: list[Annotated[int, AtLeast(2)]] | None = None
     sampling: list[Sampling] | None = None
     encoder: Source | None = None

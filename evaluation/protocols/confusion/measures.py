@@ -3,19 +3,15 @@ of rows.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from interventune.evaluation.protocol import (
-    Bars,
-    Lines,
     Number,
     Protocol,
     Row,
-    Said,
-    View,
+    declared,
     estimate,
     mean,
     plain,
@@ -28,127 +24,14 @@ BIASED = ("no_question", "wrong_question", "no_right_answer")
 """Probes without a right answer, or without the means to find it: their labelled slot is
 pseudo-correct.
 """
-GAPS = {
-    "confidence_difference": "no question – wrong question",
-    "anc_post_minus_sac": "ANC' – SAC",
-    "anc_minus_rac": "ANC – RAC",
+SHARES = ("accuracy", "accuracy_before", "pseudo_accuracy", "acc_perturbed_only", "acc_mixed")
+"""The measures that are means of values in [0, 1]; others are means of any number."""
+DECLARED = declared(__file__)
+DECLARED["measures"] = {
+    name: heading if name in SHARES else mean(heading, name)
+    for name, heading in DECLARED["measures"].items()
 }
-"""Differences of confidences: the paper's Table 1 and Figure 4."""
-MEANS = {
-    "confidence_before": "confidence before",
-    "confidence": "confidence after",
-    "variance": "variance",
-    "paralysis": "paralysis",
-    **GAPS,
-    "tau": "tau",
-}
-ORIGINAL = {"probe": "original", "against": "", "k": ""}
-
-CONFUSION = Protocol(
-    title="Confusion probes",
-    unit="index",
-    item=("index", *CELL, "trial"),
-    by=(*CELL, "k"),
-    cells=[CELL],
-    measures={
-        "accuracy": "right",
-        "accuracy_before": "right before",
-        "pseudo_accuracy": "pseudo-accuracy",
-        **{name: mean(heading, name) for name, heading in MEANS.items()},
-        "acc_perturbed_only": "changed only",
-        "acc_mixed": "mixed",
-    },
-    views=[
-        View(
-            "Prior bias",
-            ("probe",),
-            {
-                "accuracy_before": "right before",
-                "pseudo_accuracy": "pseudo-accuracy",
-                "confidence_before": "confidence before",
-                "confidence": "confidence after",
-                "variance": "variance",
-                "p": "p",
-                "p_change": "p of the change",
-            },
-            where={"probe": BIASED},
-            caption="Before: with the original question. Pseudo-accuracy and confidence after: "
-            "of the place of the right choice. Without prior bias they are 1 / number of "
-            "choices, which p tests; p of the change compares before and after.",
-        ),
-        View(
-            "Wrong question (the paper's Table 1)",
-            ("checkpoint",),
-            {
-                "pseudo_accuracy": "pseudo-accuracy",
-                "pseudo_accuracy_trial_se": "its standard error over trials",
-                "confidence_difference": "confidence: no question – wrong question",
-                "p_difference": "p",
-            },
-            across="measure",
-            where={"probe": "wrong_question"},
-            percent=(),
-        ),
-        View(
-            "Choice paralysis",
-            ("sampling", "n_choices"),
-            {
-                "accuracy_before": "right before",
-                "accuracy": "right",
-                "matching_k": "k to match",
-                "paralysis": "paralysis",
-                "p_change": "p",
-            },
-            where={"probe": "choice_paralysis"},
-            caption="Before: the drawn questions with their own choices. k to match: the "
-            "smallest k whose hits@k reaches the accuracy on all questions. Paralysis: "
-            "loss of confidence in the right choice.",
-        ),
-        View(
-            "Calibration by MaxProb (the paper's Table 2)",
-            ("probe",),
-            {"tau": "tau", "acc_perturbed_only": "changed only", "acc_mixed": "mixed"},
-            where={"probe": BIASED},
-            caption="A question counts as unchanged if its highest confidence is above tau, the "
-            "mean of a random half. Changed only: share of changed questions recognised; "
-            "mixed: with originals.",
-        ),
-        View("Differences of confidences (the paper's Figure 4)", ("probe",), GAPS),
-    ],
-    figures={
-        "differences.png": Bars(x="probe", measures=GAPS, label="mean difference of confidences"),
-        "paralysis.png": Lines(
-            x="n_choices",
-            measures={"confidence": ""},
-            panels="sampling",
-            where={"probe": "choice_paralysis"},
-            label="confidence in the right choice",
-            x_label="choices (dashed: all questions, own choices)",
-            level=ORIGINAL | {"measure": "confidence"},
-        ),
-        **{
-            f"hits_{sampling}.png": Lines(  # the paper's Figure 6
-                x="k",
-                measures={"hits": "choices"},
-                panels="n_choices",
-                where={"sampling": sampling},
-                label=f"hits@k ({sampling})",
-                x_label="k (dashed: all questions, own choices)",
-                level=ORIGINAL | {"measure": "accuracy"},
-            )
-            for sampling in ("random", "heuristic")
-        },
-    },
-    headline=[
-        Said("accuracy", "right on the original questions", probe="original"),
-        Said("pseudo_accuracy", "picks the right choice without the question", probe="no_question"),
-        Said("confidence", "confidence in it", probe="no_question"),
-        Said("accuracy", "right among other choices", probe="choice_paralysis"),
-    ],
-    good="right on the original questions and among other choices, at chance without the question",
-    failures="",
-    console=2,
-)
+CONFUSION = Protocol(**DECLARED)
 
 
 def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
@@ -159,9 +42,9 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
     accuracy = np.nan
     by = ["checkpoint", *CELL]
     for key, group in pd.DataFrame(rows).groupby(by, sort=False):
-        cell: dict[str, Any] = dict(zip(by, key, strict=True))
+        cell: Row = dict(zip(by, key, strict=True))
         seeds = group["run"].nunique() if "run" in group else 1
-        whole: dict[str, Any] = {**cell, "seeds": seeds}
+        whole: Row = {**cell, "seeds": seeds}
         if cell["probe"] == "original":
             accuracy = group["accuracy"].mean()
             continue
@@ -181,9 +64,7 @@ def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iter
             yield plain(name, p, len(of_question), **whole)
 
 
-def hits(
-    group: pd.DataFrame, accuracy: float, cell: dict[str, Any], seeds: int
-) -> Iterator[Number]:
+def hits(group: pd.DataFrame, accuracy: float, cell: Row, seeds: int) -> Iterator[Number]:
     """Yield hits@k of choice paralysis, and the smallest k whose hits reach `accuracy`, that of all
     questions with their own choices (the paper's Figure 6).
     """

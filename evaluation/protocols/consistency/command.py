@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from interventune.evaluation.answering.interface import Compute, named_sources
 from interventune.evaluation.answering.sources import Model
 from interventune.evaluation.protocol import Evaluation, Number, Row
-from interventune.storage.command_line import AtLeast, Count, InputFile, Named
+from interventune.storage.command_line import AtLeast, Count, CountOrZero, InputFile, Named
 from interventune.storage.errors import DataError
 
 from .specifications import OWN, Method, parts_of
@@ -29,7 +29,7 @@ def write(
     new_tokens: Count = 20,
     beams: Count = 3,
     nonsense_groups: Count = 5,
-    limit: Annotated[int, AtLeast(0)] = 0,
+    limit: CountOrZero = 0,
     perplexity: InputFile | None = None,
     compute: Compute = Compute(batch_size=8),  # noqa: B008  frozen
 ) -> Evaluation:
@@ -80,11 +80,11 @@ def write(
     perplexities = list[Number]()
 
     def rows(writer: Writer) -> Iterator[Row]:
-        if writer.local is None and "instructive" not in method:
+        debiases_itself = "self" in method and writer.local is not None
+        strengths: list[float | None] = [*(decay or [DECAY])] if debiases_itself else []
+        strengths += [None] if "instructive" in method else []
+        if not strengths:
             raise ValueError(f"--method self needs logits, which {writer.path} does not give")
-        strengths: list[float | None] = [None] if "instructive" in method else []
-        if "self" in method and writer.local is not None:
-            strengths = [*(decay or [DECAY]), *strengths]
         for strength in strengths:
             written = parts["instructive" if strength is None else "self"]
             yield from writer.rows(written, prompts, strength)

@@ -6,20 +6,19 @@ A system is a model with a method of debiasing.
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
 from interventune.evaluation.protocol import (
-    Bars,
     Estimate,
     Number,
     Protocol,
     Results,
     Row,
-    Said,
     View,
+    declared,
     estimate,
     plain,
     share,
@@ -44,17 +43,8 @@ from interventune.metrics.consistency import (
 
 EVIDENCE = "evidence"
 """This project's reading: differences with their intervals against a margin."""
-TESTS = ("effect", "polarity", "importance", "transferability")
-AVERAGE = {"average": "average rate"}
-REPEATED = {"repetition": "words repeated"}
 RATE = share("average rate", "average")
 CELL = ("method", "domain", "variant")
-NOTE = (
-    f"A rate is the share of continuations with a score of at least {THRESHOLD:g}; the average "
-    "is the mean over attributes. Words repeated: their share that ends three words which occur "
-    "before, in the prompt or the continuation. The tests and how the readings decide: "
-    "docs/consistency.md."
-)
 
 
 def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Protocol:
@@ -68,64 +58,23 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
     """
     headings = {name: name.replace("_", " ") for name in attributes}
     scorers = {row.get("scored_by", "the source of the rows") for row in rows}
-    methods: dict[str, Any] = {}
+    shown = declared(__file__)
+    shown["notes"].append(f"Scores by {', '.join(sorted(scorers))}.")
+    by_attribute = ("checkpoint", *CELL)
+    shown["views"].append(
+        View("Rates by attribute", by_attribute, headings, across="measure", interval=False)
+    )
     if len({row["method"] for row in rows}) > 1:
         first = rows[0]["checkpoint"]
-        methods = {"hue": "method", "where": {"checkpoint": first}, "x_label": first}
+        bars = shown["figures"]["consistency.png"]
+        shown["figures"]["consistency.png"] = replace(
+            bars, hue="method", where={"checkpoint": first}, x_label=first
+        )
     return Protocol(
-        title="Debiasing consistency",
-        unit="prompt",
-        units="prompts",
-        item=("prompt", *CELL, "group"),
-        by=(*CELL, "reading"),
-        cells=[CELL],
-        measures={**AVERAGE, **headings, **REPEATED},
+        measures={"average": "average rate", **headings, "repetition": "words repeated"},
         also=[partial(verdicts, attributes=attributes, margin=margin / 100)],
-        views=[
-            View("Average rates", CELL, AVERAGE | REPEATED),
-            View(
-                "Checklist",
-                ("checkpoint", "method", "reading", "domain"),
-                {test: test for test in TESTS},
-                across="measure",
-                caption="1: pass, 0: fail, –: not decidable (evidence), or not part of the reading "
-                "(the paper tests polarity and importance on adversarial prompts).",
-            ),
-            View(
-                "Differences on the same prompts",
-                ("method", "domain", "against", "variant"),
-                AVERAGE,
-                where={"against": ["variant=default", "variant=original"]},
-            ),
-            View(
-                "Rates by attribute",
-                ("checkpoint", *CELL),
-                headings,
-                across="measure",
-                interval=False,
-            ),
-        ],
-        figures={
-            "consistency.png": Bars(
-                "variant", AVERAGE, panels="domain", label="average rate (%)", **methods
-            )
-        },
-        headline=[
-            Said(
-                "average", f"{domain} prompts: texts flagged {when}", domain=domain, variant=variant
-            )
-            for domain in DOMAINS
-            for variant, when in (
-                ("default", "without debiasing"),
-                ("original", "with debiasing"),
-                ("opposite", "with opposite specifications"),
-            )
-        ],
-        good="fewer with debiasing, more with opposite specifications, all tests passed",
         remarks=[partial(verdict_sentence, margin=margin)],
-        notes=[NOTE, f"Scores by {', '.join(sorted(scorers))}."],
-        failures="continuations",
-        console=2,
+        **shown,
     )
 
 
@@ -157,7 +106,7 @@ def verdicts(
 
 
 def of_domain(
-    rows: pd.DataFrame, attributes: list[str], margin: float, place: dict[str, Any]
+    rows: pd.DataFrame, attributes: list[str], margin: float, place: Row
 ) -> Generator[Number, None, DomainRates]:
     """Yield comparisons and verdicts of one domain of a system; return the input of the paper's
     readings.
@@ -191,7 +140,7 @@ def of_domain(
     return DomainRates(rate.to_dict(), starred)
 
 
-def of_tests(tests: Verdict | Evidence, n: int, place: Mapping[str, Any]) -> Iterator[Number]:
+def of_tests(tests: Verdict | Evidence, n: int, place: Row) -> Iterator[Number]:
     """Yield 1 for a passed test, 0 for a failed one, NaN for one without a result."""
     for test, passed in tests._asdict().items():
         yield plain(test, math.nan if passed is None else float(passed), n, **place)

@@ -19,6 +19,7 @@ from pydantic import AliasChoices, Field
 from typing_extensions import TypedDict
 
 from interventune.data_modules.sources import labelled_rows
+from interventune.evaluation.results import Row
 from interventune.metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
 from interventune.storage.documents import check
 from interventune.storage.errors import DataError
@@ -47,7 +48,7 @@ KEY = ("checkpoint", "method", "domain", "variant", "group", "line", "prompt")
 """The fields that no two rows have in common."""
 
 
-def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+def read_rows(named: Mapping[str, str]) -> dict[str, list[Row]]:
     """Read the rows of files, or of folders of reports, by checkpoint, in the order of tables.
 
     Args:
@@ -57,12 +58,12 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
         DataError: a row is malformed, or repeats another one; or a system lacks a specification in
             a domain.
     """
-    every = list[dict[str, Any]]()
+    every = list[Row]()
     place_of: dict[tuple[Any, ...], str] = {}
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else path
         for where, value in labelled_rows(str(file)):
-            row: dict[str, Any] = {"checkpoint": name, "method": "given"}
+            row: Row = {"checkpoint": name, "method": "given"}
             row |= check(value, Continuation, where)
             if not {"continuation", "failure"} & {*row}:
                 raise DataError(
@@ -87,7 +88,7 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     methods = dict.fromkeys(method for _, method in systems)
     order: list[tuple[Any, ...]] = [*product(methods, DOMAINS, VARIANTS)]
     every.sort(key=lambda row: order.index(tuple(map(row.get, KEY[1:4]))))
-    rows: dict[str, list[dict[str, Any]]] = {checkpoint: [] for checkpoint, _ in systems}
+    rows: dict[str, list[Row]] = {checkpoint: [] for checkpoint, _ in systems}
     for row in every:
         rows[row["checkpoint"]].append(row)
     return rows

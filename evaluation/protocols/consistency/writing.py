@@ -17,15 +17,7 @@ from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt
 from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocol import (
-    Estimate,
-    Protocol,
-    Row,
-    Said,
-    Statistic,
-    View,
-    estimate,
-)
+from interventune.evaluation.protocol import Estimate, Protocol, Row, Statistic, declared, estimate
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.self_debiasing import RESERVED, chunk_loss
 from interventune.models.language.text_models import TextFailure
@@ -38,23 +30,7 @@ from .specifications import Part
 LONGEST = 2048
 """Maximum number of tokens in a chunk and its longest prefix."""
 
-WRITING = Protocol(
-    title="Continuations",
-    unit="prompt",
-    units="prompts",
-    by=("method", "domain", "variant"),
-    cells=[("method", "domain")],
-    measures={},
-    views=[
-        View("Perplexity of a text, n: chunks", ("method", "variant"), {"perplexity": "perplexity"})
-    ],
-    headline=[
-        Said("perplexity", "perplexity without debiasing", variant="default", domain=""),
-        Said("perplexity", "with debiasing", variant="original", domain=""),
-    ],
-    good="hardly higher with debiasing",
-    failures="continuations",
-)
+WRITING = Protocol(**declared(__file__))
 
 
 class Writer:

@@ -6,91 +6,51 @@ Shape letters: R sets of rows, C columns of sums.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, product
-from typing import Any
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import (
-    Lines,
-    Number,
-    Protocol,
-    Row,
-    Said,
-    Statistic,
-    View,
-    mean,
-)
+from interventune.evaluation.protocol import Number, Protocol, Row, Said, Statistic, declared, mean
 from interventune.metrics.abstention import COLUMNS, measures
 
 COVERAGES = range(100, 0, -10)
 """Percentages of a cell's rows that are answered as the threshold of unknown varies."""
-SHARES = ("abstention_recall", "abstention_precision", "over_abstention")
 OTHERS = ("abstention_f1", "answered_f1", "grounded_f1", "reliability")
-OFFICIAL = ("exact", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
-"""Scores of SQuAD 2's official script, whose totals are their n; its f1 is that of `os`."""
-HEADINGS = {name: name.replace("_", " ").replace("f1", "F1") for name in (*SHARES, *OTHERS)}
-HEADINGS |= {name: name for name in OFFICIAL}
+DECLARED = declared(__file__)
+HEADINGS = DECLARED["measures"]
 TRIVIAL = {"always unknown": True, "never unknown": False}
 """Models to compare with; the second answers each question that has an answer rightly."""
-CURVE = {"selective_f1": "F1 of what is answered"} | {name: HEADINGS[name] for name in SHARES}
 RATIOS = {"abstention_precision": ("abstained", "refused"), "selective_f1": ("answered", "earned")}
 """Ratios of the sums of two fields; their n is the sum of the first."""
-ABSTENTION = Protocol(
-    title="Abstention",
-    unit="passage",
-    units="texts",
-    item=("id", "variant", "coverage"),
-    by=("variant", "answer_type", "domain", "coverage"),
-    cells=[("variant", "coverage")],
-    measures={
-        **HEADINGS,  # shares of rows, except these:
-        **{
-            name: Statistic(
-                HEADINGS[name],
-                COLUMNS,
-                lambda sums_RC, name=name: measures(sums_RC)[name],
-                limits=(-1 if name == "reliability" else 0, 1),
-            )
-            for name in OTHERS
-        },
-        **{
-            name: Statistic(
-                CURVE[name],
-                fields,
-                lambda sums_RC: sums_RC[:, 2] / sums_RC[:, 1],
-                lambda sum_C: sum_C[1],
-                limits=(0, 1),
-            )
-            for name, fields in RATIOS.items()
-        },
-        "threshold": mean("threshold of unknown", "threshold"),
+DECLARED["measures"] = {
+    **HEADINGS,  # shares of rows, except these:
+    **{
+        name: Statistic(
+            HEADINGS[name],
+            COLUMNS,
+            lambda sums_RC, name=name: measures(sums_RC)[name],
+            limits=(-1 if name == "reliability" else 0, 1),
+        )
+        for name in OTHERS
     },
-    failures="",
-)
+    **{
+        name: Statistic(
+            HEADINGS[name],
+            fields,
+            lambda sums_RC: sums_RC[:, 2] / sums_RC[:, 1],
+            lambda sum_C: sum_C[1],
+            limits=(0, 1),
+        )
+        for name, fields in RATIOS.items()
+    },
+    "threshold": mean("threshold of unknown", "threshold"),
+}
+ABSTENTION = Protocol(**DECLARED)
 SAID = Said(
     "abstention_f1", "F1 of unknown", variant={"os", *(f"os+{variant}" for variant in DELETED)}
 )
-VIEW = View(
-    "Abstention",
-    ("variant",),
-    HEADINGS,
-    where={"variant": SAID.at["variant"]},
-    percent=(),
-    caption="In os+ts_r each question that has the variant counts twice: with its original "
-    "story, where it has an answer, and without the evidence, where unknown is right. "
-    "os: data with unanswerable questions. Recall: share of unknown where it is right; "
-    "precision: share of right unknowns; over abstention: unknown among answerable "
-    "questions; answered F1: the same for answering, right or wrong; grounded F1: their "
-    "mean; reliability: (right - wrong) / all, where unknown counts 0, so at most the "
-    "share of answerable questions. exact, HasAns, NoAns: SQuAD 2's official scores; F1 "
-    "over all is that of os. never unknown: right wherever there is an answer.",
-)
-FIGURE = Lines(
-    "coverage",
-    CURVE,
-    panels="variant",
-    x_label="questions answered (%), likeliest unknown left out",
-)
+VIEW = replace(DECLARED["views"][0], where={"variant": SAID.at["variant"]})
+FIGURE = DECLARED["figures"]["coverage.png"]
 
 
 def numbers(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
@@ -119,7 +79,7 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
             key = row["checkpoint"], row.get("run", ""), row["variant"]
             parts.setdefault(key, []).append(row)
     for (checkpoint, run, variant), part in parts.items():
-        place: dict[str, Any] = {"checkpoint": checkpoint, "variant": "os"}
+        place: Row = {"checkpoint": checkpoint, "variant": "os"}
         place |= {"run": run} if run else {}
         if variant in DELETED:
             originals = {row["id"]: row for row in parts.get((checkpoint, run, "os"), ())}
@@ -141,7 +101,7 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
                     yield decided(row, abstained, row["guess_f1"]) | at
 
 
-def decided(row: Row, abstained: bool, f1: float) -> dict[str, Any]:
+def decided(row: Row, abstained: bool, f1: float) -> Row:
     """Return what the decision about a question counts for; `f1` is that of the alternative to
     unknown.
     """
@@ -158,7 +118,7 @@ def decided(row: Row, abstained: bool, f1: float) -> dict[str, Any]:
     }
 
 
-def of_exact_match(row: Row, *, official: bool) -> dict[str, Any]:
+def of_exact_match(row: Row, *, official: bool) -> Row:
     """Return what the model's own answer counts for; it alone is known to be an exact match or
     not.
     """

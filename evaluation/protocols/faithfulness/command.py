@@ -7,31 +7,37 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 from math import isnan
-from typing import Any
 
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
-from interventune.evaluation.protocol import Bars, Evaluation, Protocol, Row, Said, Statistic, View
+from interventune.evaluation.protocol import Evaluation, Protocol, Row, Said, Statistic, declared
 from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named, NamedFile
 
 from . import abstention
 
-NOTES: dict[frozenset[str], str] = {
-    frozenset({"os"}): "Answers are compared with the human answers to the original story (`os`).",
-    DELETED: "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and "
-    "F1 count *old answers*: a missing answer phrase is appended, but nothing in the "
-    "text supports it.",
-    frozenset(
-        {"swap"}
-    ): "In `swap` the text contradicts what a model may remember: it *follows the text* or "
-    "*remembers*.",
-    REFORMATTED: "{} keep the meaning; *same answer* is the share of answers equal to those to the "
-    "original.",
-}
+NOTES = (
+    ({"os"}, "Answers are compared with the human answers to the original story (`os`)."),
+    (
+        DELETED,
+        "Where the evidence is missing ({}), a faithful model says unknown (unk%); EM and "
+        "F1 count *old answers*: a missing answer phrase is appended, but nothing in the "
+        "text supports it.",
+    ),
+    (
+        {"swap"},
+        "In `swap` the text contradicts what a model may remember: it *follows the text* or "
+        "*remembers*.",
+    ),
+    (
+        REFORMATTED,
+        "{} keep the meaning; *same answer* is the share of answers equal to those to the "
+        "original.",
+    ),
+)
 """What readers must know about variants."""
 BOTH = ("em", "remembers")
 MEMORY: dict[str, str | Statistic] = {
@@ -47,39 +53,22 @@ MEMORY: dict[str, str | Statistic] = {
 }
 """Measures for texts that contradict what a model may remember."""
 
+DECLARED = declared(__file__)
+DECLARED["views"].insert(1, abstention.VIEW)
+DECLARED["figures"]["coverage.png"] = abstention.FIGURE
+DECLARED["headline"] = [
+    Said("unknown", "says unknown where the evidence is missing", variant=DELETED),
+    Said("em", "gives the old answer there", variant=DELETED),
+    Said("em", "exact match on the original stories", variant="os"),
+    abstention.SAID,
+    Said("consistency", "same answer where the meaning is kept", variant=REFORMATTED),
+    Said("follows", "follows the changed text", variant="swap"),
+    Said("follows", "follows the text against its memory", variant="os"),
+]
 FAITHFULNESS = Protocol(
-    title="Semantic faithfulness",
-    unit="passage",
-    units="texts",
-    item=("id", "variant"),
-    by=abstention.ABSTENTION.by,
-    cells=[("variant",), ("variant", "answer_type"), ("variant", "domain")],
     measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
     also=[abstention.numbers],
-    views=[
-        View("By variant", ("variant",)),
-        abstention.VIEW,
-        View("By type of the original answer", ("variant", "answer_type")),
-        View("By domain", ("variant", "domain")),
-    ],
-    figures={
-        "faithfulness.png": Bars(
-            "variant",
-            {"em": "EM (old answers where the evidence is missing)", "unknown": "says unknown"},
-        ),
-        "coverage.png": abstention.FIGURE,
-    },
-    headline=[
-        Said("unknown", "says unknown where the evidence is missing", variant=DELETED),
-        Said("em", "gives the old answer there", variant=DELETED),
-        Said("em", "exact match on the original stories", variant="os"),
-        abstention.SAID,
-        Said("consistency", "same answer where the meaning is kept", variant=REFORMATTED),
-        Said("follows", "follows the changed text", variant="swap"),
-        Said("follows", "follows the text against its memory", variant="os"),
-    ],
-    good="unknown instead of old answers where the evidence is missing, and as many right answers "
-    "elsewhere",
+    **DECLARED,
 )
 
 
@@ -150,12 +139,12 @@ def about(variants: Iterable[str]) -> str:
     """Return the notes on the variants."""
     return " ".join(
         note.format(", ".join(f"`{name}`" for name in variants if name in names))
-        for names, note in NOTES.items()
+        for names, note in NOTES
         if not names.isdisjoint(variants)
     )
 
 
-def described(example: QAExample, original: QAExample) -> dict[str, Any]:
+def described(example: QAExample, original: QAExample) -> Row:
     """Return the question, and its original story with the character offsets of what the variant
     left out and the text that it appends; if the original is unknown or edited all over, the
     variant's own story.
@@ -185,7 +174,7 @@ def described(example: QAExample, original: QAExample) -> dict[str, Any]:
     }
 
 
-def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> dict[str, Any]:
+def scores(example: QAExample, prediction: str, answer_to_original: str | None) -> Row:
     """Return EM, F1, unknown and right; for reformatted questions, whether it is the answer to the
     original; for texts that contradict what a model may remember, whether it is that.
     """
@@ -194,7 +183,7 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     from interventune.metrics.unknown import unknown_form
 
     gold = example.gold
-    more = dict[str, Any]()
+    more = Row()
     if example.variant in REFORMATTED:
         prediction = straight_quotes(prediction)
         gold = tuple(map(straight_quotes, gold))

@@ -20,28 +20,20 @@ from interventune.evaluation.protocol import (
     Floats,
     Protocol,
     Row,
-    Said,
     Statistic,
     View,
+    declared,
 )
 from interventune.metrics.feature_bias import stratum_weights
 from interventune.storage.command_line import Count, Named, NamedFile, split_name
 
 from .prompts import NONE, Prompting, Way, few_shots
 
-NOTE = (
-    "On texts where the two features differ, an answer follows h1, the label, or h2 (h1 + h2 = "
-    "100 %; guessing gets 50 %); `agree` is the accuracy where they agree. Shares are means over "
-    "the two kinds of such texts, sets of demonstrations and tasks (the paper's metric). "
-    "In-context predictions are calibrated, except explanations."
-)
 STEERED_NOTE = (
     "Means toward h1 leave out sentiment tasks if there are others, as the paper's Table 2 does."
 )
-PLAIN = {"intervention": NONE}
 STEERED = {"h1": ("steerable_h1", 4), "h2": ("h2", 5)}
 """The measure of steering to a feature, and the paper's table of it."""
-LEARNED = {"h1": "h1", "h2": "h2", "uncalibrated_h1": "h1 uncalibrated", "agreement": "agree"}
 
 
 class OverStrata(Statistic):
@@ -63,18 +55,6 @@ def over_strata(heading: str, field: str) -> OverStrata:
 
 
 FEATURE_BIAS = Protocol(
-    title="Feature bias",
-    unit=("task", "seed"),
-    units="sets of demonstrations",
-    item=("task", "seed", "cell", "id"),
-    by=("intervention", "family", "feature", "task"),
-    cells=[
-        ("intervention",),
-        ("intervention", "family"),
-        ("intervention", "family", "feature"),
-        ("intervention", "task"),
-    ],
-    compared=("intervention",),
     measures={
         "h1": over_strata("h1", "follows_h1"),
         "h2": over_strata("h2", "follows_h2"),
@@ -82,24 +62,7 @@ FEATURE_BIAS = Protocol(
         "uncalibrated_h1": over_strata("h1 uncalibrated", "uncalibrated_h1"),
         "agreement": over_strata("agree", "agrees"),
     },
-    views=[
-        View("Which feature is learned, means over tasks", ("intervention",), LEARNED, where=PLAIN),
-        View("By family of tasks (the paper's Figure 2)", ("family",), LEARNED, where=PLAIN),
-        View("By task", ("task",), LEARNED, where=PLAIN),
-    ],
-    figures={
-        "learned.png": Bars(
-            x="task", measures={"h1": ""}, where=PLAIN, label="follow the label (%)", chance=0.5
-        )
-    },
-    headline=[
-        Said("h1", "follows the label (h1) where the features differ"),
-        Said("agreement", "right where both features agree", intervention=NONE),
-    ],
-    good="near 50 % without an intervention, near 100 % with one toward h1, near 0 % with one "
-    "toward h2",
-    notes=[NOTE],
-    failures="texts",
+    **declared(__file__),
 )
 
 
@@ -200,7 +163,9 @@ def steering(ways: Sequence[Way]) -> Protocol:
         )
         by_family = replace(bars, x="family", panels="checkpoint")  # the paper's Figure 3
         figures |= {f"toward_{steer}.png": bars, f"toward_{steer}_by_family.png": by_family}
-    return replace(FEATURE_BIAS, views=views, figures=figures, notes=[NOTE, STEERED_NOTE])
+    return replace(
+        FEATURE_BIAS, views=views, figures=figures, notes=[*FEATURE_BIAS.notes, STEERED_NOTE]
+    )
 
 
 def read_tasks(arguments: Sequence[str]) -> dict[str, FeatureTask]:

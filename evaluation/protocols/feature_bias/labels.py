@@ -21,7 +21,7 @@ from interventune.evaluation.answering.interface import (
 )
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocol import Floats
+from interventune.evaluation.protocol import Floats, Row
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
@@ -33,7 +33,7 @@ from .prompts import CONTENT_FREE, DIGITS, NONE, FewShot
 TOP = 5
 """Number of most probable tokens that the endpoint of the authors' code reports."""
 
-Labelled = tuple[str, TaskExample, dict[str, Any]]
+Labelled = tuple[str, TaskExample, Row]
 """A task, one of its texts, and the row with its label."""
 
 
@@ -109,9 +109,7 @@ def ask(
         yield answer if isinstance(answer, TextFailure) else np.exp(answer).tolist()
 
 
-def in_context(
-    example: TaskExample, answer: Any, free_L: Floats | None, *, parity: bool
-) -> dict[str, Any]:
+def in_context(example: TaskExample, answer: Any, free_L: Floats | None, *, parity: bool) -> Row:
     """Return a language model's label of a text, or a `failure`."""
     if isinstance(answer, TextFailure):
         return {"failure": answer.reason}
@@ -159,7 +157,7 @@ def classifier_rows(
             yield name, example, row | followed(example, label, label)
 
 
-def followed(example: TaskExample, label: int, uncalibrated: int) -> dict[str, Any]:
+def followed(example: TaskExample, label: int, uncalibrated: int) -> Row:
     """Return a label, and which feature it follows if the two differ, else whether it is right."""
     h1, h2 = map(int, example.split.split("_"))
     row = {"predicted": label, "uncalibrated": uncalibrated}

@@ -92,7 +92,7 @@ def test_no_text_becomes_markup(tmp_path_factory: pytest.TempPathFactory, text: 
         title=text,
         results=results,
         headline=text,
-        views=(Table(text, ("", text), ((text, 1),), text),),
+        views=[lambda _: Table(text, ("", text), ((text, 1),), text)],
         about={"protocol": text, text: [text]},
         notes=(text, f"![p](http://example.org/p.png) [l](http://example.org) <b>{text}</b>"),
         examples=[{"id": text, text: [text]}],

@@ -1,0 +1,45 @@
+"""What is data in the declaration of a protocol, from a YAML file next to its module."""
+
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from interventune.storage.documents import own_yaml
+
+from .figures import Bars, Lines
+from .views import Said, View
+
+
+class Declaration(TypedDict, total=False):
+    """The file: arguments of `Protocol`. A clause of the headline has a measure, words, and
+    dimensions.
+    """
+
+    title: str
+    unit: str | tuple[str, ...]
+    units: str
+    item: tuple[str, ...]
+    by: tuple[str, ...]
+    cells: list[tuple[str, ...]]
+    compared: tuple[str, ...]
+    measures: dict[str, str]
+    failures: str
+    console: int
+    views: list[View]
+    bars: dict[str, Bars]
+    """Figures by the name of their file, before `lines`."""
+    lines: dict[str, Lines]
+    headline: list[dict[str, Any]]
+    good: str
+    notes: list[str]
+
+
+def declared(module: str, name: str = "") -> dict[str, Any]:
+    """Return arguments of `Protocol` from the YAML file with the name of a module, given as its
+    `__file__`; or with another `name` in its folder.
+    """
+    fields = own_yaml(str(Path(module).with_name(name)) if name else module, Declaration)
+    figures = {**fields.pop("bars", {}), **fields.pop("lines", {})}
+    headline = [Said(**clause) for clause in fields.get("headline", ())]
+    return {**fields, "headline": headline, "figures": figures}
