@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, chain, pairwise, takewhile
 from typing import Any
 
@@ -23,19 +23,17 @@ from interventune.models.weights import fingerprint
 from .model_calls import (
     Rows,
     by_length,
-    context_limit,
     end_tokens,
     float32_logits,
+    generate,
     log_likelihoods,
     logits_at,
     padded,
     reads_side_by_side,
     require_finite,
-    write,
 )
 from .self_debiasing import continued
-from .text_models import Prompt, TextFailure
-from .token_model import Ids, TokenModel, Unit, fitting
+from .text_models import Ids, LogProbs, TextFailure, TokenModel, Unit, reply
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -71,7 +69,8 @@ class LocalTextModel(TokenModel):
     def __post_init__(self) -> None:
         model = float32_logits(self.model)
         self.device = model.device
-        self.limit = context_limit(model)
+        text_config = model.config.get_text_config()
+        self.limit = getattr(text_config, "max_position_embeddings", None)
         # Tokens per batch of likelihoods: more would overflow a CPU's caches and need more padding.
         self.tokens_at_once = 256 if self.device.type == "cpu" else 32_768
         self.is_seq2seq = model.config.is_encoder_decoder
@@ -95,9 +94,12 @@ class LocalTextModel(TokenModel):
         }
 
     def write(self, rows: Sequence[Ids]) -> Iterator[str | TextFailure]:
-        return write(
-            self.model, self.tokens, rows, most=self.max_new_tokens, batch_size=self.batch_size
-        )
+        ends = sorted({*end_tokens(self.model), *self.tokens.ends})
+        for start in range(0, len(rows), self.batch_size):
+            batch = rows[start : start + self.batch_size]
+            new = generate(self.model, batch, ends=ends, max_new_tokens=self.max_new_tokens)
+            answers = ([*takewhile(lambda i: i not in ends, row)] for row in new)
+            yield from map(reply, self.tokens.decoded(answers))
 
     def continuations(
         self, prompts: Sequence[str], prefixes: Sequence[str], *, beams: int, decay: float
@@ -191,20 +193,12 @@ class LocalTextModel(TokenModel):
         output = self.model(**padded(prompts, self.device), labels=labels_BT, use_cache=False)
         return output.logits[:, len(self.forced) :]
 
-    def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[Sequence[float] | TextFailure]:
-        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together, and
-        their common beginning once: most of a prompt is demonstrations.
-        """
-        log_probs = partial(self._log_probs, labels=self.first_tokens(labels, after), top=top)
-        rows = self.prompt_ids(prompts)
-        return fitting(rows, [self.misfit(row, 0) for row in rows], log_probs)
-
     @torch.inference_mode()
-    def _log_probs(self, rows: Rows, labels: list[int], top: int) -> list[list[float]]:
-        """The log-probabilities of label tokens after each row of token ids."""
-        log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
+    def token_logprobs(self, rows: Sequence[Ids], tokens: list[int], top: int) -> list[LogProbs]:
+        """Over the whole vocabulary. All prompts of a call are read together, and their common
+        beginning once: most of a prompt is demonstrations.
+        """
+        log_NL = torch.empty(len(rows), len(tokens), dtype=torch.float64)
         start, cache = self._shared_start(rows)
         for index in by_length([len(row) - start for row in rows], self.tokens_at_once):
             batch = [rows[i] for i in index]
@@ -213,7 +207,7 @@ class LocalTextModel(TokenModel):
             else:
                 logits_BV = self._next_logits([row[start:] for row in batch], start, cache)
             log_BV = require_finite(self.model, logits_BV).float().log_softmax(-1)
-            log_BL = log_BV[:, labels]
+            log_BL = log_BV[:, tokens]
             if top:
                 least_B1 = log_BV.topk(top).values[:, -1:]
                 log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)

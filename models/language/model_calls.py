@@ -13,7 +13,6 @@ vocabulary, E the two boundaries (first, last token).
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,6 @@ from torch.nn.functional import linear
 from torch.nn.utils.rnn import pad_sequence
 
 from interventune.models.backbones import Inputs
-
-from .text_models import TextFailure, reply
 
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at a time."""
@@ -185,11 +182,6 @@ def end_tokens(model: Any) -> list[int]:
     return sorted(ids - {None})
 
 
-def context_limit(model: Any) -> int | None:
-    """Return the number of positions of a model; None if they are relative."""
-    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
-
-
 def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
     """Return the logits; ValueError where they overflow: a model would repeat one token
     for ever.
@@ -256,23 +248,3 @@ def generate(
     # After the one token with which a separate decoder starts, or after the prompt.
     start = 1 if seq2seq else inputs["input_ids"].shape[1]
     return new_BT[:, start:].tolist()
-
-
-def write(
-    model: Any, tokens: Any, rows: Rows, *, most: int, batch_size: int
-) -> Iterator[str | TextFailure]:
-    """Yield a model's text after each prompt, in order.
-
-    Args:
-        model: see `generate`.
-        tokens: its tokenizer, as `interventune.data_modules.encoding.prompts.PromptTokens`.
-        rows: token ids of the prompts.
-        most: limit on the number of new tokens.
-        batch_size: rows read together.
-    """
-    ends = sorted({*end_tokens(model), *tokens.ends})
-    for start in range(0, len(rows), batch_size):
-        batch = rows[start : start + batch_size]
-        new = generate(model, batch, ends=ends, max_new_tokens=most)
-        answers = ([*takewhile(lambda i: i not in ends, row)] for row in new)
-        yield from map(reply, tokens.decoded(answers))
