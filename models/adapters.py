@@ -14,7 +14,7 @@ from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import file_digest
 
 from .backbones import RANDOM, Backbone, EncoderModel
-from .weights import refuse_nonfinite
+from .checkpoint import refuse_nonfinite
 
 
 def peft_base(path: str) -> str:

@@ -4,8 +4,6 @@ share.
 Shape letters: B batch (rows), T tokens, D hidden.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,13 +15,10 @@ from torch import Tensor, nn
 from interventune.storage.documents import own_yaml
 from interventune.storage.errors import DataError
 
-# transformers is imported where a model is built, because it takes seconds and printing a
-# configuration does not need it. (mypy treats MYPY as true; jsonargparse would execute a block
-# under TYPE_CHECKING.)
-MYPY = False
-if MYPY:
-    from transformers import PreTrainedConfig, PreTrainedModel
-
+Pretrained = Any
+"""A model of transformers, which is imported where one is built: it takes seconds, and printing a
+configuration does not need it.
+"""
 EncoderName = Literal[
     "bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3", "modernbert"
 ]
@@ -113,7 +108,7 @@ class Backbone:
         return ARCHITECTURES[self.architecture].causal
 
 
-def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
+def architecture_of(config: Any, path: str, class_name: str) -> Any:
     """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
     DataError, which names `path`, for another architecture.
     """
@@ -145,14 +140,14 @@ class EncoderModel(nn.Module):
     `choice`, the span head.
     """
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Pretrained, architecture: str) -> None:
         super().__init__()
         self.architecture = architecture
         self.adapter: dict[str, Any] = {}
         """The LoRA adapter, see `models/adapters.py`; empty without one."""
         self.head_options: dict[str, Any] = {}
         """The constructor's keyword arguments that a checkpoint must record, as plain values."""
-        self.encoder: PreTrainedModel = pretrained.base_model
+        self.encoder: Pretrained = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
 
@@ -169,7 +164,7 @@ class EncoderModel(nn.Module):
         return positions
 
     @property
-    def config(self) -> PreTrainedConfig:
+    def config(self) -> Any:
         return self.encoder.config
 
     def fresh(self, head: H, generator: torch.Generator | None = None) -> H:

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
-from interventune.models.weights import fingerprint
+from interventune.models.checkpoint import fingerprint
 
 from .model_calls import (
     Rows,
@@ -33,7 +33,7 @@ from .model_calls import (
     require_finite,
 )
 from .self_debiasing import continued
-from .text_models import Ids, LogProbs, TextFailure, TokenModel, Unit, reply
+from .text_models import Ids, LogProbs, TextFailure, TokenModel, Unit, packed, reply
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -148,13 +148,7 @@ class LocalTextModel(TokenModel):
         for prompt, parts in continuations.items():
             fits = len(prompt) + max(map(len, parts)) <= window
             most = max(len(prompt), SIDE_BY_SIDE) if fits and self._side_by_side else 0
-            room = -1
-            for part in parts:
-                room -= len(part)
-                if room < 0:
-                    rows.append((prompt, []))
-                    room = most - len(part)
-                rows[-1][1].append(part)
+            rows += ((prompt, pack) for pack in packed(parts, len, most))
         lengths = [len(prompt) + sum(map(len, parts)) for prompt, parts in rows]
         for index in by_length(lengths, self.tokens_at_once):
             batch = [rows[r] for r in index]

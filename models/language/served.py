@@ -15,7 +15,7 @@ from typing import Any
 import openai
 
 from .endpoint import NONSENSE, REFUSED, Endpoint
-from .text_models import Ids, LogProbs, TextFailure, TokenModel, Unit, reply
+from .text_models import Ids, LogProbs, TextFailure, TokenModel, Unit, packed, reply
 
 ROWS = 16
 """Largest number of token rows in a request, if each of its prompts has fewer texts."""
@@ -91,14 +91,6 @@ class ServedModel(Endpoint, TokenModel):
         """Yield the answer to each unit, in order, or the reason why there is none. A prompt with
         each of its texts is a row; `read` makes answers of the choices for the rows of some units.
         """
-        packs = list[list[Unit]]()
-        room = 0
-        for unit in units:
-            room -= len(unit[1])
-            if room < 0:
-                packs.append([])
-                room = ROWS - len(unit[1])
-            packs[-1].append(unit)
 
         def ask(pack: Sequence[Unit]) -> list[Any]:
             rows = [[*prompt, *text] for prompt, texts in pack for text in texts]
@@ -112,7 +104,7 @@ class ServedModel(Endpoint, TokenModel):
                 return failures[:1] or [list(chain.from_iterable(parts))]
             return [answers] * len(pack) if isinstance(answers, TextFailure) else answers
 
-        return self.in_parallel(packs, ask)
+        return self.in_parallel(packed(units, lambda unit: len(unit[1]), ROWS), ask)
 
     def _send(self, rows: list[list[int]], read: Callable[[list[Any]], Any], **options: Any) -> Any:
         """What `read` makes of the choices, one for each row, or the reason why there are none."""

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+T = TypeVar("T")
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
@@ -238,3 +239,21 @@ def fitting(
     answers = iter(ask([request for request in requests if not isinstance(request, TextFailure)]))
     for request in requests:
         yield request if isinstance(request, TextFailure) else next(answers)
+
+
+def packed(items: Iterable[T], size: Callable[[T], int], most: int) -> list[list[T]]:
+    """Divide items, in order, into lists of at most `most` in size; a larger item is a list of its
+    own.
+
+    >>> packed(["a", "bc", "def", "g"], len, 3)
+    [['a', 'bc'], ['def'], ['g']]
+    """
+    packs = list[list[T]]()
+    room = -1
+    for item in items:
+        room -= size(item)
+        if room < 0:
+            packs.append([])
+            room = most - size(item)
+        packs[-1].append(item)
+    return packs

@@ -30,9 +30,9 @@ from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss, planted_cross_entropy
 from interventune.metrics.bias import group_scores
 from interventune.models.backbones import RANDOM, Backbone
+from interventune.models.checkpoint import fingerprint
 from interventune.models.heads.span import QAModel
 from interventune.models.loading import load, read_info
-from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
 from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from interventune.data_modules.encoding.tokenizers import tokenizer_files
 from interventune.losses.answers import with_share
 from interventune.models.backbones import EncoderModel
-from interventune.models.checkpoint import KEY, describe
-from interventune.models.weights import nonfinite
+from interventune.models.checkpoint import KEY, describe, nonfinite
 from interventune.storage.errors import DataError
 from interventune.training.callbacks.eval_sets import EvalSets
 
