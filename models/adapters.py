@@ -126,10 +126,11 @@ def merge_folder(model: Any, path: str) -> tuple[Any, bool]:
         config = PeftConfig.from_pretrained(path)
         with_adapter: Any = get_peft_model(model, config)
         result = set_peft_model_state_dict(with_adapter, load_peft_weights(path, device="cpu"))
-    wrong = [key for key in result.missing_keys if ".default" in key] + list(result.unexpected_keys)
-    if first := min(wrong, default=""):
+    missing = (key for key in result.missing_keys if ".default" in key)
+    if wrong := sorted([*missing, *result.unexpected_keys]):
         raise DataError(
-            f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as {first}"
+            f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as "
+            f"{wrong[0]}"
         )
     model = with_adapter.merge_and_unload()
     refuse_nonfinite(model, path)

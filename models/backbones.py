@@ -155,7 +155,7 @@ class EncoderModel(nn.Module):
     def max_tokens(self) -> int | None:
         """Return the longest row that the position table allows; None for relative positions."""
         config = self.config
-        positions = getattr(self.config, "max_position_embeddings", None)
+        positions = getattr(config, "max_position_embeddings", None)
         # DeBERTa-v3 configures a table that it does not use.
         if self.architecture == "xlnet" or not getattr(config, "position_biased_input", True):
             return None

@@ -7,7 +7,6 @@
 import logging
 import os
 import re
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -39,10 +38,10 @@ from .precision import Trainer, faster_precision
 from .run import LET_GO_S, Run
 
 
-def main(args: Sequence[str] | None = None) -> Trainer:
-    """Parse `args` (default: the command line) and run the command; return its trainer."""
+def main(args: Sequence[str]) -> Trainer:
+    """Parse `args` and run the command; return its trainer."""
     quiet()
-    command, *flags = all_steps(checked_configs(sys.argv[1:] if args is None else args))
+    command, *flags = all_steps(checked_configs(args))
     parser, config = parsed(command, flags)
     try:
         return run(command, parser, config)

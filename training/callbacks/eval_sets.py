@@ -122,8 +122,8 @@ class Questions(Family):
             parts = {}
         for place, part_NC in {"": answered_NC, **parts}.items():
             means = zip(("em", "f1", "unknown"), part_NC[:, 1:].mean(0).tolist(), strict=True)
-            yield from ((f"{place}{name}", mean) for name, mean in means)
-            yield f"{place}n", len(part_NC)
+            for name, value in (*means, ("n", len(part_NC))):
+                yield place + name, value
         if failed := len(row_NC) - len(answered_NC):
             yield "failed", failed
 
@@ -236,9 +236,9 @@ class EvalSets(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Watch nothing if no validation set is of the metric's family."""
-        for checkpoint, monitor in monitors(trainer):
+        for checkpoint in monitoring(trainer):
             sets = families_of(trainer, "val", pl_module) if trainer.limit_val_batches else []
-            if not any(monitor.startswith(f"val/{family.prefix}") for family in sets):
+            if not any(checkpoint.monitor.startswith(f"val/{family.prefix}") for family in sets):
                 keep_last(checkpoint)
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
@@ -299,7 +299,8 @@ class EvalSets(Callback):
         adversarial advice.
         """
         metrics = trainer.callback_metrics
-        for checkpoint, monitor in monitors(trainer):
+        for checkpoint in monitoring(trainer):
+            monitor = checkpoint.monitor
             if monitor not in metrics and monitor.endswith("/selection"):
                 keep_last(checkpoint)
             elif monitor not in metrics:
@@ -326,12 +327,10 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-def monitors(trainer: Trainer) -> Iterator[tuple[Any, str]]:
-    """The checkpoint callbacks of `fit` that watch a metric of validation, and its name."""
-    for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
-        monitor = getattr(checkpoint, "monitor", None) or ""
-        if monitor.startswith("val/"):
-            yield checkpoint, monitor
+def monitoring(trainer: Trainer) -> list[Any]:
+    """The checkpoint callbacks of `fit` that watch a metric of validation."""
+    callbacks = trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []
+    return [part for part in callbacks if str(getattr(part, "monitor", "")).startswith("val/")]
 
 
 def keep_last(checkpoint: Any) -> None:

@@ -254,13 +254,14 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
     """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
-    decayed = list[nn.Parameter]()
-    plain = list[nn.Parameter]()
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            is_plain = name.endswith("bias") or id(parameter) in normalisation
-            (plain if is_plain else decayed).append(parameter)
+    trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+    plain = {
+        name: weight
+        for name, weight in trained.items()
+        if name.endswith("bias") or id(weight) in normalisation
+    }
+    decayed = [weight for name, weight in trained.items() if name not in plain]
     return [
         {"params": decayed, "weight_decay": weight_decay},
-        {"params": plain, "weight_decay": 0.0},
+        {"params": [*plain.values()], "weight_decay": 0.0},
     ]
