@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from interventune.storage.documents import load_json
+from interventune.storage.documents import Values, load_json
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import file_digest
 
@@ -24,7 +24,7 @@ def peft_base(path: str) -> str:
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return path
-    base = str(load_json(file, dict[str, Any])["base_model_name_or_path"])
+    base = str(load_json(file, Values)["base_model_name_or_path"])
     if base.endswith(".ckpt"):
         raise DataError(
             f"{file}: its base is {base}; export that (interventune export), and name the folder "
@@ -60,7 +60,7 @@ def base_digest(base: str) -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def requested_adapter(backbone: Backbone) -> dict[str, Any]:
+def requested_adapter(backbone: Backbone) -> Values:
     """Return a checkpoint's record of the adapter that `backbone` asks for. `base` is the full path
     of the base model; empty for random weights, which the checkpoint itself must contain.
     """
@@ -71,7 +71,7 @@ def requested_adapter(backbone: Backbone) -> dict[str, Any]:
     return {"rank": backbone.lora_rank, "base": base, "digest": digest}
 
 
-def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
+def add_adapter(model: EncoderModel, adapter: Values) -> None:
     """Freeze everything below the heads and add LoRA (see `requested_adapter`), in float32, to the
     linear layers, in place. DataError: peft is not installed.
     """
@@ -89,7 +89,7 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
     model.adapter = adapter
 
 
-def adapted_layers(model: nn.Module) -> dict[str, Any]:
+def adapted_layers(model: nn.Module) -> Values:
     """Return the layers that have an adapter, by name."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -137,7 +137,7 @@ def merge_folder(model: Any, path: str) -> tuple[Any, bool]:
     return model, bool(getattr(config, "modules_to_save", None))
 
 
-def own_weights(model: EncoderModel, weights: dict[str, Any]) -> dict[str, Any]:
+def own_weights(model: EncoderModel, weights: Values) -> Values:
     """Select from a state dict, whose names may begin with `model.`, what a checkpoint must
     contain: everything except the frozen weights, which come from the base.
     """

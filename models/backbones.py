@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from interventune.storage.documents import own_yaml
+from interventune.storage.documents import Values, own_yaml
 from interventune.storage.errors import DataError
 
 Pretrained = Any
@@ -58,9 +58,9 @@ class Architecture:
     """Whether the encoder takes `token_type_ids`; tokenizers are wrong about XLNet and
     DistilBERT.
     """
-    tiny: dict[str, Any] = field(default_factory=dict)
+    tiny: Values = field(default_factory=dict)
     """Sizes of a small random model, by the architecture's configuration keys."""
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Values = field(default_factory=dict)
     """Configuration values for every model of this architecture."""
     causal: bool = False
     """Whether it is a decoder, which scores texts after a prompt (models/heads/causal.py)."""
@@ -95,7 +95,7 @@ class Backbone:
     architecture: ArchitectureName
     checkpoint: str
     tokenizer: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Values = field(default_factory=dict)
     gradient_checkpointing: bool = False
     compile: bool = False
     reading_init: bool = False
@@ -143,9 +143,9 @@ class EncoderModel(nn.Module):
     def __init__(self, pretrained: Pretrained, architecture: str) -> None:
         super().__init__()
         self.architecture = architecture
-        self.adapter: dict[str, Any] = {}
+        self.adapter: Values = {}
         """The LoRA adapter, see `models/adapters.py`; empty without one."""
-        self.head_options: dict[str, Any] = {}
+        self.head_options: Values = {}
         """The constructor's keyword arguments that a checkpoint must record, as plain values."""
         self.encoder: Pretrained = pretrained.base_model
         row = ARCHITECTURES[architecture]
@@ -197,7 +197,7 @@ class EncoderModel(nn.Module):
         """
         return hidden_BTD.float() if self.adapter else hidden_BTD
 
-    def _taken(self, inputs: Inputs) -> dict[str, Any]:
+    def _taken(self, inputs: Inputs) -> Values:
         """What the layers below the heads take."""
         return {
             name: value

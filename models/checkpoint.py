@@ -13,7 +13,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from interventune.storage.documents import check
+from interventune.storage.documents import Values, check
 from interventune.storage.errors import DataError
 from interventune.storage.files import read_archive
 
@@ -48,12 +48,12 @@ class CheckpointInfo:
     """The tokenizer's files by name, or its folder or Hub name."""
     heads: Literal["", "span", "rationale", "xlnet", "choice", "causal"] = ""
     """A name in `HEADS`; empty for a folder, which has an encoder and perhaps a span head."""
-    head_options: dict[str, Any] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=dict)
+    head_options: Values = field(default_factory=dict)
+    config: Values = field(default_factory=dict)
     """Values of transformers' configuration, including `model_type`; empty for a folder."""
-    encoding: dict[str, Any] = field(default_factory=dict)
+    encoding: Values = field(default_factory=dict)
     """Options of the text encoding used in training; empty if unknown."""
-    adapter: dict[str, Any] = field(default_factory=dict)
+    adapter: Values = field(default_factory=dict)
     """The LoRA adapter (`interventune.models.adapters.requested_adapter`); empty without one."""
     step: int = 0
     """Training steps."""
@@ -75,9 +75,7 @@ def heads_class(name: str) -> type[Any]:
     return resolve_name(HEADS[name])
 
 
-def describe(
-    model: EncoderModel, tokenizer: dict[str, str], encoding: dict[str, Any]
-) -> dict[str, Any]:
+def describe(model: EncoderModel, tokenizer: dict[str, str], encoding: Values) -> Values:
     """Return the record of a model, in plain values, to be stored under `KEY`."""
     return {
         "format": FORMAT,
@@ -103,7 +101,7 @@ def read_record(path: str) -> CheckpointInfo:
     return check(fields, CheckpointInfo, path)
 
 
-def read_checkpoint(path: str, *, mmap: bool = False) -> dict[str, Any]:
+def read_checkpoint(path: str, *, mmap: bool = False) -> Values:
     """Read a `.ckpt` of this project; `mmap` leaves the weights on disk, unchecked. DataError for
     any other file.
     """

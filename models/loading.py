@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from interventune.storage.documents import load_json
+from interventune.storage.documents import Values, load_json
 from interventune.storage.errors import DataError, as_data_error
 
 from .adapters import (
@@ -131,7 +131,7 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
 
 
 def open_model(
-    backbone: Backbone, kind: type[M], options: dict[str, Any], *, warn: bool = False
+    backbone: Backbone, kind: type[M], options: Values, *, warn: bool = False
 ) -> tuple[Pretrained, M]:
     """Return transformers' model of a checkpoint, and a model of this kind on the same modules. A
     `.ckpt` with the same heads gives them too, and its adapter stays apart if it has the rank of
@@ -329,7 +329,7 @@ def read_info(path: str) -> CheckpointInfo:
     config = read_config(path)
     file = Path(path) / RECORD
     architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
-    record = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
+    record = load_json(file, dict[str, Values]) if file.is_file() else {}
     encoding = record.get("encoding", {})
     return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, encoding=encoding)
 

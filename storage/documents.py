@@ -23,6 +23,8 @@ from .files import atomic_text, open_file, read_bytes
 T = TypeVar("T", default=Any)
 Rows = Iterator[tuple[str, Any]]
 """Records with their places in a source, for errors."""
+Values = dict[str, Any]
+"""Values by name, as in a JSON object."""
 ANY: Any = object
 """For pydantic, a type that accepts all values."""
 

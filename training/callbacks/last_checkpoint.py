@@ -22,6 +22,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 
+from interventune.storage.documents import Values
 from interventune.storage.files import atomic, read_archive
 from interventune.training.run import Run
 
@@ -159,7 +160,7 @@ class LastCheckpoint(Checkpoint):
             print(f"stopped at step {trainer.global_step}{then}", file=sys.stderr, flush=True)
 
     def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
         """Normalise the counters, and record what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
@@ -170,7 +171,7 @@ class LastCheckpoint(Checkpoint):
         checkpoint["processes"] = trainer.world_size
 
     def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
         """Convert the count of batches to this number of processes."""
         before = checkpoint.get("processes", trainer.world_size)
@@ -205,7 +206,7 @@ class LastCheckpoint(Checkpoint):
             self.saved_at = time.monotonic()
 
 
-def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
+def consistent_counters(fit_loop: Values, save_point: SavePoint, accumulation: int) -> None:
     """Correct the state of Lightning's loops, in place, so that training resumes properly.
 
     Args:
@@ -247,7 +248,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+        self, checkpoint: Values, path: str | Path, storage_options: Any | None = None
     ) -> None:
         """Write; on failure, OSError or DataError names the file, and its earlier
         content remains.
@@ -261,6 +262,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             reason = getattr(error.__context__, "strerror", error)
             raise OSError(f"{path}: cannot be written: {reason}") from error
 
-    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
+    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> Values:
         """Read tensors and plain values only. DataError for a file with other content."""
         return dict(read_archive(path))

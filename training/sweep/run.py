@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 import yaml
@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count, Parser, call
-from interventune.storage.documents import check, load_json, load_yaml, write_text
+from interventune.storage.documents import Values, check, load_json, load_yaml, write_text
 from interventune.training.configs import checked_configs, shipped
 
 from .study import Grid, Sweep
@@ -74,9 +74,9 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     return check(content, Sweep, str(path)), options
 
 
-def of_experiment(path: Path) -> dict[str, Any]:
+def of_experiment(path: Path) -> Values:
     """Return a sweep without values over an experiment, compared by the metric that it monitors."""
-    monitor = load_yaml(path, dict[str, Any]).get("checkpoint", {})
+    monitor = load_yaml(path, Values).get("checkpoint", {})
     if "monitor" not in monitor:
         raise ValueError(f"{path}: has no checkpoint.monitor to compare runs by; name a sweep file")
     direction = "maximize" if monitor.get("mode") == "max" else "minimize"
