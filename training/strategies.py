@@ -119,8 +119,11 @@ def whole(model: nn.Module) -> Iterator[None]:
     units = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for unit in units:  # roots, which come before their parts, prepare these
         unit._get_fsdp_state()._lazy_init()
-    parts = [(unit, part) for unit in units for part in _parameter_groups(unit)]
-    before = [(unit, part, part.post_forward_mesh_info, part.is_unsharded) for unit, part in parts]
+    before = [
+        (unit, part, part.post_forward_mesh_info, part.is_unsharded)
+        for unit in units
+        for part in _parameter_groups(unit)
+    ]
     try:
         for unit in units:
             unit.unshard()

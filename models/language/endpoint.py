@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import openai
 
-from .text_models import EMPTY, LogProbs, Prompt, TextFailure, TextModel, reply
+from .text_models import EMPTY, LogProbs, Prompt, Prompts, Reply, TextFailure, TextModel, reply
 
 T = TypeVar("T")
 
@@ -149,12 +149,12 @@ class Endpoint(TextModel):
 class ChatModel(Endpoint):
     """A chat model behind an endpoint, which applies its own template."""
 
-    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
+    def complete(self, prompts: Prompts) -> Iterator[Reply]:
         return self._answers(prompts, _text, self.max_new_tokens)
 
     def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[LogProbs | TextFailure]:
+        self, prompts: Prompts, labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[LogProbs]:
         """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
         possible.
 
@@ -162,7 +162,7 @@ class ChatModel(Endpoint):
         label.
         """
 
-        def read(response: Any) -> LogProbs | TextFailure:
+        def read(response: Any) -> LogProbs:
             choice = response.choices[0]
             if choice.logprobs is None:
                 raise ValueError(
@@ -177,7 +177,7 @@ class ChatModel(Endpoint):
         return self._answers(prompts, read, 1, logprobs=True, top_logprobs=top or MAX_LOGPROBS)
 
     def _answers(
-        self, prompts: Sequence[Prompt], read: Callable[[Any], Any], max_tokens: int, **options: Any
+        self, prompts: Prompts, read: Callable[[Any], Any], max_tokens: int, **options: Any
     ) -> Iterator[Any]:
         # OpenAI has renamed this field; the other endpoints know the old name.
         options["max_completion_tokens" if self.is_openai else "max_tokens"] = max_tokens
@@ -194,7 +194,7 @@ class ChatModel(Endpoint):
         return self.in_parallel(prompts, ask)
 
 
-def _text(response: Any) -> str | TextFailure:
+def _text(response: Any) -> Reply:
     text = response.choices[0].message.content or ""
     text.encode()  # a lone surrogate cannot be written to a file
     return reply(text)

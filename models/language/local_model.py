@@ -21,7 +21,6 @@ from transformers import DynamicCache
 from interventune.models.checkpoint import fingerprint
 
 from .model_calls import (
-    Rows,
     by_length,
     end_tokens,
     float32_logits,
@@ -33,7 +32,7 @@ from .model_calls import (
     require_finite,
 )
 from .self_debiasing import continued
-from .text_models import Ids, LogProbs, TextFailure, TokenModel, Unit, packed, reply
+from .text_models import Ids, LogProbs, Reply, Rows, TokenModel, Units, packed, reply
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -93,7 +92,7 @@ class LocalTextModel(TokenModel):
             "max_new_tokens": self.max_new_tokens,
         }
 
-    def write(self, rows: Sequence[Ids]) -> Iterator[str | TextFailure]:
+    def write(self, rows: Rows) -> Iterator[Reply]:
         ends = sorted({*end_tokens(self.model), *self.tokens.ends})
         for start in range(0, len(rows), self.batch_size):
             batch = rows[start : start + self.batch_size]
@@ -128,7 +127,7 @@ class LocalTextModel(TokenModel):
             # Special tokens stay, as in the authors' code.
             yield from self.tokens.tokenizer.batch_decode(rows, skip_special_tokens=False)
 
-    def score(self, units: Sequence[Unit]) -> Iterator[list[float]]:
+    def score(self, units: Units) -> Iterator[LogProbs]:
         """A repeated pair is scored once."""
         pairs = dict.fromkeys((prompt, text) for prompt, texts in units for text in texts)
         score = self._score_seq2seq if self.is_seq2seq else self._score_causal
@@ -188,7 +187,7 @@ class LocalTextModel(TokenModel):
         return output.logits[:, len(self.forced) :]
 
     @torch.inference_mode()
-    def token_logprobs(self, rows: Sequence[Ids], tokens: list[int], top: int) -> list[LogProbs]:
+    def token_logprobs(self, rows: Rows, tokens: list[int], top: int) -> list[LogProbs]:
         """Over the whole vocabulary. All prompts of a call are read together, and their common
         beginning once: most of a prompt is demonstrations.
         """

@@ -23,15 +23,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from interventune.models.backbones import Inputs
 
+from .text_models import Rows
+
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at a time."""
 
 AT_ONCE = 16
 """Tokens whose logits are summed at a time."""
-
-Ids = Sequence[int]
-Rows = Sequence[Ids]
-"""Token ids of several texts."""
 
 
 class Float32Projection(torch.nn.Linear):
@@ -127,8 +125,7 @@ def reads_side_by_side(model: Any) -> bool:
     """Whether the second of two continuations after one prompt scores the same as alone."""
 
     def last_total(ids: list[int], spans: list[list[int]]) -> Tensor:
-        ids_1T = torch.tensor([ids], device=model.device) % model.config.vocab_size
-        inputs = {"input_ids": ids_1T, "attention_mask": torch.ones_like(ids_1T)}
+        inputs = padded([[i % model.config.vocab_size for i in ids]], model.device)
         return log_likelihoods(model, inputs, torch.tensor([spans], device=model.device))[0, -1]
 
     training = model.training

@@ -15,7 +15,7 @@ from typing import Any
 import openai
 
 from .endpoint import NONSENSE, REFUSED, Endpoint
-from .text_models import Ids, LogProbs, TextFailure, TokenModel, Unit, packed, reply
+from .text_models import LogProbs, Reply, Rows, TextFailure, TokenModel, Units, packed, reply
 
 ROWS = 16
 """Largest number of token rows in a request, if each of its prompts has fewer texts."""
@@ -51,29 +51,27 @@ class ServedModel(Endpoint, TokenModel):
         self.tokens = tokens
         self.space = tokens.space
 
-    def write(self, rows: Sequence[Ids]) -> Iterator[str | TextFailure]:
-        def texts(choices: list[Any], _: object) -> list[str | TextFailure]:
+    def write(self, rows: Rows) -> Iterator[Reply]:
+        def texts(choices: list[Any], _: object) -> list[Reply]:
             return [reply(self.tokens.opening + choice.text) for choice in choices]
 
-        return self._answers([(row, ((),)) for row in rows], texts, max_tokens=self.max_new_tokens)
+        return self._answers(alone(rows), texts, max_tokens=self.max_new_tokens)
 
-    def score(self, units: Sequence[Unit]) -> Iterator[list[float] | TextFailure]:
+    def score(self, units: Units) -> Iterator[LogProbs]:
         if units and self._tested:
             yield from self._answers(units, sums, **ECHO)
 
-    def token_logprobs(
-        self, rows: Sequence[Ids], tokens: list[int], top: int
-    ) -> Iterator[LogProbs | TextFailure]:
+    def token_logprobs(self, rows: Rows, tokens: list[int], top: int) -> Iterator[LogProbs]:
         """Each token is scored as a text; servers report only few of the likeliest tokens."""
 
         def least(choices: list[Any], _: object) -> list[float]:
             return [min(choice.logprobs.top_logprobs[0].values()) for choice in choices]
 
-        scored = self.score([(row, tuple((token,) for token in tokens)) for row in rows])
+        texts = tuple((token,) for token in tokens)
+        scored = self.score([(tuple(row), texts) for row in rows])
         bounds: Any = [-math.inf] * len(rows)
         if top:
-            units = [(row, ((),)) for row in rows]
-            bounds = self._answers(units, least, max_tokens=1, logprobs=top)
+            bounds = self._answers(alone(rows), least, max_tokens=1, logprobs=top)
         for log_L, bound in zip(scored, bounds, strict=True):
             if isinstance(log_L, TextFailure):
                 yield log_L
@@ -83,16 +81,13 @@ class ServedModel(Endpoint, TokenModel):
                 yield [log_p if log_p >= bound else -math.inf for log_p in log_L]
 
     def _answers(
-        self,
-        units: Sequence[Unit],
-        read: Callable[[list[Any], Sequence[Unit]], list[Any]],
-        **options: Any,
+        self, units: Units, read: Callable[[list[Any], Units], list[Any]], **options: Any
     ) -> Iterator[Any]:
         """Yield the answer to each unit, in order, or the reason why there is none. A prompt with
         each of its texts is a row; `read` makes answers of the choices for the rows of some units.
         """
 
-        def ask(pack: Sequence[Unit]) -> list[Any]:
+        def ask(pack: Units) -> list[Any]:
             rows = [[*prompt, *text] for prompt, texts in pack for text in texts]
             answers = self._send(rows, lambda choices: read(choices, pack), **options)
             if answers == REFUSED and len(pack) > 1:  # perhaps because of one of them
@@ -106,7 +101,7 @@ class ServedModel(Endpoint, TokenModel):
 
         return self.in_parallel(packed(units, lambda unit: len(unit[1]), ROWS), ask)
 
-    def _send(self, rows: list[list[int]], read: Callable[[list[Any]], Any], **options: Any) -> Any:
+    def _send(self, rows: Rows, read: Callable[[list[Any]], Any], **options: Any) -> Any:
         """What `read` makes of the choices, one for each row, or the reason why there are none."""
 
         def in_order(response: Any) -> Any:
@@ -184,7 +179,12 @@ class ServedModel(Endpoint, TokenModel):
         raise ValueError(f"{self.name}: the server {fault}; {remedy}")
 
 
-def sums(choices: list[Any], units: Sequence[Unit]) -> list[list[float]]:
+def alone(rows: Rows) -> Units:
+    """Return units of prompts without texts: a row each."""
+    return [(tuple(row), ((),)) for row in rows]
+
+
+def sums(choices: list[Any], units: Units) -> list[list[float]]:
     """Return the log-probability of every text of each unit, from the echo of each row."""
     echoes = iter(choices)
     return [

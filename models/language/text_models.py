@@ -28,6 +28,7 @@ class TextFailure:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
+Reply = str | TextFailure
 EMPTY = TextFailure("empty answer")
 THINKING = r"(?:\w+:)?think(?:ing)?|thought|reasoning"
 OPENED = rf"<(?:{THINKING})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
@@ -35,7 +36,7 @@ CLOSED = rf"</(?:{THINKING})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
 """The tokens around a chain of thought, in the notations of several families of models."""
 
 
-def reply(text: str) -> str | TextFailure:
+def reply(text: str) -> Reply:
     """Return a model's text without its chain of thought, which a template may have opened in the
     prompt; a failure if nothing is left, or the thinking does not end.
 
@@ -50,10 +51,18 @@ def reply(text: str) -> str | TextFailure:
 
 Prompt = str | list[dict[str, str]]
 """A text, or the messages of a chat, each with its `role` and `content`."""
+Prompts = Sequence[Prompt]
+Requests = Sequence[tuple[Prompt, Sequence[str]]]
+"""Prompts, and the texts that may follow each."""
+Rows = Sequence[Sequence[int]]
+"""Token ids of several texts."""
 Ids = tuple[int, ...]
 Unit = tuple[Ids, tuple[Ids, ...]]
 """Token ids of a prompt, and of the texts that may follow it."""
-LogProbs = Sequence[float]
+Units = Sequence[Unit]
+LogProbs = Sequence[float] | TextFailure
+Totals = list[tuple[float, int]] | TextFailure
+"""The log-probability and the number of tokens of several texts, or why there are none."""
 
 
 class TextModel(ABC):
@@ -70,7 +79,7 @@ class TextModel(ABC):
     """The white space between a prompt and its answer."""
 
     @abstractmethod
-    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
+    def complete(self, prompts: Prompts) -> Iterator[Reply]:
         """Yield one answer per prompt, never empty, in order, as soon as it and all before it are
         complete.
 
@@ -78,8 +87,8 @@ class TextModel(ABC):
         """
 
     def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[LogProbs | TextFailure]:
+        self, prompts: Prompts, labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[LogProbs]:
         """For each prompt, in order, yield the log-probability, in nats, that its continuation
         begins with each label; -inf for a label that the model does not report.
 
@@ -96,9 +105,7 @@ class TextModel(ABC):
         """
         raise ValueError(f"{self.name} gives no probabilities of the next token")
 
-    def log_likelihoods(
-        self, requests: Sequence[tuple[Prompt, Sequence[str]]]
-    ) -> Iterator[list[tuple[float, int]] | TextFailure]:
+    def log_likelihoods(self, requests: Requests) -> Iterator[Totals]:
         """For each prompt and the texts that may follow it, in order, yield log P(text | prompt),
         in nats, and the number of tokens, of every text.
         """
@@ -117,42 +124,38 @@ class TokenModel(TextModel):
     """Number of positions; None if they are relative or unknown."""
 
     @abstractmethod
-    def write(self, rows: Sequence[Ids]) -> Iterable[str | TextFailure]:
+    def write(self, rows: Rows) -> Iterable[Reply]:
         """Yield the text that follows each prompt, in order."""
 
     @abstractmethod
-    def score(self, units: Sequence[Unit]) -> Iterable[list[float] | TextFailure]:
+    def score(self, units: Units) -> Iterable[LogProbs]:
         """Yield the log-probabilities of each prompt's texts, in order."""
 
     @abstractmethod
-    def token_logprobs(
-        self, rows: Sequence[Ids], tokens: list[int], top: int
-    ) -> Iterable[LogProbs | TextFailure]:
+    def token_logprobs(self, rows: Rows, tokens: list[int], top: int) -> Iterable[LogProbs]:
         """Yield the log-probabilities of tokens after each prompt, in order; with `top`, see
         `next_token_logprobs`.
         """
 
-    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
+    def complete(self, prompts: Prompts) -> Iterator[Reply]:
         """Yield only the new text, without special tokens. Prompts that leave no room in the
         model's context fail.
         """
         return self.continued(self.prompt_ids(prompts))
 
-    def continued(self, rows: Sequence[Ids]) -> Iterator[str | TextFailure]:
+    def continued(self, rows: Rows) -> Iterator[Reply]:
         """Yield the text that follows each prompt, given by its token ids, as `complete` does."""
         most = self.max_new_tokens
         return fitting([self.misfit(row, most) or row for row in rows], self.write)
 
     def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[LogProbs | TextFailure]:
+        self, prompts: Prompts, labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[LogProbs]:
         log_probs = partial(self.token_logprobs, tokens=self.first_tokens(labels, after), top=top)
         rows = self.prompt_ids(prompts)
         return fitting([self.misfit(row, 0) or row for row in rows], log_probs)
 
-    def log_likelihoods(
-        self, requests: Sequence[tuple[Prompt, Sequence[str]]]
-    ) -> Iterator[list[tuple[float, int]] | TextFailure]:
+    def log_likelihoods(self, requests: Requests) -> Iterator[Totals]:
         """Score the tokens of texts.
 
         A causal model reads prompt and text as one, so a text includes its leading space, and white
@@ -163,7 +166,7 @@ class TokenModel(TextModel):
         texts. A text without tokens is a failure, and one that does not fit the model's context.
         """
 
-        def counted(units: Sequence[Unit]) -> Iterator[list[tuple[float, int]] | TextFailure]:
+        def counted(units: Units) -> Iterator[Totals]:
             for (_, texts), answer in zip(units, self.score(units), strict=True):
                 if isinstance(answer, TextFailure):
                     yield answer
@@ -172,11 +175,12 @@ class TokenModel(TextModel):
 
         return fitting([*self._units(requests)], counted)
 
-    def prompt_ids(self, prompts: Sequence[Prompt]) -> list[Ids]:
+    def prompt_ids(self, prompts: Prompts) -> Rows:
         """Return the token ids of prompts."""
-        return [*map(tuple, self.tokens.prompts([*map(self.tokens.text, prompts)]))]
+        rows: Rows = self.tokens.prompts([*map(self.tokens.text, prompts)])
+        return rows
 
-    def misfit(self, prompt: Ids, new: int) -> TextFailure | None:
+    def misfit(self, prompt: Sequence[int], new: int) -> TextFailure | None:
         """Why a prompt and a text of `new` tokens cannot be read; None if they can."""
         if not prompt:
             return TextFailure("empty prompt")
@@ -207,9 +211,7 @@ class TokenModel(TextModel):
                 )
         return list(label_of)
 
-    def _units(
-        self, requests: Sequence[tuple[Prompt, Sequence[str]]]
-    ) -> Iterator[Unit | TextFailure]:
+    def _units(self, requests: Requests) -> Iterator[Unit | TextFailure]:
         """The units of requests, or why a text cannot be scored."""
         befores = list[str]()
         contexts = list[str]()

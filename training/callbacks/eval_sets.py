@@ -21,7 +21,7 @@ left out; groups to `predictions/<set>.jsonl` with their scores, which `interven
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ from interventune.metrics.shift import distance_sums, shift_measures
 from interventune.storage.documents import write_text
 
 Scalars = Iterator[tuple[str, float]]
-Predictions = Iterable[tuple[int, Any]]
+Predictions = dict[int, Any]
+"""By index in the set."""
 IN_PROGRESS_BAR = ("f1", "accuracy")
 
 
@@ -60,8 +61,7 @@ class Family:
         self.module = module
         self.parts = list[Tensor]()
         """What this process measured, by batch."""
-        self.predictions: dict[int, Any] = {}
-        """By index in the set."""
+        self.predictions: Predictions = {}
 
     @property
     def prefix(self) -> str:
@@ -89,10 +89,10 @@ class Family:
         """
 
     def predict(self, batch: Any, outputs: Any) -> Predictions:
-        """Return predictions with their index in the set."""
-        return ()
+        """Return predictions."""
+        return {}
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         """Write the predictions of all processes to one file."""
 
 
@@ -141,9 +141,9 @@ class Questions(Family):
 
     def predict(self, batch: Any, outputs: Any) -> Predictions:
         answers = self.module.decode(self.data, batch, outputs)
-        return ((answer.example, answer.text) for answer in answers if not answer.failure)
+        return {answer.example: answer.text for answer in answers if not answer.failure}
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         ids = (question.id for question in self.data.questions(list(predictions)))
         write_json(folder / f"{self.name}.json", dict(zip(ids, predictions.values(), strict=True)))
 
@@ -175,9 +175,9 @@ class Groups(Family):
         p_BVSE = outputs["log_prob_BVSE"].double().exp()
         # A decoder's S is used for both boundaries.
         p_BVSE = p_BVSE.expand(*p_BVSE.shape[:-1], 2)
-        return zip(batch.group_B.tolist(), p_BVSE.tolist(), strict=True)
+        return dict(zip(batch.group_B.tolist(), p_BVSE.tolist(), strict=True))
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         groups = self.data.groups
         scored = (ScoredGroup(groups[i], base_scores=scores) for i, scores in predictions.items())
         write_records(scored, folder / f"{self.name}.jsonl")
@@ -211,14 +211,15 @@ class Choices(Family):
         yield "n", len(row_NC)
 
     def predict(self, batch: Any, outputs: Any) -> Predictions:
+        predictions: Predictions = {}
         logits_BN = outputs["logits_BN"].tolist()
         for i, logits in zip(batch.example_B.tolist(), logits_BN, strict=True):
             question = self.data.questions[i]
-            choice = logits.index(max(logits))
             about = {"id": question.id, "label": question.label}
-            yield i, about | {"choice": choice, "logits": logits}
+            predictions[i] = about | {"choice": logits.index(max(logits)), "logits": logits}
+        return predictions
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         write_json(folder / f"{self.name}.json", list(predictions.values()))
 
 

@@ -182,9 +182,8 @@ class LastCheckpoint(Checkpoint):
             )
             progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
             for counts in (progress["total"], progress["current"]):
-                counts.update(
-                    {key: value * before // trainer.world_size for key, value in counts.items()}
-                )
+                for key, value in counts.items():
+                    counts[key] = value * before // trainer.world_size
             progress["is_last_batch"] = False
 
     def _keep(self, trainer: Trainer) -> None:

@@ -15,7 +15,7 @@ from pytorch_lightning import Callback, LightningModule
 from torch import Tensor, nn
 
 from interventune.data_modules.encoding.tokenizers import tokenizer_files
-from interventune.losses.answers import with_share
+from interventune.losses.answers import Losses, with_share
 from interventune.models.backbones import EncoderModel
 from interventune.models.checkpoint import KEY, describe, nonfinite
 from interventune.storage.documents import Values
@@ -110,7 +110,7 @@ class FineTuning(LightningModule):
     def configure_callbacks(self) -> list[Callback]:
         return [EvalSets()]
 
-    def losses(self, batch: Any) -> dict[str, Tensor]:
+    def losses(self, batch: Any) -> Losses:
         """Return the losses of a batch by name."""
         raise NotImplementedError
 

@@ -9,7 +9,7 @@ Shape letters: B batch (windows), T tokens, V variants of a group (4), S subject
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
@@ -27,6 +27,7 @@ from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens
 from interventune.data_modules.schema.questions import Answer
 from interventune.losses.answers import (
+    Losses,
     joint_answer_loss,
     rationale_tagging_loss,
     span_cross_entropy,
@@ -35,7 +36,6 @@ from interventune.losses.answers import (
 )
 from interventune.metrics.shift import pair_cosines
 from interventune.models.backbones import Backbone
-from interventune.models.checkpoint import heads_class
 from interventune.models.heads.answers import RationaleModel, Tagged, XLNetModel
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.span import QAModel, SpanModel
@@ -80,7 +80,7 @@ class QAModule(FineTuning):
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """Return the model that training starts from; a module with other heads overrides this."""
-        return cast(QAModel, start(backbone, heads_class("causal" if backbone.causal else "span")))
+        return start(backbone, CausalModel) if backbone.causal else start(backbone, SpanModel)
 
     def check_data(self, stage: str) -> None:
         """ValueError for multiple-choice questions, and for training questions that a span cannot
@@ -110,7 +110,7 @@ class QAModule(FineTuning):
             raise ValueError(f"data.train_groups: {type(self).__name__} needs groups to train on")
         return groups
 
-    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
+    def losses(self, batch: TrainBatch) -> Losses:
         """Return the losses of questions by name, means in nats: the cross-entropy of the gold
         span's start and end, or of the tokens that a decoder writes; of rationale heads the answer
         loss and the rationale loss, of XLNet's heads seven terms. ValueError without questions.

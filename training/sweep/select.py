@@ -1,6 +1,5 @@
 """Test the best models of a sweep."""
 
-import math
 import os
 import shutil
 import subprocess
@@ -88,7 +87,7 @@ def select(options: Options, flags: Sequence[str]) -> None:
         checkpoints = study / "points" / model["point"] / "run" / "checkpoints"
         of_model = {name: model[name] for name in by}
         rows += (row | of_model for row in results_of(checkpoints / weights, flags))
-    summary = summarise(pd.DataFrame(rows), [*by, "test_set", "metric"])
+    summary = summarise(pd.DataFrame(rows).astype({"value": float}), [*by, "test_set", "metric"])
     for name, written in (("models", chosen), ("selection", summary)):
         write_text(study / "selection" / f"{name}.csv", written.to_csv(index=False))
     shown = summary[summary["metric"].isin(SHOWN)].drop(columns="values")
@@ -130,7 +129,7 @@ def results_of(weights: Path, flags: Sequence[str]) -> list[Values]:
         stage, *parts = key.split("/")  # test/bias/NAME/ethical/mu; of `main`, without NAME
         if stage == "test":
             row: Values = {"test_set": parts.pop(1) if parts[1] in sets else "main"}
-            row |= {"metric": "/".join(parts), "value": math.nan if value is None else value}
+            row |= {"metric": "/".join(parts), "value": value}
             rows.append(row | {"n": metrics.get(f"{key.rpartition('/')[0]}/n")})
     return rows
 
