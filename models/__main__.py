@@ -45,7 +45,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
         if info.heads:
             reason = f"{info.heads!r} heads have no counterpart in transformers"
         raise DataError(f"{checkpoint}: {reason}; use it as it is")
-    base = info.adapter.get("base")
+    base = info.adapter.get("base", "")
     if adapter and (not base or info.heads == "rationale"):
         raise DataError(
             f"{checkpoint}: --adapter needs LoRA on a pretrained base, and no rationale heads; "

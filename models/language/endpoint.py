@@ -12,14 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 
-from .text_models import EMPTY, LogProbs, Prompt, Prompts, Reply, TextFailure, TextModel, reply
-
-T = TypeVar("T")
+from .text_models import EMPTY, LogProbs, Prompt, Prompts, Reply, T, TextFailure, TextModel, reply
 
 MAX_LOGPROBS = 20
 """Largest number of token probabilities that OpenAI's endpoints report."""

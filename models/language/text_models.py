@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
@@ -235,7 +234,7 @@ class TokenModel(TextModel):
 
 
 def fitting(
-    requests: Sequence[Request | TextFailure], ask: Callable[[list[Request]], Iterable[Answer]]
+    requests: Sequence[T | TextFailure], ask: Callable[[list[T]], Iterable[Answer]]
 ) -> Iterator[Answer | TextFailure]:
     """Yield the answers to all requests, in order; those that are failures already remain so."""
     answers = iter(ask([request for request in requests if not isinstance(request, TextFailure)]))

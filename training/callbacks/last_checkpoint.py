@@ -49,16 +49,18 @@ class LastCheckpoint(Checkpoint):
     wait. `Run` sets how often they are written.
     """
 
+    path: Path | None = None
+    save_point: SavePoint = ""
+    # The received signal, whether it waits for the end of the step, and the previous handlers.
+    received = 0
+    deferred = False
+    handlers: dict[int, Any]
+    due = stopping = validated = False
+    kept_step = -1
+
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.path: Path | None = None
-        self.save_point: SavePoint = ""
-        # The received signal, whether it waits for the end of the step, and the previous handlers.
-        self.received = 0
-        self.deferred = False
-        self.handlers = dict[int, Any]()
-        self.due = self.stopping = self.validated = False
-        self.kept_step = -1
+        self.handlers = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take over signal handling; until training begins, a signal ends the run at once."""

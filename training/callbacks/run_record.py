@@ -48,11 +48,12 @@ class RunRecord(Callback):
         resumed: whether the weights come from a checkpoint.
     """
 
+    earlier: Mapping[str, float] = {}
+    """Metrics from before a resume, so that a validation need not be repeated for them."""
+
     def __init__(self, text: str, *, resumed: bool) -> None:
         self.text = text
         self.resumed = resumed
-        self.earlier: Mapping[str, float] = {}
-        """Metrics from before a resume, so that a validation need not be repeated for them."""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write config.yaml and environment.json, before any long work."""

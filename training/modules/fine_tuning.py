@@ -255,14 +255,12 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[Values]:
     """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
-    trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-    plain = {
-        name: weight
-        for name, weight in trained.items()
-        if name.endswith("bias") or id(weight) in normalisation
-    }
-    decayed = [weight for name, weight in trained.items() if name not in plain]
-    return [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": [*plain.values()], "weight_decay": 0.0},
+    groups: list[Values] = [
+        {"params": [], "weight_decay": weight_decay},
+        {"params": [], "weight_decay": 0.0},
     ]
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            plain = name.endswith("bias") or id(parameter) in normalisation
+            groups[plain]["params"].append(parameter)
+    return groups

@@ -36,7 +36,7 @@ from interventune.losses.answers import (
 )
 from interventune.metrics.shift import pair_cosines
 from interventune.models.backbones import Backbone
-from interventune.models.heads.answers import RationaleModel, Tagged, XLNetModel
+from interventune.models.heads.answers import RationaleModel, Tagged, XLNetModel, XLNetOutput
 from interventune.models.heads.causal import CausalModel
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import start
@@ -124,17 +124,18 @@ class QAModule(FineTuning):
             total_B = self.model.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
             return {"span": written_answer_loss(total_B, qa.end_B - qa.start_B + 1)}
         if isinstance(self.model, SpanModel):
-            return {"span": span_cross_entropy(*self.model(qa.inputs), qa.start_B, qa.end_B)}
+            start_BT, end_BT = self.model(qa.inputs)
+            return {"span": span_cross_entropy(start_BT, end_BT, qa.start_B, qa.end_B)}
         answers = qa.start_B, qa.end_B, qa.answer_type_B
         if isinstance(self.model, RationaleModel):
-            *scores, rationale_BT = self.model(qa.inputs, qa.context_BT)
+            start_BT, end_BT, type_BC, rationale_BT = self.model(qa.inputs, qa.context_BT)
             tagged_BT = self.model.tagged_tokens(qa.inputs, qa.context_BT)
             return {
-                "answer": joint_answer_loss(*scores, *answers),
+                "answer": joint_answer_loss(start_BT, end_BT, type_BC, *answers),
                 "rationale": rationale_tagging_loss(rationale_BT, qa.rationale_BT, tagged_BT),
             }
-        *logits, _ = self.model(qa.inputs, qa.context_BT, qa.start_B)
-        return xlnet_answer_loss(*logits, *answers, qa.number_B, qa.option_B)
+        output: XLNetOutput = self.model(qa.inputs, qa.context_BT, qa.start_B)
+        return xlnet_answer_loss(*output[:5], *answers, qa.number_B, qa.option_B)
 
     def group_log_probs(self, batch: GroupBatch) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants; for a
