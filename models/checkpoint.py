@@ -32,7 +32,7 @@ HEADS = {
     "span": "interventune.models.heads.span:SpanModel",
     "rationale": "interventune.models.heads.answers:RationaleModel",
     "xlnet": "interventune.models.heads.answers:XLNetModel",
-    "choice": "interventune.models.heads.choice:ChoiceModel",
+    "choice": "interventune.models.heads.span:ChoiceModel",
     "causal": "interventune.models.heads.causal:CausalModel",
 }
 """The model class of each kind of heads, by its name in checkpoints."""

@@ -31,8 +31,7 @@ from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, Q
 from interventune.models.backbones import EncoderModel, pick_device
 from interventune.models.checkpoint import fingerprint
 from interventune.models.heads.causal import CausalModel
-from interventune.models.heads.choice import ChoiceModel, masked_mean
-from interventune.models.heads.span import QAModel, SpanModel
+from interventune.models.heads.span import ChoiceModel, QAModel, SpanModel, masked_mean
 from interventune.models.loading import load
 from interventune.storage.progress import progress
 

@@ -13,7 +13,7 @@ from interventune.data_modules.choices_data import ChoicesDataModule
 from interventune.losses.answers import Losses, choice_cross_entropy, choice_loss
 from interventune.models.backbones import Backbone
 from interventune.models.heads.causal import CausalModel
-from interventune.models.heads.choice import ChoiceModel, Pooling
+from interventune.models.heads.span import ChoiceModel, Pooling
 from interventune.models.loading import start
 
 from .fine_tuning import FineTuning

@@ -142,20 +142,17 @@ class Point:
             if self.result():
                 return
             began = time.monotonic()
-            state = "complete"
-            value = None
-            reason = None
+            result: Values = dict.fromkeys(("state", "value", "seconds", "reason"))
             try:
                 if not (self.run / "metrics.json").exists():
                     self.fit(lock.fileno())
-                value = self.value()
+                result |= {"state": "complete", "value": self.value()}
+                outcome = f"{self.sweep.metric} {result['value']:.4g}"
             except Exception as error:
-                state = "fail"
-                reason = str(error)
-            seconds = time.monotonic() - began
-            result = {"state": state, "value": value, "seconds": seconds, "reason": reason}
+                result |= {"state": "fail", "reason": str(error)}
+                outcome = f"fail  {error}"
+            result["seconds"] = time.monotonic() - began
             write_text(self.result_file, json.dumps(result) + "\n")
-            outcome = f"fail  {reason}" if value is None else f"{self.sweep.metric} {value:.4g}"
             print(self.name, outcome, sep="  ", file=sys.stderr)
 
     def fit(self, lock: int) -> None:
