@@ -65,7 +65,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     from .kernels import compile_layers, use_kernels  # imports transformers
 
     _, model = open_model(backbone, kind, options)
-    if backbone.causal and not reads_side_by_side(model.encoder):
+    if backbone.causal and not reads_side_by_side(model.encoder.eval()):
         raise DataError(
             f"backbone: a {model.config.model_type!r} model does not read two candidates after "
             "one prompt as it reads each alone; it can be evaluated, but not trained here"

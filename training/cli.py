@@ -71,9 +71,8 @@ def run(command: str, parser: ArgumentParser, config: Namespace) -> Trainer:
     parts.model.run_seed = config.seed_everything
     trainer = build_trainer(parts, record, resumed_step)
     if path := config.ckpt_path:
-        architecture = config.backbone.architecture
         heads = parts.model.model.heads
-        read_info(path).require(architecture=architecture, heads=heads)
+        read_info(path).require(architecture=config.backbone.architecture, heads=heads)
         if command == "fit":
             refuse_other_data(parts.data.fingerprints(), run_folder(path))
     # Lightning would print tables of its own.

@@ -114,12 +114,15 @@ class LocalTextModel(TokenModel):
             beams: 1 is greedy.
             decay: of self-debiasing, see `self_debiasing.debiased`.
         """
-        befores = ["", *prefixes]
+        befores = ("", *prefixes)
         for start in range(0, len(prompts), self.batch_size):
             part = prompts[start : start + self.batch_size]
             rows = continued(
                 self.model,
-                [self.tokens.prompts([before + text for text in part]) for before in befores],
+                [
+                    self.tokens.prompts([before + text for text in part])
+                    for before in ("", *prefixes)
+                ],
                 new_tokens=self.max_new_tokens,
                 beams=beams,
                 decay=decay,

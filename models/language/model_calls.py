@@ -122,21 +122,19 @@ def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def reads_side_by_side(model: Any) -> bool:
-    """Whether the second of two continuations after one prompt scores the same as alone."""
+    """Whether the second of two continuations after one prompt scores the same as alone, by a model
+    in evaluation mode.
+    """
 
     def last_total(ids: list[int], spans: list[list[int]]) -> Tensor:
         inputs = padded([[i % model.config.vocab_size for i in ids]], model.device)
         return log_likelihoods(model, inputs, torch.tensor([spans], device=model.device))[0, -1]
 
-    training = model.training
     try:
-        model.eval()
         together = last_total([0, 1, 2, 3, 4, 5], [[3, 3], [4, 5]])
         alone = last_total([0, 1, 2, 4, 5], [[3, 4]])
     except Exception:  # a model that rejects such masks or positions fails in its own way
         return False
-    finally:
-        model.train(training)
     return bool((together - alone).abs() <= (1e-3 if model.dtype.itemsize >= 4 else 0.25))
 
 

@@ -141,7 +141,7 @@ def shares(workers: int) -> list[dict[str, str]]:
 
     count = torch.cuda.device_count()
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = named.split(",")[:count] if named else [str(gpu) for gpu in range(count)]
+    gpus = named.split(",")[:count] if named else [*map(str, range(count))]
     if gpus:
         parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
         return [{"CUDA_VISIBLE_DEVICES": ",".join(part)} for part in parts]
