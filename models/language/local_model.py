@@ -114,7 +114,6 @@ class LocalTextModel(TokenModel):
             beams: 1 is greedy.
             decay: of self-debiasing, see `self_debiasing.debiased`.
         """
-        befores = ("", *prefixes)
         for start in range(0, len(prompts), self.batch_size):
             part = prompts[start : start + self.batch_size]
             rows = continued(
