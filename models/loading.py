@@ -286,7 +286,7 @@ def read_folder(
     has_head = all(".pooler." in key for key in info["missing_keys"])
     if base != path:
         model, brings_head = merge_folder(model, path)
-        has_head = has_head or brings_head
+        has_head |= brings_head
     return model, has_head
 
 
